@@ -1,0 +1,242 @@
+"""One long chain with start marks, as flat arrays.
+
+A sentence, a trace or a genome is a stretch of the chain; a start mark at its first position cuts it from what comes
+before. The attributes of position t are ids[offsets[t] : offsets[t+1]], with real values beside them or, if `values` is
+empty, all of value one; edge attributes likewise. Everything that counts positions or entries is int64.
+
+    Source      anything that can give its positions lo … hi-1 as a Block: a Chain, a synthetic or a stored chain
+    Block       the arrays of a stretch of positions, what the kernels see
+    Chain       the arrays of a whole chain in memory
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from chainfold.errors import (
+    AttributeOutOfRange,
+    BadChain,
+    BadSetting,
+    EmptyChain,
+    LabelOutOfRange,
+    ValueNotFinite,
+)
+
+NO_LABEL = -1
+
+
+class Block(NamedTuple):
+    """Positions lo … hi-1 of a chain. Offsets point into ids as they are given here, and need not begin at zero."""
+
+    labels: NDArray[np.int32]  # [B], -1 where unknown
+    starts: NDArray[np.bool_]  # [B]
+    offsets: NDArray[np.int64]  # [B + 1]
+    ids: NDArray[np.int32]  # [entries]
+    values: NDArray[np.float64]  # [entries], or empty: all ones
+    edge_offsets: NDArray[np.int64]  # [B + 1], or empty: no edge attributes
+    edge_ids: NDArray[np.int32]
+    edge_values: NDArray[np.float64]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that these positions take, whatever larger arrays they are views of."""
+        size = self.labels.nbytes + self.starts.nbytes + self.offsets.nbytes + self.edge_offsets.nbytes
+        for offsets, ids, values in (
+            (self.offsets, self.ids, self.values),
+            (self.edge_offsets, self.edge_ids, self.edge_values),
+        ):
+            if offsets.size:
+                entries = int(offsets[-1] - offsets[0])
+                size += entries * (ids.itemsize + (values.itemsize if values.size else 0))
+        return size
+
+
+class Source(Protocol):
+    """A chain that engines can read: its sizes, and any stretch of it as a block."""
+
+    @property
+    def positions(self) -> int: ...
+    @property
+    def n_labels(self) -> int: ...
+    @property
+    def n_attributes(self) -> int: ...
+    @property
+    def n_edge_attributes(self) -> int: ...
+    @property
+    def active(self) -> float:
+        """Attributes a position, on average."""
+        ...
+
+    @property
+    def labelled(self) -> bool:
+        """Is every label known?"""
+        ...
+
+    def block(self, low: int, high: int) -> Block: ...
+
+
+def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
+    """A contiguous read-only array; kernels are compiled for these alone, memory-mapped or not."""
+    array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A chain in memory; make one with `Chain.from_arrays`."""
+
+    labels: NDArray[np.int32]
+    starts: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    values: NDArray[np.float64]
+    edge_offsets: NDArray[np.int64]
+    edge_ids: NDArray[np.int32]
+    edge_values: NDArray[np.float64]
+    n_labels: int
+    n_attributes: int
+    n_edge_attributes: int
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        offsets: ArrayLike,
+        ids: ArrayLike,
+        values: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        starts: ArrayLike | None = None,
+        edge_offsets: ArrayLike | None = None,
+        edge_ids: ArrayLike | None = None,
+        edge_values: ArrayLike | None = None,
+        n_labels: int | None = None,
+        n_attributes: int | None = None,
+        n_edge_attributes: int | None = None,
+    ) -> Chain:
+        """Check the arrays and make a chain of them; sizes that are not given are taken from the largest id.
+
+        Without labels the chain can be scored but not learnt from. Without start marks it is one sequence; its first
+        position is a start in any case. Without values every attribute has the value one.
+        """
+        positions = np.size(np.asarray(offsets)) - 1
+        if positions < 1:
+            raise EmptyChain
+        start_marks = np.zeros(positions, bool) if starts is None else np.array(starts, bool)
+        if start_marks.shape != (positions,):
+            raise BadChain(f"there are {positions} positions by the offsets, but {start_marks.size} start marks.")
+        start_marks[0] = True
+        label_ids = _labels(labels, positions, n_labels)
+        state = _entries("attribute", offsets, ids, values, positions, n_attributes)
+        if edge_offsets is None:
+            edge = (frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64), 0)
+        else:
+            edge = _entries(
+                "edge attribute", edge_offsets, edge_ids, edge_values, positions, n_edge_attributes
+            )
+        return cls(
+            labels=label_ids,
+            starts=frozen(start_marks, np.bool_),
+            offsets=state[0],
+            ids=state[1],
+            values=state[2],
+            edge_offsets=edge[0],
+            edge_ids=edge[1],
+            edge_values=edge[2],
+            n_labels=int(label_ids.max()) + 1 if n_labels is None else n_labels,
+            n_attributes=state[3],
+            n_edge_attributes=edge[3],
+        )
+
+    @property
+    def positions(self) -> int:
+        return self.labels.size
+
+    @property
+    def active(self) -> float:
+        return self.ids.size / self.positions
+
+    @property
+    def labelled(self) -> bool:
+        return bool((self.labels != NO_LABEL).all())
+
+    def block(self, low: int, high: int) -> Block:
+        edges = self.edge_offsets[low : high + 1] if self.n_edge_attributes else self.edge_offsets
+        return Block(
+            self.labels[low:high],
+            self.starts[low:high],
+            self.offsets[low : high + 1],
+            self.ids,
+            self.values,
+            edges,
+            self.edge_ids,
+            self.edge_values,
+        )
+
+
+def gather(source: Source) -> Chain:
+    """A whole source in memory, for small ones: tests, demonstrations."""
+    block = source.block(0, source.positions)
+    return Chain(
+        *block,
+        n_labels=source.n_labels,
+        n_attributes=source.n_attributes,
+        n_edge_attributes=source.n_edge_attributes,
+    )
+
+
+def _labels(labels: ArrayLike | None, positions: int, n_labels: int | None) -> NDArray[np.int32]:
+    if labels is None:
+        if n_labels is None:
+            raise BadChain("a chain without labels needs n_labels, the number of labels there are.")
+        labels = np.full(positions, NO_LABEL)
+    array = np.asarray(labels)
+    if array.shape != (positions,):
+        raise BadChain(f"there are {positions} positions by the offsets, but {array.size} labels.")
+    count = int(array.max()) + 1 if n_labels is None else n_labels
+    if count < 1:
+        raise BadSetting("n_labels", count, "at least 1")
+    wrong = np.flatnonzero((array < NO_LABEL) | (array >= count))
+    if wrong.size:
+        raise LabelOutOfRange(int(wrong[0]), int(array[wrong[0]]), count)
+    return frozen(array, np.int32)
+
+
+def _entries(
+    kind: str,
+    offsets: ArrayLike,
+    ids: ArrayLike | None,
+    values: ArrayLike | None,
+    positions: int,
+    count: int | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
+    """Checked offsets, ids and values of the attributes of one kind, and how many there are."""
+    ends = frozen(offsets, np.int64)
+    entries = frozen(ids, np.int32)
+    reals = frozen(values, np.float64)
+    if ends.size != positions + 1:
+        raise BadChain(f"the {kind} offsets are {ends.size} numbers; {positions} positions need {positions + 1}.")
+    steps = np.flatnonzero(np.diff(ends) < 0)
+    if steps.size:
+        raise BadChain(f"the {kind} offsets fall at position {int(steps[0])}; they must never do so.")
+    if ends[0] != 0 or ends[-1] != entries.size:
+        raise BadChain(f"the {kind} offsets go from {ends[0]} to {ends[-1]}, but there are {entries.size} ids.")
+    if reals.size not in (0, entries.size):
+        raise BadChain(f"there are {entries.size} {kind} ids, but {reals.size} values.")
+    size = (int(entries.max()) + 1 if entries.size else 0) if count is None else count
+    wrong = np.flatnonzero((entries < 0) | (entries >= size))
+    if wrong.size:
+        raise AttributeOutOfRange(position_of(ends, wrong[0]), int(entries[wrong[0]]), size, kind)
+    wrong = np.flatnonzero(~np.isfinite(reals))
+    if wrong.size:
+        raise ValueNotFinite(position_of(ends, wrong[0]), float(reals[wrong[0]]), f"an {kind}")
+    return ends, entries, reals, size
+
+
+def position_of(offsets: NDArray[np.int64], entry: int) -> int:
+    """The position to which an entry belongs."""
+    return int(np.searchsorted(offsets, entry, side="right")) - 1

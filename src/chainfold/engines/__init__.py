@@ -1,0 +1,49 @@
+"""Engines: exact ways to compute log Z and the expected counts of a chain under given weights.
+
+All agree; they differ in what they keep and how often they read.
+
+    base ── Problem, Tally, Report, Engine                    what an engine is given and gives back
+      ├── sweep ── forward and back over one block            the two movements of the production engines
+      │     ├── twice ── there and back again
+      │     │     ├── fb              keeps everything                       O(NT)
+      │     │     ├── fb_recompute    keeps the forward vectors              O(NT), half
+      │     │     ├── fb_spill        keeps them on disk                     O(B)
+      │     │     └── checkpoint      keeps one in √T                        O(N√T)
+      │     └── stream                one pass, certified collapse           O(M + N(B + L))
+      │           └── parallel        stream on many stretches at once
+      ├── logdomain
+      │     ├── fb_log                Algorithm 1 as published               O(N²T)
+      │     ├── emp                   Algorithm 2 as published               O(N² + NM)
+      │     └── forward_only          the slow baseline                      O(N²M)
+      └── plan                        which one, and why
+"""
+
+from __future__ import annotations
+
+from chainfold.engines import (
+    checkpoint,
+    emp,
+    fb,
+    fb_log,
+    fb_recompute,
+    fb_spill,
+    forward_only,
+    parallel,
+    stream,
+)
+from chainfold.engines.base import Engine
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        fb.ENGINE,
+        fb_log.ENGINE,
+        fb_recompute.ENGINE,
+        fb_spill.ENGINE,
+        checkpoint.ENGINE,
+        forward_only.ENGINE,
+        emp.ENGINE,
+        stream.ENGINE,
+        parallel.ENGINE,
+    )
+}

@@ -1,0 +1,281 @@
+"""What every engine is given, and what it gives back.
+
+    Problem   a model on a source, with the settings; reads blocks and counts what it reads
+    Tally     what an engine adds up: log Z and expected counts, the score and the counts of the observed labels
+    Report    what the engine did
+    Engine    a name, a sentence, `run(problem) -> (Tally, Report)`, and its cost for the planner
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from chainfold.data.chain import NO_LABEL, Block, Source
+from chainfold.errors import ForbiddenLabel
+from chainfold.kernels.scores import Slots, observe, padded
+from chainfold.model import Floats, Layout, Model
+
+LEAST_TOLERANCE = 1e-14
+DEFAULT_TOLERANCE = 1e-12
+DEFAULT_LOOKAHEAD = 4096
+
+_FOLD_EVERY = 32768  # positions: after so many the recent sums are added to the totals, so that rounding stays small
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to compute; never what."""
+
+    threads: int = 1
+    memory: int | None = None  # bytes of working memory, the weights and their counts not included
+    tolerance: float = DEFAULT_TOLERANCE  # relative error that a certificate may leave
+    block: int | None = None  # positions in a block; None: chosen from the number of labels and the memory
+    lookahead: int | None = None  # positions that `stream` may look ahead before it carries a block
+    progress: Callable[[int], None] = field(default=lambda positions: None)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an engine did."""
+
+    blocks: int = 0
+    passes: float = 0.0  # times the data was read
+    bytes_read: int = 0
+    blocks_in_logs: int = 0  # blocks whose numbers needed logarithms
+    lookahead_mean: float = 0.0  # positions looked at beyond a block until its end was certified
+    lookahead_max: int = 0
+    carried_blocks: int = 0  # blocks whose end did not certify, carried with one expectation for each end label
+    in_order: int = 0  # cuts of `parallel` that did not certify, so that both sides were done in order
+
+
+class Shape(NamedTuple):
+    """The sizes that decide what an engine costs."""
+
+    positions: int
+    n_labels: int
+    weights: int  # M
+    active: float  # A, state attributes a position
+    n_edge_attributes: int
+
+    @property
+    def width(self) -> int:
+        return padded(self.n_labels)
+
+    @property
+    def row_bytes(self) -> int:
+        """A forward vector."""
+        return 8 * self.width
+
+    @property
+    def edge_bytes(self) -> int:
+        """The transition matrix of one position; nothing where all positions share one."""
+        return 8 * self.n_labels * self.width if self.n_edge_attributes else 0
+
+    @property
+    def sweep_bytes(self) -> int:
+        """A position in a block that is being worked on: forward vector, prediction, transition matrix."""
+        return 2 * self.row_bytes + self.edge_bytes
+
+    @property
+    def recursion(self) -> float:
+        """Time: one step of the forward recursion at each position, and its transition matrix where it has one."""
+        exponentials = 10 if self.n_edge_attributes else 0
+        return float(self.positions * self.n_labels**2 * (1 + exponentials))
+
+    @property
+    def scoring(self) -> float:
+        """Time: the state scores of each position."""
+        return self.positions * self.n_labels * self.active
+
+    @property
+    def messages(self) -> float:
+        """Time: forward, back, and the counts."""
+        return 3 * self.recursion + self.scoring
+
+    @property
+    def log_addition(self) -> float:
+        """Time: one ⊕, which takes an exponential and a logarithm and no vector."""
+        return 150.0
+
+    def block(self, settings: Settings) -> int:
+        """Positions in a block.
+
+        Large enough that Python's share of the time is small, and that of the certificate, which costs N³ a position
+        looked at against N² a position done; small enough for the cache and the memory allowed.
+        """
+        if settings.block is not None:
+            return settings.block
+        if self.n_edge_attributes:
+            block = min(max((4 << 20) // self.sweep_bytes, 64), 8192)
+        else:
+            block = max(min((3 << 19) // self.sweep_bytes, 8192), 64 * self.n_labels, 4096)
+        if settings.memory is not None:
+            block = min(block, max(settings.memory // (4 * self.sweep_bytes), 1))
+        return block
+
+    def window(self, settings: Settings) -> int:
+        """Blocks that may be pending at once: the lookahead, as far as the memory allows."""
+        block = self.block(settings)
+        window = 1 + -(-(settings.lookahead or DEFAULT_LOOKAHEAD) // block)
+        if settings.memory is not None:
+            window = min(window, max(settings.memory // (block * self.sweep_bytes) - 1, 1))
+        return window
+
+
+class Cost(NamedTuple):
+    """What an engine is predicted to need: working memory, and time in units of one multiply-add a position."""
+
+    memory: float
+    time: float
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One algorithm."""
+
+    name: str
+    summary: str
+    reads: str
+    run: Callable[[Problem], tuple[Tally, Report]]
+    cost: Callable[[Shape, Settings], Cost]
+
+
+class Accumulator:
+    """A vector of sums in two levels: kernels add to `recent`, which is folded into `total` now and then.
+
+    A million small terms added to one large number lose five digits to rounding; added in portions, hardly one.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.total: Floats = np.zeros(layout.slots)
+        self._recent: Floats = np.zeros(layout.slots)
+        self._pending = 0
+        self.slots: Slots = layout.view(self._recent)
+
+    def added(self, positions: int) -> None:
+        """Say that the sums over so many positions have been added to the slots."""
+        self._pending += positions
+        if self._pending >= _FOLD_EVERY:
+            self.fold()
+
+    def fold(self) -> None:
+        self.total += self._recent
+        self._recent[:] = 0.0
+        self._pending = 0
+
+    def result(self) -> Floats:
+        """The sums, in slots."""
+        self.fold()
+        return self.total
+
+
+class Tally:
+    """What an engine adds up over the blocks of a stretch of the chain, in order."""
+
+    def __init__(self, problem: Problem) -> None:
+        layout = problem.model.layout
+        self._problem = problem
+        self.expected = Accumulator(layout)
+        self.observed = Accumulator(layout) if problem.source.labelled else None
+        self._scales: list[float] = []
+        self._scores: list[float] = []
+        self._previous = NO_LABEL
+
+    @property
+    def log_z(self) -> float:
+        return math.fsum(self._scales)
+
+    @property
+    def score(self) -> float:
+        """The score of the observed labels."""
+        return math.fsum(self._scores)
+
+    def scale(self, log_scale: float) -> None:
+        """Add a block's share of log Z."""
+        self._scales = _shortened([*self._scales, log_scale])
+
+    def observe(self, low: int, block: Block) -> None:
+        """Count the block's own labels; blocks come in order, the first of a stretch knowing the label before it."""
+        if self.observed is None:
+            return
+        problem = self._problem
+        if self._previous == NO_LABEL and low > 0:
+            self._previous = int(problem.source.block(low - 1, low).labels[0])
+        layout = problem.model.layout
+        score, self._previous, forbidden = observe(
+            block, layout.rows, problem.weights, layout.width, self._previous, self.observed.slots
+        )
+        if forbidden >= 0:
+            raise ForbiddenLabel(low + forbidden)
+        self._scores = _shortened([*self._scores, score])
+        self.observed.added(block.labels.size)
+
+    def add(self, other: Tally) -> None:
+        """Add the tally of the next stretch."""
+        self._scales = _shortened(self._scales + other._scales)
+        self._scores = _shortened(self._scores + other._scores)
+        self.expected.total += other.expected.result()
+        if self.observed is not None and other.observed is not None:
+            self.observed.total += other.observed.result()
+
+
+def _shortened(terms: list[float]) -> list[float]:
+    """The same sum in two numbers, so that what is kept does not grow with the chain."""
+    if len(terms) < 64:
+        return terms
+    total = math.fsum(terms)
+    return [total, math.fsum([*terms, -total])]
+
+
+class Problem:
+    """A model on a source, with the settings."""
+
+    def __init__(self, model: Model, source: Source, settings: Settings) -> None:
+        self.model = model
+        self.source = source
+        self.settings = settings
+        self.weights: Slots = model.layout.view(model.layout.pack(model.weights))
+        self.has_edges = source.n_edge_attributes > 0
+        self._lock = threading.Lock()
+        self._positions_read = 0
+        self._bytes_read = 0
+
+    @property
+    def positions(self) -> int:
+        return self.source.positions
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.model.layout, self.source)
+
+    def blocks(self, size: int | None = None) -> list[tuple[int, int]]:
+        """The chain cut into blocks: (low, high) of each."""
+        return cut(0, self.positions, size or self.shape.block(self.settings))
+
+    def read(self, low: int, high: int) -> Block:
+        block = self.source.block(low, high)
+        with self._lock:
+            self._positions_read += high - low
+            self._bytes_read += block.nbytes
+        return block
+
+    def report(self, **what_happened: int | float) -> Report:
+        """The report of a run, with what was read filled in."""
+        passes = self._positions_read / self.positions
+        return Report(passes=passes, bytes_read=self._bytes_read, **what_happened)  # type: ignore[arg-type]
+
+
+def shape_of(layout: Layout, source: Source) -> Shape:
+    return Shape(source.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
+
+
+def cut(low: int, high: int, size: int) -> list[tuple[int, int]]:
+    """The positions low … high-1 in stretches of `size`, the last one shorter."""
+    return [(start, min(start + size, high)) for start in range(low, high, size)]

@@ -1,0 +1,51 @@
+"""Forward-backward that keeps one forward vector in √T: checkpointing (Grice et al., Tarnas and Hughey).
+
+On the way back each block goes forward once more from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+
+from chainfold.data.chain import Block
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.sweep import Belief, Potentials, Sweep
+from chainfold.engines.twice import there_and_back
+
+
+class Checkpoints:
+    """Keeps the vector before each block."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._sweep = Sweep(problem, Potentials(problem))
+        self._entries: list[Belief] = []
+
+    def next_sweep(self) -> Sweep:
+        return self._sweep
+
+    def push(self, sweep: Sweep) -> None:
+        self._entries.append(sweep.entry)
+
+    def pop(self, low: int, block: Block) -> Sweep:
+        self._sweep.forward(low, block, self._entries.pop())
+        return self._sweep
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    block = problem.settings.block or block_size(problem.shape)
+    return there_and_back(problem, Checkpoints(problem), block)
+
+
+def block_size(shape: Shape) -> int:
+    """√T, weighed by what a position costs in a block and as a checkpoint."""
+    checkpoint_bytes = shape.row_bytes + 200  # with Python's own
+    return max(1, math.isqrt(shape.positions * checkpoint_bytes // shape.sweep_bytes))
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    block = settings.block or block_size(shape)
+    memory = block * shape.sweep_bytes + shape.positions / block * (shape.row_bytes + 200)
+    return Cost(memory, 2 * shape.scoring + shape.messages + shape.recursion)
+
+
+ENGINE = Engine("checkpoint", "one forward vector in √T, the others computed twice", "forward, back", run, cost)

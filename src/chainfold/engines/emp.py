@@ -1,0 +1,20 @@
+"""The paper's Algorithm 2: one forward pass over the log-domain expectation semiring (EMP).
+
+Memory O(N² + NM), whatever the length; time N²T(M + A).
+"""
+
+from __future__ import annotations
+
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.logdomain import carry_cost, carry_forward
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return carry_forward(problem, places=1)
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    return carry_cost(shape, settings, places=1)
+
+
+ENGINE = Engine("emp", "the paper's Algorithm 2, log domain, as published", "once, forward", run, cost)

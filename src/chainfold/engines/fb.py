@@ -1,0 +1,42 @@
+"""Forward-backward with everything in memory: the paper's Case I, in the scaled domain.
+
+Every forward vector, prediction and, with edge attributes, transition matrix is kept.
+"""
+
+from __future__ import annotations
+
+from chainfold.data.chain import Block
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.sweep import Potentials, Sweep
+from chainfold.engines.twice import there_and_back
+
+
+class Everything:
+    """Keeps whole sweeps; the data alone is read again."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._potentials = problem, Potentials(problem)
+        self._sweeps: list[Sweep] = []
+
+    def next_sweep(self) -> Sweep:
+        return Sweep(self._problem, self._potentials)
+
+    def push(self, sweep: Sweep) -> None:
+        sweep.release_block()
+        self._sweeps.append(sweep)
+
+    def pop(self, low: int, block: Block) -> Sweep:
+        sweep = self._sweeps.pop()
+        sweep.block = block
+        return sweep
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return there_and_back(problem, Everything(problem))
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    return Cost(shape.positions * shape.sweep_bytes, shape.scoring + shape.messages)
+
+
+ENGINE = Engine("fb", "everything in memory: the paper's Case I, in the scaled domain", "forward, back", run, cost)

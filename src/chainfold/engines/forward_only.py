@@ -1,0 +1,21 @@
+"""The forward-only algorithm (Churbanov and Winters-Hilt; Miklós and Meyer), the slow baseline of the paper.
+
+Each weight has a recursion of its own for each label after which its feature was seen: memory O(N²M), time N³MT. The
+paper says N⁴MT, for features that may be active on any pair of labels; ours each know the label they go with.
+"""
+
+from __future__ import annotations
+
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.logdomain import carry_cost, carry_forward
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return carry_forward(problem, places=problem.model.layout.n_labels)
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    return carry_cost(shape, settings, places=shape.n_labels)
+
+
+ENGINE = Engine("forward-only", "a recursion for each place of each feature, the slow baseline", "once, forward", run, cost)

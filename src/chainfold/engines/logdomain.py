@@ -1,0 +1,85 @@
+"""What the engines that follow the paper to the letter share: local kernels in logarithms, and how a run ends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chainfold.data.chain import Block
+from chainfold.engines.base import Cost, Problem, Report, Settings, Shape, Tally
+from chainfold.errors import ScoreNotFinite, ZeroProbability
+from chainfold.kernels.expectation import carry_expectations, signed_total
+from chainfold.kernels.scores import edge_scores, state_scores
+from chainfold.model import Floats
+
+
+class LogScores:
+    """State and edge scores of a block."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        layout = problem.model.layout
+        self._blank = np.where(np.arange(layout.width) < layout.n_labels, 0.0, -np.inf)
+
+    def of(self, block: Block) -> tuple[Floats, Floats]:
+        """s: [B, width], e: [B or 1, N · width]."""
+        problem, layout = self._problem, self._problem.model.layout
+        state = np.empty((block.labels.size, layout.width))
+        state_scores(block, layout.rows, problem.weights, self._blank, state)
+        if not problem.has_edges:
+            return state, problem.weights.transition.reshape(1, -1)
+        edge = np.empty((block.labels.size, problem.weights.transition.size))
+        edge_scores(block, problem.weights, edge)
+        return state, edge
+
+
+def before_the_chain(n_labels: int) -> Floats:
+    """log α before the first position: one state, where the paper sums over a free y_0."""
+    z = np.full(n_labels, -np.inf)
+    z[0] = 0.0
+    return z
+
+
+def check_fault(fault: int, low: int) -> None:
+    """Raise what a kernel reported: t >= 0, no label possible there; t <= -2, a score that is not finite."""
+    if fault >= 0:
+        raise ZeroProbability(low + fault)
+    if fault <= -2:
+        raise ScoreNotFinite(low - 2 - fault)
+
+
+def close(tally: Tally, log_z: float, logs: Floats, signs: Floats, n_weights: int) -> None:
+    """log Z, and the expected counts ∇_m Z / Z = ± exp(ln|∇_m Z| - ln Z), from one signed logarithm or more each."""
+    tally.scale(log_z)
+    logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
+    totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
+    expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
+    layout = tally.expected.layout
+    slots = layout.pack(expected)
+    layout.view(slots).transition[layout.view(slots).transition == -np.inf] = 0.0  # padding
+    tally.expected.total += slots
+
+
+def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
+    """One forward pass with an expectation for each weight, each of `places` and each end label."""
+    tally = Tally(problem)
+    layout = problem.model.layout
+    scores = LogScores(problem)
+    z = before_the_chain(layout.n_labels)
+    h = np.full((layout.size, places, layout.n_labels), -np.inf)
+    sign = np.zeros(h.shape, np.int8)
+    blocks = problem.blocks()
+    for low, high in blocks:
+        block = problem.read(low, high)
+        check_fault(carry_expectations(block, *scores.of(block), layout.features, z, h, sign), low)
+        tally.observe(low, block)
+        problem.settings.progress(high - low)
+    log_z, _ = signed_total(z, np.ones(z.size, np.int8))
+    close(tally, log_z, h, sign, layout.size)
+    return tally, problem.report(blocks=len(blocks))
+
+
+def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:
+    state = shape.weights * places * shape.n_labels * 9
+    memory = state + shape.block(settings) * (shape.row_bytes + shape.edge_bytes)
+    additions = shape.positions * shape.n_labels**2 * (shape.weights * places + shape.active)
+    return Cost(memory, additions * shape.log_addition)

@@ -1,0 +1,176 @@
+"""One pass: block EMP with certified collapse.
+
+Forward over the blocks as they come. Behind the newest one, the oldest block still pending waits for its certificate:
+the posterior of its last label given each label that the future might pin (`kernels.collapse`). When these agree, the
+posterior is known, and the block is done by one ordinary sweep back. Where they do not agree within the lookahead
+allowed, the block is *carried*: one sweep back for each of its end labels f gives
+
+    G[f] = E[counts up to here | y_end = f]        G'[f] = Σ_e Pr(e | f) G[e]  +  the block's own counts given f
+
+until a later boundary certifies and Σ_f γ(f) G[f] is what it was all worth. Exact for every chain; the certificate only
+says how soon.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
+from chainfold.engines.sweep import Belief, Potentials, Sweep
+from chainfold.model import Floats
+
+
+@dataclass
+class Doings:
+    """What happened on the way, for the report."""
+
+    blocks: int = 0
+    blocks_in_logs: int = 0
+    carried_blocks: int = 0
+    certified: int = 0
+    looked: int = 0
+    lookahead_max: int = 0
+
+    def add(self, other: Doings) -> None:
+        for name in ("blocks", "blocks_in_logs", "carried_blocks", "certified", "looked"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.lookahead_max = max(self.lookahead_max, other.lookahead_max)
+
+    def report(self, problem: Problem, in_order: int = 0) -> Report:
+        return problem.report(
+            blocks=self.blocks,
+            blocks_in_logs=self.blocks_in_logs,
+            carried_blocks=self.carried_blocks,
+            lookahead_mean=self.looked / max(self.certified, 1),
+            lookahead_max=self.lookahead_max,
+            in_order=in_order,
+        )
+
+
+@dataclass
+class Horizon:
+    """How far the certificate of one boundary has been taken."""
+
+    width: int
+    blocks: int = 0  # blocks looked at
+    positions: int = 0
+    certified: bool = False
+    q: Floats = field(init=False)  # [width, width]  Pr(boundary label | label at the horizon)
+    gamma: Floats = field(init=False)  # [width]  the posterior of the boundary, once certified
+
+    def __post_init__(self) -> None:
+        self.q = np.eye(self.width)
+        self.gamma = np.zeros(self.width)
+
+    def extend(self, sweep: Sweep, scratch: Floats) -> None:
+        """Look over the next block."""
+        self.certified, looked = sweep.look_ahead(self.q, scratch, self.gamma)
+        self.blocks += 1
+        self.positions += looked
+
+
+class Stream:
+    """A pass over a stretch of the chain, from the belief before it to the posterior of its last position."""
+
+    def __init__(self, problem: Problem, potentials: Potentials, tally: Tally) -> None:
+        self.doings = Doings()
+        self._problem, self._potentials, self._tally = problem, potentials, tally
+        self._pending: deque[Sweep] = deque()
+        self._idle: list[Sweep] = []
+        self._horizon = Horizon(potentials.width)
+        self._scratch = np.zeros((2, potentials.width, potentials.width))
+        self._carried: Floats | None = None  # [N, slots]  G
+
+    def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
+        """Positions low … high-1. Without an entry the chain begins there, without a posterior it ends there."""
+        shape, settings = self._problem.shape, self._problem.settings
+        window = shape.window(settings)
+        belief = entry
+        for begin, end in cut(low, high, shape.block(settings)):
+            block = self._problem.read(begin, end)
+            sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
+            belief = sweep.forward(begin, block, belief)
+            self._tally.scale(sweep.log_scale)
+            self._tally.observe(begin, block)
+            self.doings.blocks += 1
+            self.doings.blocks_in_logs += sweep.in_logs
+            self._pending.append(sweep)
+            self._settle(window)
+            settings.progress(end - begin)
+        assert belief is not None, "a chain has at least one position"
+        self._finish(belief.posterior() if posterior is None else posterior)
+
+    def _settle(self, window: int) -> None:
+        """Do the pending blocks whose end is certified; carry one if there are too many."""
+        while len(self._pending) > 1:
+            horizon = self._horizon
+            while not horizon.certified and horizon.blocks + 1 < len(self._pending):
+                horizon.extend(self._pending[horizon.blocks + 1], self._scratch)
+            if not horizon.certified and len(self._pending) <= window:
+                return
+            sweep = self._pending.popleft()
+            if horizon.certified:
+                self._collapse(sweep, horizon.gamma)
+                self.doings.certified += 1
+                self.doings.looked += horizon.positions
+                self.doings.lookahead_max = max(self.doings.lookahead_max, horizon.positions)
+            else:
+                self._carry(sweep)
+            self._idle.append(sweep)
+            self._horizon = Horizon(self._potentials.width)
+
+    def _finish(self, gamma: Floats) -> None:
+        """The end of the chain settles whatever is pending."""
+        while self._pending:
+            gamma = self._backward(self._pending.pop(), gamma)
+        self._collect(gamma)
+
+    def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
+        self._collect(self._backward(sweep, gamma))
+
+    def _backward(self, sweep: Sweep, gamma: Floats) -> Floats:
+        expected = self._tally.expected
+        before = sweep.backward(gamma, expected.slots)
+        expected.added(sweep.size)
+        return before
+
+    def _collect(self, gamma: Floats) -> None:
+        """Σ_f γ(f) G[f]: what was carried up to the position whose posterior is now known."""
+        if self._carried is not None:
+            self._tally.expected.total += gamma[: self._carried.shape[0]] @ self._carried
+            self._carried = None
+
+    def _carry(self, sweep: Sweep) -> None:
+        """Block EMP: the expected counts up to the end of this block, given each of its end labels."""
+        layout = self._problem.model.layout
+        carried = np.zeros((layout.n_labels, layout.slots))
+        before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
+        possible = sweep.exit.posterior() > 0.0
+        for f in np.flatnonzero(possible):
+            pinned = np.zeros(layout.width)
+            pinned[f] = 1.0
+            before[f] = sweep.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]
+        if self._carried is not None:
+            carried += before @ self._carried
+        self._carried = carried
+        self.doings.carried_blocks += 1
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    tally = Tally(problem)
+    stream = Stream(problem, Potentials(problem), tally)
+    stream.run(0, problem.positions)
+    return tally, stream.doings.report(problem)
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    block = shape.block(settings)
+    memory = (shape.window(settings) + 1) * block * shape.sweep_bytes + 4 * shape.width * shape.row_bytes
+    certificates = shape.positions / block * 16 * shape.n_labels**3
+    return Cost(memory, shape.scoring + shape.messages + certificates)
+
+
+ENGINE = Engine("stream", "block EMP with certified collapse; the default", "once, forward", run, cost)

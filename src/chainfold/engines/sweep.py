@@ -1,0 +1,202 @@
+"""One block of the lattice: forward over it, back over it.
+
+All production engines are made of these two movements and differ in what they keep in between. A sweep holds the
+forward vectors and predictions of its block, in real numbers where they have the range and in logarithms where they
+have not; whoever calls it need not know which.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chainfold.data.chain import Block
+from chainfold.engines.base import Problem
+from chainfold.errors import ScoreNotFinite, ZeroProbability
+from chainfold.kernels import messages
+from chainfold.kernels.collapse import look_ahead
+from chainfold.kernels.scores import Slots, edge_scores, state_scores
+from chainfold.model import Floats
+
+
+class Belief(NamedTuple):
+    """A forward vector that sums to one: what a block hands to the next."""
+
+    values: Floats  # [width]
+    in_logs: bool
+
+    def real(self) -> Floats | None:
+        """In real numbers, or None where they do not have the range."""
+        if not self.in_logs:
+            return self.values
+        possible = self.values > -np.inf
+        values = np.exp(self.values)
+        return values if (values[possible] >= messages.LEAST_ALPHA).all() else None
+
+    def logs(self) -> Floats:
+        if self.in_logs:
+            return self.values
+        with np.errstate(divide="ignore"):
+            return np.log(self.values)
+
+    def posterior(self) -> Floats:
+        """The posterior of the position where nothing follows: its forward vector."""
+        values = np.exp(self.values) if self.in_logs else self.values
+        return values / values.sum()
+
+
+class Potentials:
+    """exp of the transition scores, and how carefully the forward vectors must be watched."""
+
+    def __init__(self, problem: Problem) -> None:
+        layout = problem.model.layout
+        self.n_labels, self.width = layout.n_labels, layout.width
+        self.blank = np.where(np.arange(self.width) < self.n_labels, 0.0, -np.inf)
+        self.scores = problem.weights.transition.reshape(1, -1)  # [1, N · width]  V
+        self.edge = self.scores.copy()  # [1, N · width]  E = exp(V - shift)
+        self.shift = np.zeros(1)
+        widest = messages.exponentiate_edges(self.edge, self.shift)
+        square = self.edge.reshape(self.n_labels, self.width)[:, : self.n_labels]
+        self.edge_t = np.zeros((self.n_labels, self.width))  # [N, width]  E transposed
+        self.edge_t[:, : self.n_labels] = square.T
+        all_allowed = bool((problem.model.weights[layout.n_state :][: self.n_labels**2] > -np.inf).all())
+        self.only_logs = widest > messages.EDGE_RANGE and not problem.has_edges
+        self.watch = problem.has_edges or not all_allowed
+
+
+class Sweep:
+    """Forward and back over one block; the buffers are kept from one block to the next."""
+
+    def __init__(self, problem: Problem, potentials: Potentials) -> None:
+        self._problem, self._potentials = problem, potentials
+        self._alpha = np.empty((0, potentials.width))
+        self._predicted = np.empty((0, potentials.width))
+        self._edge = np.empty((0, potentials.scores.size))
+        self._shift = np.empty(0)
+
+    def forward(self, low: int, block: Block, entry: Belief | None) -> Belief:
+        """Forward vectors of the block that begins at position `low`, from the one before it."""
+        self._begin(low, block, entry)
+        real = self.entry.real()
+        if real is None or not self._forward_real(real):
+            self._forward_logs()
+        return self.exit
+
+    def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
+        """Add the block's expected counts, given the posterior of its last position.
+
+        Returns the posterior of the position before the block. Unless told to keep them, it uses up the predictions.
+        """
+        p = self._potentials
+        gamma = gamma.copy()
+        predicted = self.predicted.copy() if keep else self.predicted
+        rows = self._problem.model.layout.rows
+        if self.in_logs or self._problem.has_edges:
+            scratch = np.empty((p.n_labels, p.width))
+            arrays = (self.block, self.alpha, predicted, self._edges(), self._entry)
+            messages.backward_general(*arrays, gamma, rows, self.in_logs, scratch, counts)
+        else:
+            pairs = np.zeros((p.width, p.width))
+            messages.backward(
+                self.block, self.alpha, predicted, p.edge_t, self._entry, gamma, rows, pairs, counts
+            )
+            counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
+        total = gamma.sum()
+        return gamma / total if total > 0.0 else gamma
+
+    def release_block(self) -> None:
+        """Let go of the data, to be given again before the way back."""
+        del self.block
+
+    def restore(self, low: int, block: Block, entry: Belief | None, alpha: Floats, in_logs: bool) -> None:
+        """The state after `forward`, from its forward vectors: transition matrices and predictions are recomputed."""
+        if in_logs:
+            self.forward(low, block, entry)
+            return
+        self._begin(low, block, entry)
+        self.in_logs = False
+        self.alpha[:] = alpha
+        real = self.entry.real()
+        assert real is not None, "a block of real numbers was entered by one"
+        self._entry = real
+        if self._problem.has_edges:
+            self._score_edges()
+            messages.exponentiate_edges(self._edges(), self._shift[: self.size])
+        messages.predict(block.starts, self.alpha, self._edges(), real, self._potentials.n_labels, self.predicted)
+
+    def look_ahead(self, q: Floats, scratch: Floats, gamma: Floats) -> tuple[bool, int]:
+        """Carry the certificate of an earlier boundary over this block; see `kernels.collapse`."""
+        return look_ahead(  # type: ignore[no-any-return]
+            self.block.starts,
+            self.alpha,
+            self.predicted,
+            self._edges(),
+            self._entry,
+            self.in_logs,
+            self._potentials.n_labels,
+            self._problem.settings.tolerance,
+            q,
+            scratch,
+            gamma,
+        )
+
+    def _begin(self, low: int, block: Block, entry: Belief | None) -> None:
+        self.low, self.block, self.size = low, block, block.labels.size
+        self.entry = entry or Belief(np.zeros(self._potentials.width), in_logs=False)
+        if self._alpha.shape[0] < self.size:
+            self._alpha = np.empty((self.size, self._potentials.width))
+            self._predicted = np.empty((self.size, self._potentials.width))
+            if self._problem.has_edges:
+                self._edge = np.empty((self.size, self._potentials.scores.size))
+                self._shift = np.empty(self.size)
+        self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
+
+    def _edges(self) -> Floats:
+        """[B or 1, N · width]: E_t, or e_t where the block is in logarithms."""
+        if self._problem.has_edges:
+            return self._edge[: self.size]
+        return self._potentials.scores if self.in_logs else self._potentials.edge
+
+    def _score_edges(self) -> None:
+        edge_scores(self.block, self._problem.weights, self._edge[: self.size])
+
+    def _score_states(self) -> None:
+        rows = self._problem.model.layout.rows
+        state_scores(self.block, rows, self._problem.weights, self._potentials.blank, self.alpha)
+
+    def _forward_real(self, entry: Floats) -> bool:
+        """False where the numbers do not have the range."""
+        p = self._potentials
+        self.in_logs = False
+        if p.only_logs:
+            return False
+        shift = p.shift
+        if self._problem.has_edges:
+            shift = self._shift[: self.size]
+            self._score_edges()
+            if not messages.exponentiate_edges(self._edges(), shift) <= messages.EDGE_RANGE:
+                return False
+        self._score_states()
+        self._entry = entry
+        status, self.log_scale = messages.forward(
+            self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch
+        )
+        last = self.alpha[-1]
+        self.exit = Belief(last / last.sum(), in_logs=False) if status == messages.OK else self.entry
+        return bool(status == messages.OK)
+
+    def _forward_logs(self) -> None:
+        self.in_logs = True
+        if self._problem.has_edges:
+            self._score_edges()
+        self._score_states()
+        self._entry = self.entry.logs()
+        status, self.log_scale, fault = messages.forward_log(
+            self.block.starts, self.alpha, self.predicted, self._edges(), self._entry, self._potentials.n_labels
+        )
+        if status == messages.ZERO:
+            raise ZeroProbability(self.low + fault)
+        if status == messages.NOT_FINITE:
+            raise ScoreNotFinite(self.low + fault)
+        self.exit = Belief(self.alpha[-1].copy(), in_logs=True)

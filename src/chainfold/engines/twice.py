@@ -1,0 +1,54 @@
+"""Forward over the blocks, then back over them: the frame of the engines that read the data twice.
+
+They are one algorithm and differ in a `Keeper` alone: what is kept of a block on the way out, and how its sweep is had
+again on the way back. `fb` keeps all of it, `fb-recompute` the forward vectors, `fb-spill` the forward vectors on disk,
+`checkpoint` nothing but the vector before the block.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from chainfold.data.chain import Block
+from chainfold.engines.base import Problem, Report, Tally
+from chainfold.engines.sweep import Belief, Sweep
+
+
+class Keeper(Protocol):
+    """A stack of blocks."""
+
+    def next_sweep(self) -> Sweep:
+        """The sweep to use for the next block on the way out."""
+        ...
+
+    def push(self, sweep: Sweep) -> None:
+        """Keep what is kept of the block that this sweep has just gone forward over."""
+        ...
+
+    def pop(self, low: int, block: Block) -> Sweep:
+        """The sweep of the last block pushed and not yet popped, as it was then."""
+        ...
+
+
+def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = None) -> tuple[Tally, Report]:
+    tally = Tally(problem)
+    blocks = problem.blocks(block_size)
+    belief: Belief | None = None
+    in_logs = 0
+    for low, high in blocks:
+        block = problem.read(low, high)
+        sweep = keeper.next_sweep()
+        belief = sweep.forward(low, block, belief)
+        keeper.push(sweep)
+        tally.scale(sweep.log_scale)
+        tally.observe(low, block)
+        in_logs += sweep.in_logs
+        problem.settings.progress((high - low) // 2)
+    assert belief is not None, "a chain has at least one position"
+    gamma = belief.posterior()
+    for low, high in reversed(blocks):
+        sweep = keeper.pop(low, problem.read(low, high))
+        gamma = sweep.backward(gamma, tally.expected.slots)
+        tally.expected.added(high - low)
+        problem.settings.progress(high - low - (high - low) // 2)
+    return tally, problem.report(blocks=len(blocks), blocks_in_logs=in_logs)

@@ -1,0 +1,126 @@
+"""Every failure that a user can meet, each with its sentence: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ChainfoldError(ValueError):
+    """The base of all of them; its text is one sentence meant for the user."""
+
+
+class UnknownEngine(ChainfoldError):
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"there is no engine {name!r}; choose one of {', '.join(known)}, or auto.")
+
+
+class BadSetting(ChainfoldError):
+    """A number among the settings that makes no sense."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"{name} is {value!r}, but must be {expected}.")
+
+
+class ToleranceTooSmall(ChainfoldError):
+    def __init__(self, tolerance: float, least: float) -> None:
+        super().__init__(
+            f"a tolerance of {tolerance:g} cannot be certified: below {least:g} rounding itself keeps the columns "
+            f"apart; ask for {least:g} or more."
+        )
+
+
+class MemoryTooSmall(ChainfoldError):
+    def __init__(self, engine: str, needed: int, allowed: int, remedy: str) -> None:
+        super().__init__(
+            f"engine {engine!r} needs about {needed / 1e6:,.1f} MB for this chain, and {allowed / 1e6:,.1f} MB are "
+            f"allowed; {remedy}."
+        )
+
+
+class WeightShape(ChainfoldError):
+    def __init__(self, given: tuple[int, ...], expected: int) -> None:
+        super().__init__(f"the weights have shape {given}, but the layout of the model has {expected} weights.")
+
+
+class WeightNotANumber(ChainfoldError):
+    def __init__(self, index: int, value: float, name: str) -> None:
+        super().__init__(
+            f"weight {index} ({name}) is {value}; weights are finite, or -inf to forbid a label or a transition."
+        )
+
+
+class ModelMismatch(ChainfoldError):
+    """A chain and a model that were not made for each other."""
+
+    def __init__(self, what: str, chain: int, model: int) -> None:
+        super().__init__(f"the chain has {chain} {what}, but the model knows {model}.")
+
+
+class BadChain(ChainfoldError):
+    """Arrays that do not make a chain."""
+
+
+class EmptyChain(BadChain):
+    def __init__(self) -> None:
+        super().__init__("the chain has no positions; give it at least one.")
+
+
+class LabelOutOfRange(BadChain):
+    def __init__(self, position: int, label: int, n_labels: int) -> None:
+        super().__init__(
+            f"position {position} has label {label}, but labels go from 0 to {n_labels - 1} (-1 for an unknown one)."
+        )
+
+
+class AttributeOutOfRange(BadChain):
+    def __init__(self, position: int, attribute: int, count: int, kind: str) -> None:
+        super().__init__(f"position {position} has {kind} {attribute}, but they go from 0 to {count - 1}.")
+
+
+class ValueNotFinite(BadChain):
+    def __init__(self, position: int, value: float, kind: str) -> None:
+        super().__init__(f"position {position} has {kind} with value {value}; values must be finite numbers.")
+
+
+class ScoreNotFinite(ChainfoldError):
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"a score at position {position} is not a finite number: the weights and values there are too large, or a "
+            f"negative value meets a weight of -inf; rescale the values or the weights."
+        )
+
+
+class ZeroProbability(ChainfoldError):
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"no labelling of the chain is possible: at position {position} every label is forbidden; allow a label "
+            f"or a transition there."
+        )
+
+
+class ForbiddenLabel(ChainfoldError):
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"the label observed at position {position} is forbidden by a weight of -inf, so the likelihood of the "
+            f"chain is zero; allow it, or correct the label."
+        )
+
+
+class BadSyntheticSpec(ChainfoldError):
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"cannot read {text!r} as a synthetic chain; write T:N:V:A, positions, labels, attributes and attributes a "
+            f"position, for instance 100000:5:100:8."
+        )
+
+
+class BadSize(ChainfoldError):
+    def __init__(self, text: str) -> None:
+        super().__init__(f"cannot read {text!r} as an amount of memory; write for instance 256MB or 1.5GB.")
+
+
+class BadFile(ChainfoldError):
+    """A file that cannot be read as what it should be, or written."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")

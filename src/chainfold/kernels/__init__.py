@@ -1,0 +1,10 @@
+"""Kernels: what numba compiles. Each opens with its recursion, in the paper's letters.
+
+    simd ── eight doubles at a time
+      ├── scores         state and edge scores of a block; what the observed labels count
+      ├── messages       forward vectors and posteriors, scaled and in logarithms
+      │     └── collapse     the certificate: what the future can still change
+      └── expectation    the paper's log-domain algorithms, with signs
+
+A kernel gets blocks of arrays and weights in slots, and nothing else.
+"""

@@ -1,0 +1,362 @@
+"""Forward vectors and posteriors of a block.
+
+The production kernels, in the scaled real domain. With b_t(j) = exp(s_t(j) - max s_t) and E_t(i,j) = exp(e_t(i,j) -
+max e_t), up to one common factor a position whose logarithm goes into log Z:
+
+    predicted_t(j) = Σ_i α_{t-1}(i) E_t(i,j)                     at a start mark: 1
+    α_t(j)         = b_t(j) · predicted_t(j)
+
+    v_t(j)         = γ_t(j) / predicted_t(j)                     γ_t: the posterior of position t
+    γ_{t-1}(i)     = α_{t-1}(i) · Σ_j E_t(i,j) v_t(j)            before a start mark: α_{t-1}, normalised
+    ξ_t(i,j)       = α_{t-1}(i) · E_t(i,j) · v_t(j)              the posterior of the edge into t
+
+The way back needs α and the predictions alone: no scale, no state score. A posterior is a number in [0, 1], so nothing
+overflows, and a label that cannot be reached has α = 0 and stays out of the way.
+
+α is a product over the whole past and may leave the range of a double. Where every transition is allowed and the
+scores of transitions span at most EDGE_RANGE, one step forward or back changes the odds between two labels by at most
+e^150: a label whose α underflows has a posterior below 1e-170, and nothing is lost. Elsewhere the forward kernel
+watches: if a positive number comes near the end of the range, it reports UNSAFE and the block is done again by the
+second set of kernels, which keep logarithms (alpha, predicted and edge then hold log α_t, …) and judge what is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from chainfold.kernels.jit import CONTRACT, STRICT, kernel
+from chainfold.kernels.simd import (
+    WIDTH,
+    exp,
+    fma,
+    load,
+    max_lanes,
+    maximum,
+    min_lanes,
+    minimum,
+    splat,
+    store,
+    sum_lanes,
+    where_positive,
+)
+
+OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
+
+# Three factors meet in α_t: the last α, an edge and a state potential. While each stays above its bound, a product is
+# zero only if a factor is.
+LEAST_ALPHA = 1e-150
+LEAST_STATE_SCORE = -195.0
+EDGE_RANGE = 150.0
+
+_LEAST_SUM, _MOST_SUM = 1e-60, 1e60  # a forward vector is scaled to sum to one when its sum leaves this range
+_TINY = 1e-300
+_TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
+
+
+@kernel(fastmath=STRICT, inline=True)
+def two_sum(total: Any, compensation: Any, term: Any) -> Any:
+    """Neumaier: total + compensation is the sum so far, as if in twice the precision."""
+    s = total + term
+    if abs(total) >= abs(term):
+        return s, compensation + ((total - s) + term)
+    return s, compensation + ((term - s) + total)
+
+
+@kernel(fastmath=CONTRACT)
+def exponentiate_edges(edge: Any, shift: Any) -> Any:
+    """e_t becomes E_t in place, shift[t] its maximum; returns the widest range of finite scores in a position."""
+    widest = 0.0
+    for t in range(edge.shape[0]):
+        high, low = -np.inf, np.inf
+        for k in range(edge.shape[1]):
+            value = edge[t, k]
+            if not value < np.inf:
+                return np.inf
+            high = max(high, value)
+            if value > -np.inf:
+                low = min(low, value)
+        shift[t] = high if high > -np.inf else 0.0
+        widest = max(widest, high - low)
+        for c in range(0, edge.shape[1], WIDTH):
+            at = t * edge.shape[1] + c
+            store(edge, at, exp(load(edge, at) - splat(shift[t])))
+    return widest
+
+
+@kernel(fastmath=CONTRACT)
+def forward(
+    starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any
+) -> Any:
+    """alpha: [B, width], state scores in, forward vectors out. edge: [B or 1, N · width] with its shift.
+
+    Returns (status, log of the scale, the logarithm of the last vector's sum included).
+    """
+    width = alpha.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    previous = entry
+    total, compensation = 0.0, 0.0
+    least, least_score = splat(1.0), splat(0.0)
+    zero, one = splat(0.0), splat(1.0)
+    for t in range(alpha.shape[0]):
+        row = t * width
+        top = load(alpha, row)
+        for c in range(WIDTH, width, WIDTH):
+            top = maximum(top, load(alpha, row + c))
+        peak = max_lanes(top)
+        if starts[t]:
+            if t > 0:
+                scale = 0.0
+                for j in range(n_labels):
+                    scale += previous[j]
+                total, compensation = two_sum(total, compensation, math.log(scale))
+            for c in range(0, width, WIDTH):
+                store(predicted, row + c, one)
+        else:
+            base = t * step * n_labels * width
+            for c in range(0, width, WIDTH):
+                sum_ = zero
+                for i in range(n_labels):
+                    sum_ = fma(splat(previous[i]), load(edge, base + i * width + c), sum_)
+                store(predicted, row + c, sum_)
+            total, compensation = two_sum(total, compensation, shift[t * step])
+        lane_sum = zero
+        for c in range(0, width, WIDTH):
+            score = load(alpha, row + c) - splat(peak)
+            a = exp(score) * load(predicted, row + c)
+            store(alpha, row + c, a)
+            lane_sum = lane_sum + a
+            if watch:  # score + inf is inf for a finite score and not a number for -inf, a true zero
+                least = minimum(least, where_positive(a, a, one))
+                least_score = minimum(least_score, where_positive(score + splat(np.inf), score, zero))
+        total, compensation = two_sum(total, compensation, peak)
+        scale = sum_lanes(lane_sum)
+        if not (scale > _LEAST_SUM and scale < _MOST_SUM):
+            if not (scale > 0.0 and scale < np.inf):
+                return UNSAFE, 0.0
+            total, compensation = two_sum(total, compensation, math.log(scale))
+            for c in range(0, width, WIDTH):
+                store(alpha, row + c, load(alpha, row + c) / splat(scale))
+        previous = alpha[t]
+    if watch and (min_lanes(least) < LEAST_ALPHA or min_lanes(least_score) < LEAST_STATE_SCORE):
+        return UNSAFE, 0.0
+    scale = 0.0
+    for j in range(n_labels):
+        scale += previous[j]
+    total, compensation = two_sum(total, compensation, math.log(scale))
+    return OK if abs(total) < np.inf else UNSAFE, total + compensation
+
+
+@kernel(fastmath=CONTRACT)
+def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, predicted: Any) -> None:
+    """The predictions again, from the forward vectors: predicted_t = Σ_i α_{t-1}(i) E_t(i, ·)."""
+    width = alpha.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else entry
+        base = t * step * n_labels * width
+        for c in range(0, width, WIDTH):
+            sum_ = splat(0.0)
+            for i in range(n_labels):
+                sum_ = fma(splat(previous[i]), load(edge, base + i * width + c), sum_)
+            store(predicted, t * width + c, splat(1.0) if starts[t] else sum_)
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def scatter(block: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
+    """The expected counts of position t's attributes: counts[a, j] += x_t(a) γ_t(j)."""
+    width = gamma.size
+    low, high = block.offsets[t], block.offsets[t + 1]
+    plain = block.values.size == 0
+    for c in range(0, width, WIDTH):
+        posterior = load(gamma, c)
+        for k in range(low, high):
+            if block.ids[k] < rows.dense:
+                slot = block.ids[k] * width + c
+                if plain:
+                    store(counts.dense, slot, load(counts.dense, slot) + posterior)
+                else:
+                    store(
+                        counts.dense, slot, fma(splat(block.values[k]), posterior, load(counts.dense, slot))
+                    )
+    if rows.label.size:
+        for k in range(low, high):
+            tail = block.ids[k] - rows.dense
+            if tail >= 0:
+                value = 1.0 if plain else block.values[k]
+                for entry in range(rows.begin[tail], rows.begin[tail + 1]):
+                    counts.sparse[entry] += value * gamma[rows.label[entry]]
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def count_edges(alpha: Any, v: Any, entry: Any, low: Any, high: Any, n_labels: Any, pairs: Any) -> None:
+    """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time."""
+    width = alpha.shape[1]
+    for c in range(0, width, WIDTH):
+        for i in range(0, n_labels, 4):
+            at = i * width + c
+            sum0, sum1 = load(pairs, at), load(pairs, at + width)
+            sum2, sum3 = load(pairs, at + 2 * width), load(pairs, at + 3 * width)
+            for t in range(low, high):
+                previous = alpha[t - 1] if t > 0 else entry
+                right = load(v, t * width + c)
+                sum0 = fma(splat(previous[i]), right, sum0)
+                sum1 = fma(splat(previous[i + 1]), right, sum1)
+                sum2 = fma(splat(previous[i + 2]), right, sum2)
+                sum3 = fma(splat(previous[i + 3]), right, sum3)
+            store(pairs, at, sum0)
+            store(pairs, at + width, sum1)
+            store(pairs, at + 2 * width, sum2)
+            store(pairs, at + 3 * width, sum3)
+
+
+@kernel(fastmath=CONTRACT)
+def backward(
+    block: Any, alpha: Any, predicted: Any, edge_t: Any, entry: Any, gamma: Any, rows: Any, pairs: Any, counts: Any
+) -> None:
+    """The fast way back, one transition matrix for all positions; edge_t: [N, width], E transposed.
+
+    gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
+    pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
+    """
+    width = alpha.shape[1]
+    n_labels = edge_t.size // width
+    high = alpha.shape[0]
+    for t in range(alpha.shape[0] - 1, -1, -1):
+        scatter(block, rows, t, gamma, counts)
+        previous = alpha[t - 1] if t > 0 else entry
+        if block.starts[t]:
+            scale = 0.0
+            for i in range(n_labels):
+                scale += previous[i]
+            scale = max(scale, _TINY)  # the entry of a block that begins the chain is all zeros
+            for c in range(0, width, WIDTH):
+                store(predicted, t * width + c, splat(0.0))
+                store(gamma, c, load(previous, c) / splat(scale))
+        else:
+            for c in range(0, width, WIDTH):
+                at = t * width + c
+                store(predicted, at, load(gamma, c) / maximum(load(predicted, at), splat(_TINY)))
+            v = predicted[t]
+            for c in range(0, width, WIDTH):
+                sum_ = splat(0.0)
+                for j in range(n_labels):
+                    sum_ = fma(splat(v[j]), load(edge_t, j * width + c), sum_)
+                store(gamma, c, load(previous, c) * sum_)
+        if high - t == _TILE or t == 0:
+            count_edges(alpha, predicted, entry, t, high, n_labels, pairs)
+            high = t
+
+
+@kernel(fastmath=STRICT)
+def forward_log(starts: Any, alpha: Any, predicted: Any, edge: Any, entry: Any, n_labels: Any) -> Any:
+    """The forward pass in logarithms: state scores in, log α out, each α summing to one. edge: e_t, entry: log α.
+
+    Returns (status, log of the scale, position of the fault).
+    """
+    width = alpha.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    previous = entry
+    total, compensation = 0.0, 0.0
+    for t in range(alpha.shape[0]):
+        for j in range(n_labels):
+            if not alpha[t, j] < np.inf:
+                return NOT_FINITE, 0.0, t
+            if starts[t]:
+                predicted[t, j] = 0.0
+                continue
+            high = -np.inf
+            for i in range(n_labels):
+                if not edge[t * step, i * width + j] < np.inf:
+                    return NOT_FINITE, 0.0, t
+                high = max(high, previous[i] + edge[t * step, i * width + j])
+            sum_ = 0.0
+            if high > -np.inf:
+                for i in range(n_labels):
+                    sum_ += math.exp(previous[i] + edge[t * step, i * width + j] - high)
+                high += math.log(sum_)
+            predicted[t, j] = high
+        high = -np.inf
+        for j in range(n_labels):
+            alpha[t, j] += predicted[t, j]
+            high = max(high, alpha[t, j])
+        if high == -np.inf:
+            return ZERO, 0.0, t
+        sum_ = 0.0
+        for j in range(n_labels):
+            sum_ += math.exp(alpha[t, j] - high)
+        scale = high + math.log(sum_)
+        for j in range(n_labels):
+            alpha[t, j] -= scale
+        for j in range(n_labels, width):
+            alpha[t, j] = -np.inf
+            predicted[t, j] = -np.inf
+        total, compensation = two_sum(total, compensation, scale)
+        previous = alpha[t]
+    return OK, total + compensation, -1
+
+
+@kernel(fastmath=STRICT, inline=True)
+def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: Any, out: Any) -> None:
+    """out[i, j] = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j); 0 where j cannot be."""
+    width = out.shape[1]
+    for j in range(n_labels):
+        for i in range(n_labels):
+            if in_logs:
+                out[i, j] = (
+                    math.exp(previous[i] + edge[i * width + j] - predicted[j]) if predicted[j] > -np.inf else 0.0
+                )
+            else:
+                out[i, j] = previous[i] * edge[i * width + j] / max(predicted[j], _TINY)
+
+
+@kernel(fastmath=STRICT)
+def backward_general(
+    block: Any,
+    alpha: Any,
+    predicted: Any,
+    edge: Any,
+    entry: Any,
+    gamma: Any,
+    rows: Any,
+    in_logs: Any,
+    scratch: Any,
+    counts: Any,
+) -> None:
+    """The way back for edges that differ from position to position, or in logarithms.
+
+    ξ_t(i,j) = Pr(i | j) γ_t(j) is formed outright and counted for the transition and each edge attribute of t.
+    scratch: [N, width].
+    """
+    width = alpha.shape[1]
+    n_labels = scratch.shape[0]
+    step = 1 if edge.shape[0] > 1 else 0
+    for t in range(alpha.shape[0] - 1, -1, -1):
+        scatter(block, rows, t, gamma, counts)
+        previous = alpha[t - 1] if t > 0 else entry
+        if block.starts[t]:
+            scale = 0.0
+            for i in range(n_labels):
+                gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
+                scale += gamma[i]
+            for i in range(n_labels):
+                gamma[i] /= max(scale, _TINY)
+            continue
+        transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch)
+        for i in range(n_labels):
+            for j in range(n_labels):
+                scratch[i, j] *= gamma[j]
+                counts.transition[i * width + j] += scratch[i, j]
+        if block.edge_offsets.size:
+            for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
+                value = 1.0 if block.edge_values.size == 0 else block.edge_values[k]
+                base = block.edge_ids[k] * n_labels * width
+                for i in range(n_labels):
+                    for j in range(n_labels):
+                        counts.edge[base + i * width + j] += value * scratch[i, j]
+        for i in range(n_labels):
+            gamma[i] = 0.0
+            for j in range(n_labels):
+                gamma[i] += scratch[i, j]

@@ -1,0 +1,220 @@
+"""Eight doubles at a time.
+
+A `Lanes` value is a vector of eight float64 that lives in registers. LLVM's auto-vectoriser sees neither that our rows
+are padded to eight nor that a sum may stay in a register, and loses a factor of two; saying it outright costs a page.
+LLVM lowers the vector to what the machine has: one AVX-512 register, two of AVX2, four of SSE2 or NEON.
+
+Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds.
+
+    load(array, offset)  store(array, offset, lanes)  splat(x)
+    a + b   a - b   a * b   a / b   fma(a, b, c) = a·b + c   maximum(a, b)   minimum(a, b)
+    where_positive(test, a, b)   sum_lanes(a)   max_lanes(a)   min_lanes(a)   exp(a)
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+WIDTH = 8
+"""Doubles in a vector; label rows are padded to a multiple of it."""
+
+
+class LanesType(types.Type):  # type: ignore[misc]
+    """Numba's name for eight float64 in registers."""
+
+    def __init__(self) -> None:
+        super().__init__("Lanes")
+
+
+lanes = LanesType()
+_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+_INTEGERS = ir.VectorType(ir.IntType(64), WIDTH)
+_INDEX = ir.IntType(32)
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, front_end_type: Any) -> None:
+        super().__init__(manager, front_end_type, _VECTOR)
+
+
+def _constant(value: float) -> ir.Constant:
+    return ir.Constant(_VECTOR, [value] * WIDTH)
+
+
+def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
+    signature = ir.FunctionType(_VECTOR, [_VECTOR] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v{WIDTH}f64")
+    return builder.call(function, arguments)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [offset]), _VECTOR.as_pointer())
+
+
+@intrinsic
+def load(typing_context: Any, array: Any, offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        loaded = builder.load(_address(context, builder, signature.args[0], *arguments))
+        loaded.align = 8
+        return loaded
+
+    return lanes(array, types.int64), generate
+
+
+@intrinsic
+def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, offset, value = arguments
+        stored = builder.store(value, _address(context, builder, signature.args[0], array, offset))
+        stored.align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lanes), generate
+
+
+@intrinsic
+def splat(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        undefined = ir.Constant(_VECTOR, ir.Undefined)
+        first = builder.insert_element(undefined, arguments[0], ir.Constant(_INDEX, 0))
+        return builder.shuffle_vector(
+            first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH)
+        )
+
+    return lanes(types.float64), generate
+
+
+def _arithmetic(instruction: str) -> Any:
+    @intrinsic
+    def apply(typing_context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return getattr(builder, instruction)(*arguments, flags=("contract",))
+
+        return lanes(lanes, lanes), generate
+
+    return apply
+
+
+def _overload_operator(symbol: Any, apply: Any) -> None:
+    @overload(symbol, strict=False)
+    def choose(a: Any, b: Any) -> Any:
+        if isinstance(a, LanesType) and isinstance(b, LanesType):
+            return lambda a, b: apply(a, b)
+        return None
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _overload_operator(_symbol, _arithmetic(_instruction))
+
+
+@intrinsic
+def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, "fma", list(arguments))
+
+    return lanes(lanes, lanes, lanes), generate
+
+
+def _greater(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+def _smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _plus(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fadd(a, b)
+
+
+def _lanewise(choose: Any) -> Any:
+    @intrinsic
+    def apply(typing_context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return choose(builder, *arguments)
+
+        return lanes(lanes, lanes), generate
+
+    return apply
+
+
+maximum = _lanewise(_greater)
+minimum = _lanewise(_smaller)
+
+
+@intrinsic
+def where_positive(typing_context: Any, test: Any, a: Any, b: Any) -> Any:
+    """Lane by lane, a where test > 0 and b elsewhere (also where test is not a number)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        test, a, b = arguments
+        return builder.select(builder.fcmp_ordered(">", test, _constant(0.0)), a, b)
+
+    return lanes(lanes, lanes, lanes), generate
+
+
+def _reduction(combine: Any) -> Any:
+    """Fold the eight lanes in halves, always in the same order."""
+
+    @intrinsic
+    def reduce(typing_context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            (value,) = arguments
+            half = WIDTH // 2
+            while half:
+                kind = ir.VectorType(_INDEX, half)
+                low = builder.shuffle_vector(value, value, ir.Constant(kind, list(range(half))))
+                high = builder.shuffle_vector(value, value, ir.Constant(kind, list(range(half, 2 * half))))
+                value = combine(builder, low, high)
+                half //= 2
+            return builder.extract_element(value, ir.Constant(_INDEX, 0))
+
+        return types.float64(lanes), generate
+
+    return reduce
+
+
+sum_lanes = _reduction(_plus)
+max_lanes = _reduction(_greater)
+min_lanes = _reduction(_smaller)
+
+# exp(x) = 2^k · e^r with k = rint(x / ln 2), |r| <= ln 2 / 2, and e^r its Taylor series to r^13: the remainder,
+# (ln 2 / 2)^14 / 14! = 4e-18, is below half a rounding. ln 2 is split so that k · LN2_HIGH is exact.
+_LN2_HIGH = 6.93145751953125e-1
+_LN2_LOW = 1.42860682030941723212e-6
+_LEAST = -708.0  # exp(-708) = 3e-308: below this the result is zero, so that no subnormal is ever made
+
+
+@intrinsic
+def exp(typing_context: Any, x: Any) -> Any:
+    """e^x for x <= 0 in each lane, to within one rounding; zero below -708, not a number where x is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (x,) = arguments
+        in_range = builder.fcmp_unordered(">", x, _constant(_LEAST))
+        clamped = builder.select(in_range, x, _constant(_LEAST))
+        k = _call(builder, "rint", [builder.fmul(clamped, _constant(1.0 / math.log(2.0)))])
+        r = _call(builder, "fma", [k, _constant(-_LN2_HIGH), clamped])
+        r = _call(builder, "fma", [k, _constant(-_LN2_LOW), r])
+        series = _constant(1.0 / math.factorial(13))
+        for order in range(12, -1, -1):
+            series = _call(builder, "fma", [r, series, _constant(1.0 / math.factorial(order))])
+        exponent = builder.add(builder.fptosi(k, _INTEGERS), ir.Constant(_INTEGERS, [1023] * WIDTH))
+        power = builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [52] * WIDTH)), _VECTOR)
+        return builder.select(in_range, builder.fmul(series, power), _constant(0.0))
+
+    return lanes(lanes), generate

@@ -1,0 +1,200 @@
+"""Weights and their layout.
+
+The weights of a model are one flat vector: for each attribute its row of (label, weight), labels ascending; then the
+transitions V[i, j]; then, for each edge attribute b, U[b, i, j]. A layout says which rows there are: all labels for
+each attribute, or the pairs that occur in some data. Gradients and counts have the same layout.
+
+Kernels work on *slots*, the same numbers padded for vector loads (see `kernels.scores`); the layout carries weights
+into slots and counts out of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.data.chain import NO_LABEL, Source
+from chainfold.errors import BadSetting, ModelMismatch, WeightNotANumber, WeightShape
+from chainfold.kernels.expectation import Features
+from chainfold.kernels.scores import Rows, Slots, padded
+
+Floats = NDArray[np.float64]
+
+_LEAST_FILL = 1 / 3  # of the padded rows: below it, the later attributes are kept as sparse rows
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which weights exist, in which order."""
+
+    n_labels: int
+    n_attributes: int
+    n_edge_attributes: int
+    row_offsets: NDArray[np.int64] | None  # [V + 1]; None: every attribute has all labels
+    row_labels: NDArray[np.int32] | None  # [state weights]
+
+    @classmethod
+    def full(cls, n_labels: int, n_attributes: int, n_edge_attributes: int = 0) -> Layout:
+        """A weight for every attribute with every label."""
+        if n_labels < 1:
+            raise BadSetting("n_labels", n_labels, "at least 1")
+        return cls(n_labels, n_attributes, n_edge_attributes, None, None)
+
+    @classmethod
+    def observed(cls, source: Source, block: int = 65536) -> Layout:
+        """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept."""
+        pairs: NDArray[np.int64] = np.empty(0, np.int64)
+        for low in range(0, source.positions, block):
+            part = source.block(low, min(low + block, source.positions))
+            ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
+            labels = np.repeat(part.labels, np.diff(part.offsets))
+            known = labels != NO_LABEL
+            pairs = np.union1d(pairs, ids[known] * source.n_labels + labels[known])
+        rows = np.bincount(pairs // source.n_labels, minlength=source.n_attributes)
+        offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        labels = (pairs % source.n_labels).astype(np.int32)
+        return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
+
+    @property
+    def n_state(self) -> int:
+        """Weights of state attributes."""
+        if self.row_offsets is None:
+            return self.n_attributes * self.n_labels
+        return int(self.row_offsets[-1])
+
+    @property
+    def size(self) -> int:
+        """M, the number of weights."""
+        return self.n_state + (1 + self.n_edge_attributes) * self.n_labels**2
+
+    @property
+    def width(self) -> int:
+        """Labels, padded to the vector width."""
+        return padded(self.n_labels)
+
+    @cached_property
+    def dense(self) -> int:
+        """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
+        if self.row_offsets is None:
+            return self.n_attributes
+        filled = self.row_offsets[1:] >= _LEAST_FILL * self.width * np.arange(1, self.n_attributes + 1)
+        return int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The shape of the state weights, for kernels."""
+        if self.row_offsets is None or self.row_labels is None:
+            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.int32))
+        first = self.row_offsets[self.dense]
+        return Rows(self.dense, self.row_offsets[self.dense :] - first, self.row_labels[first:].copy())
+
+    @cached_property
+    def features(self) -> Features:
+        """The weights in their own order, for the algorithms of the paper."""
+        begin, label = self.row_offsets, self.row_labels
+        if begin is None or label is None:
+            begin = np.arange(self.n_attributes + 1, dtype=np.int64) * self.n_labels
+            label = np.tile(np.arange(self.n_labels, dtype=np.int32), self.n_attributes)
+        return Features(begin, label, self.n_labels)
+
+    @property
+    def slots(self) -> int:
+        """How many numbers the padded form has."""
+        pairs = self.n_labels * self.width
+        return self.dense * self.width + self.rows.label.size + (1 + self.n_edge_attributes) * pairs
+
+    def view(self, flat: Floats) -> Slots:
+        """The parts of a flat array of slots."""
+        pairs = self.n_labels * self.width
+        dense = self.dense * self.width
+        sparse = dense + self.rows.label.size
+        return Slots(flat[:dense], flat[dense:sparse], flat[sparse : sparse + pairs], flat[sparse + pairs :])
+
+    def pack(self, weights: Floats) -> Floats:
+        """Weights into slots; padding is 0 for attributes and -inf for transitions."""
+        flat = np.zeros(self.slots)
+        slots = self.view(flat)
+        slots.transition[:] = -np.inf
+        dense, sparse, transition, edge = np.split(weights, self._boundaries)
+        if self.row_offsets is None:
+            self._full_rows(slots.dense)[:] = dense.reshape(-1, self.n_labels)
+        else:
+            slots.dense[self._dense_slots] = dense
+        slots.sparse[:] = sparse
+        self._pairs(slots.transition)[:] = transition.reshape(-1, self.n_labels, self.n_labels)
+        self._pairs(slots.edge)[:] = edge.reshape(-1, self.n_labels, self.n_labels)
+        return flat
+
+    def unpack(self, flat: Floats) -> Floats:
+        """Slots into the order of the weights."""
+        slots = self.view(flat)
+        full = self.row_offsets is None
+        dense = self._full_rows(slots.dense).ravel() if full else slots.dense[self._dense_slots]
+        transition, edge = self._pairs(slots.transition).ravel(), self._pairs(slots.edge).ravel()
+        return np.concatenate([dense, slots.sparse, transition, edge])
+
+    def name(self, index: int) -> str:
+        """What weight `index` is, in words."""
+        if index < self.n_state:
+            begin = self.features.begin
+            attribute = int(np.searchsorted(begin, index, side="right")) - 1
+            return f"attribute {attribute}, label {self.features.label[index]}"
+        edge, pair = divmod(index - self.n_state, self.n_labels**2)
+        move = f"{pair // self.n_labels} to {pair % self.n_labels}"
+        return f"transition {move}" if edge == 0 else f"edge attribute {edge - 1}, transition {move}"
+
+    @property
+    def _boundaries(self) -> list[int]:
+        """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
+        dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
+        return [dense, self.n_state, self.n_state + self.n_labels**2]
+
+    @cached_property
+    def _dense_slots(self) -> NDArray[np.int64]:
+        """Where each weight of a padded row stands, if not every row is full."""
+        begin, label = self.features.begin[: self.dense + 1], self.features.label[: self._boundaries[0]]
+        return np.repeat(np.arange(self.dense) * self.width, np.diff(begin)) + label
+
+    def _full_rows(self, slots: Floats) -> Floats:
+        """State rows without their padding: [V, N]."""
+        return slots.reshape(-1, self.width)[:, : self.n_labels]
+
+    def _pairs(self, slots: Floats) -> Floats:
+        """Label pairs without their padding: [·, N, N]."""
+        return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A layout with its weights, checked once."""
+
+    layout: Layout
+    weights: Floats = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that the weights fit the layout and are numbers; -inf forbids."""
+        array = np.ascontiguousarray(self.weights, np.float64)
+        if array.shape != (self.layout.size,):
+            raise WeightShape(array.shape, self.layout.size)
+        wrong = np.flatnonzero(~(array < np.inf))
+        if wrong.size:
+            raise WeightNotANumber(int(wrong[0]), float(array[wrong[0]]), self.layout.name(int(wrong[0])))
+        object.__setattr__(self, "weights", array)
+
+    @classmethod
+    def random(cls, layout: Layout, seed: int = 0, scale: float = 0.5) -> Model:
+        """Weights drawn from a normal distribution."""
+        return cls(layout, np.random.default_rng(seed).normal(0.0, scale, layout.size))
+
+    def check_fits(self, source: Source) -> None:
+        """Raise unless every label and attribute of the source has its place in the layout."""
+        for what, chain, model in (
+            ("labels", source.n_labels, self.layout.n_labels),
+            ("attributes", source.n_attributes, self.layout.n_attributes),
+            ("edge attributes", source.n_edge_attributes, self.layout.n_edge_attributes),
+        ):
+            if chain > model:
+                raise ModelMismatch(what, chain, model)
