@@ -23,7 +23,6 @@ from chainfold.engines.stream import Doings, Horizon, Stream
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.sweep import Belief, Potentials, Sweep
 from chainfold.errors import ZeroProbability
-from chainfold.kernels.collapse import NEGLIGIBLE
 from chainfold.model import Floats
 
 STRETCHES = 16
@@ -116,8 +115,7 @@ def certify_past(problem: Problem, potentials: Potentials, position: int) -> Bel
                 beliefs.append(Sweep(problem, potentials).forward(low, block, pinned(label, potentials.width)))
             except ZeroProbability:  # this label cannot stand before the halo
                 continue
-        vectors = np.array([belief.posterior() for belief in beliefs])
-        if beliefs and agree(vectors, problem.settings.tolerance):
+        if beliefs and agree(beliefs, problem.settings.tolerance):
             return beliefs[0]
         halo *= 2
     return None
@@ -150,10 +148,18 @@ def pinned(label: int, width: int) -> Belief:
     return Belief(values, in_logs=False)
 
 
-def agree(vectors: Floats, tolerance: float) -> bool:
-    """Do the rows agree, each component to within a relative tolerance?"""
+def agree(beliefs: list[Belief], tolerance: float) -> bool:
+    """Do they agree in each component to within a relative tolerance? However small it is, the future may raise it."""
+    if any(belief.in_logs for belief in beliefs):
+        logs = np.array([belief.logs() for belief in beliefs])
+        possible = logs > -np.inf
+        if not (possible == possible[0]).all():
+            return False
+        logs = logs[:, possible[0]]
+        return bool((logs.max(axis=0) - logs.min(axis=0) <= tolerance).all())
+    vectors = np.array([belief.values for belief in beliefs])
     low, high = vectors.min(axis=0), vectors.max(axis=0)
-    return bool(((high - low <= tolerance * low) | (high < NEGLIGIBLE)).all())
+    return bool((high - low <= tolerance * low).all())
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

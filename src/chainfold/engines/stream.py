@@ -148,8 +148,7 @@ class Stream:
         layout = self._problem.model.layout
         carried = np.zeros((layout.n_labels, layout.slots))
         before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
-        possible = sweep.exit.posterior() > 0.0
-        for f in np.flatnonzero(possible):
+        for f in np.flatnonzero(sweep.exit.possible()):
             pinned = np.zeros(layout.width)
             pinned[f] = 1.0
             before[f] = sweep.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import Problem
@@ -30,15 +31,18 @@ class Belief(NamedTuple):
         """In real numbers, or None where they do not have the range."""
         if not self.in_logs:
             return self.values
-        possible = self.values > -np.inf
         values = np.exp(self.values)
-        return values if (values[possible] >= messages.LEAST_ALPHA).all() else None
+        return values if (values[self.possible()] >= messages.LEAST_ALPHA).all() else None
 
     def logs(self) -> Floats:
         if self.in_logs:
             return self.values
         with np.errstate(divide="ignore"):
             return np.log(self.values)
+
+    def possible(self) -> NDArray[np.bool_]:
+        """Which labels have a probability above zero, however small."""
+        return np.asarray(self.values > (-np.inf if self.in_logs else 0.0))
 
     def posterior(self) -> Floats:
         """The posterior of the position where nothing follows: its forward vector."""

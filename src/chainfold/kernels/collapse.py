@@ -49,11 +49,11 @@ def multiply(left: Any, right: Any, n_labels: Any, out: Any) -> None:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def row_agrees(row: Any, possible: Any, n_labels: Any, tolerance: Any) -> Any:
-    """Do the columns of the labels f that are possible agree in this row?"""
+def row_agrees(row: Any, alpha: Any, impossible: Any, n_labels: Any, tolerance: Any) -> Any:
+    """Do the columns agree in this row, those of impossible labels f left out?"""
     low, high = np.inf, 0.0
     for f in range(n_labels):
-        if possible[f] > 0.0:
+        if alpha[f] > impossible:
             low = min(low, row[f])
             high = max(high, row[f])
     return high - low <= tolerance * low or high < NEGLIGIBLE
@@ -93,6 +93,7 @@ def look_ahead(
     width = alpha.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
     weight = np.zeros(width)
+    impossible = -np.inf if in_logs else 0.0  # an α that underflows in exp() may still matter: ask the logarithm
     doubtful = 0  # the row that disagreed last is asked first
     for t in range(alpha.shape[0]):
         previous = alpha[t - 1] if t > 0 else entry
@@ -104,15 +105,15 @@ def look_ahead(
         transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
         multiply(q, scratch[0], n_labels, scratch[1])
         q[:] = scratch[1]
-        for f in range(n_labels):
-            weight[f] = math.exp(alpha[t, f]) if in_logs else alpha[t, f]
-        if row_agrees(q[doubtful], weight, n_labels, tolerance):
+        if row_agrees(q[doubtful], alpha[t], impossible, n_labels, tolerance):
             certified = True
             for i in range(n_labels):
-                if not row_agrees(q[i], weight, n_labels, tolerance):
+                if not row_agrees(q[i], alpha[t], impossible, n_labels, tolerance):
                     certified, doubtful = False, i
                     break
             if certified:
+                for f in range(n_labels):
+                    weight[f] = math.exp(alpha[t, f]) if in_logs else alpha[t, f]
                 mix(q, weight, n_labels, gamma)
                 return True, t + 1
     return False, alpha.shape[0]

@@ -1,0 +1,77 @@
+"""Every engine on every awkward chain equals the enumeration of all paths, and finite differences."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+
+import numpy as np
+import pytest
+
+from chainfold import Chain, Model, evaluate
+from chainfold.engines import ENGINES
+from oracle import Truth, enumerate_paths
+from shapes import CASES
+from tolerances import DIFFERENCES, FLOOR, ORACLE
+
+BLOCKS = {"blocks of 1": 1, "blocks of 3": 3, "one block": None}
+
+
+@cache
+def solved(name: str) -> tuple[Model, Chain, Truth]:
+    model, chain = CASES[name](np.random.default_rng(zlib.crc32(name.encode())))
+    return model, chain, enumerate_paths(model, chain)
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", CASES)
+def test_engine_equals_oracle(case: str, engine: str, block: int | None) -> None:
+    model, chain, truth = solved(case)
+    found = evaluate(model, chain, engine, block=block)
+    truth.check(found.log_z, found.log_likelihood, found.expected)
+    if found.gradient is None:
+        assert not chain.labelled
+    else:
+        error = np.abs(found.gradient - (truth.observed - truth.expected))
+        assert (error <= ORACLE * (truth.magnitude + np.abs(truth.observed)) + FLOOR).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stream_that_may_not_look_ahead_equals_oracle(case: str) -> None:
+    model, chain, truth = solved(case)
+    found = evaluate(model, chain, "stream", block=1, lookahead=1)
+    truth.check(found.log_z, found.log_likelihood, found.expected)
+
+
+@pytest.mark.parametrize("case", ["3 labels", "edge attributes", "huge and negative values", "sparse layout"])
+def test_expected_counts_are_the_derivative_of_log_z(case: str) -> None:
+    model, chain, truth = solved(case)
+    step = 1e-5
+
+    def log_z(m: int, by: float) -> float:
+        weights = model.weights.copy()
+        weights[m] += by
+        return evaluate(Model(model.layout, weights), chain, "stream").log_z
+
+    scale = 1.0 + np.abs(chain.values).max(initial=1.0) ** 2 * chain.positions
+    for m in range(model.layout.size):
+        difference = (log_z(m, step / scale) - log_z(m, -step / scale)) / (2.0 * step / scale)
+        assert abs(difference - truth.expected[m]) <= DIFFERENCES * scale, model.layout.name(m)
+
+
+def test_the_cases_reach_every_path_of_the_kernels() -> None:
+    """Logarithms, real numbers, carried blocks, cuts that hold: each is met by some case."""
+    in_logs, real, carried, cut = (False,) * 4
+    for name in CASES:
+        model, chain, _ = solved(name)
+        stream = evaluate(model, chain, "stream", block=1, lookahead=1).report
+        parallel = evaluate(model, chain, "parallel", block=2).report
+        in_logs |= stream.blocks_in_logs > 0
+        real |= stream.blocks_in_logs == 0
+        carried |= stream.carried_blocks > 0
+        cut |= parallel.in_order == 0 and chain.positions >= 4
+    assert in_logs
+    assert real
+    assert carried
+    assert cut
