@@ -135,9 +135,7 @@ class Chain:
         if edge_offsets is None:
             edge = (frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64), 0)
         else:
-            edge = _entries(
-                "edge attribute", edge_offsets, edge_ids, edge_values, positions, n_edge_attributes
-            )
+            edge = _entries("edge attribute", edge_offsets, edge_ids, edge_values, positions, n_edge_attributes)
         return cls(
             labels=label_ids,
             starts=frozen(start_marks, np.bool_),

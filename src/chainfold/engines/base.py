@@ -1,9 +1,9 @@
 """What every engine is given, and what it gives back.
 
-    Problem   a model on a source, with the settings; reads blocks and counts what it reads
-    Tally     what an engine adds up: log Z and expected counts, the score and the counts of the observed labels
-    Report    what the engine did
-    Engine    a name, a sentence, `run(problem) -> (Tally, Report)`, and its cost for the planner
+Problem   a model on a source, with the settings; reads blocks and counts what it reads
+Tally     what an engine adds up: log Z and expected counts, the score and the counts of the observed labels
+Report    what the engine did
+Engine    a name, a sentence, `run(problem) -> (Tally, Report)`, and its cost for the planner
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ class Engine:
 
     name: str
     summary: str
+    keeps: str
+    time: str
     reads: str
     run: Callable[[Problem], tuple[Tally, Report]]
     cost: Callable[[Shape, Settings], Cost]
@@ -185,7 +187,6 @@ class Tally:
         self.expected = Accumulator(layout)
         self.observed = Accumulator(layout) if problem.source.labelled else None
         self._scales: list[float] = []
-        self._scores: list[float] = []
         self._previous = NO_LABEL
 
     @property
@@ -194,8 +195,11 @@ class Tally:
 
     @property
     def score(self) -> float:
-        """The score of the observed labels."""
-        return math.fsum(self._scores)
+        """The score of the observed labels: their counts times the weights."""
+        assert self.observed is not None, "asked only where every label is known"
+        counts = self.observed.result()
+        counted = np.flatnonzero(counts)
+        return float(np.sum(counts[counted] * self._problem.packed[counted]))
 
     def scale(self, log_scale: float) -> None:
         """Add a block's share of log Z."""
@@ -209,18 +213,22 @@ class Tally:
         if self._previous == NO_LABEL and low > 0:
             self._previous = int(problem.source.block(low - 1, low).labels[0])
         layout = problem.model.layout
-        score, self._previous, forbidden = observe(
-            block, layout.rows, problem.weights, layout.width, self._previous, self.observed.slots
+        self._previous, forbidden = observe(
+            block,
+            layout.rows,
+            problem.weights,
+            layout.width,
+            self._previous,
+            problem.forbidding,
+            self.observed.slots,
         )
         if forbidden >= 0:
             raise ForbiddenLabel(low + forbidden)
-        self._scores = _shortened([*self._scores, score])
         self.observed.added(block.labels.size)
 
     def add(self, other: Tally) -> None:
         """Add the tally of the next stretch."""
         self._scales = _shortened(self._scales + other._scales)
-        self._scores = _shortened(self._scores + other._scores)
         self.expected.total += other.expected.result()
         if self.observed is not None and other.observed is not None:
             self.observed.total += other.observed.result()
@@ -241,7 +249,9 @@ class Problem:
         self.model = model
         self.source = source
         self.settings = settings
-        self.weights: Slots = model.layout.view(model.layout.pack(model.weights))
+        self.packed: Floats = model.layout.pack(model.weights)
+        self.weights: Slots = model.layout.view(self.packed)
+        self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
         self._lock = threading.Lock()
         self._positions_read = 0

@@ -48,4 +48,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, 2 * shape.scoring + shape.messages + shape.recursion)
 
 
-ENGINE = Engine("checkpoint", "one forward vector in √T, the others computed twice", "forward, back", run, cost)
+ENGINE = Engine(
+    name="checkpoint",
+    summary="one forward vector in √T",
+    keeps="O(N√T)",
+    time="N²T + NTA",
+    reads="twice",
+    run=run,
+    cost=cost,
+)

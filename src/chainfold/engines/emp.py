@@ -17,4 +17,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return carry_cost(shape, settings, places=1)
 
 
-ENGINE = Engine("emp", "the paper's Algorithm 2, log domain, as published", "once, forward", run, cost)
+ENGINE = Engine(
+    name="emp",
+    summary="Algorithm 2 as published, log domain",
+    keeps="O(N² + NM)",
+    time="N²T(M + A)",
+    reads="once",
+    run=run,
+    cost=cost,
+)

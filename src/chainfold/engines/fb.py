@@ -39,4 +39,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(shape.positions * shape.sweep_bytes, shape.scoring + shape.messages)
 
 
-ENGINE = Engine("fb", "everything in memory: the paper's Case I, in the scaled domain", "forward, back", run, cost)
+ENGINE = Engine(
+    name="fb",
+    summary="everything in memory: Case I, scaled",
+    keeps="O(NT)",
+    time="N²T + NTA",
+    reads="twice",
+    run=run,
+    cost=cost,
+)

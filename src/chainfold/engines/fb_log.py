@@ -47,4 +47,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, additions * shape.log_addition)
 
 
-ENGINE = Engine("fb-log", "the paper's Algorithm 1, log domain, as published", "forward, back", run, cost)
+ENGINE = Engine(
+    name="fb-log",
+    summary="Algorithm 1 as published, log domain",
+    keeps="O(N²T + M)",
+    time="N²TA",
+    reads="twice",
+    run=run,
+    cost=cost,
+)

@@ -41,5 +41,11 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    "fb-recompute", "forward vectors in memory, the rest recomputed: Case II", "forward, back", run, cost
+    name="fb-recompute",
+    summary="forward vectors in memory: Case II",
+    keeps="O(NT), half",
+    time="N²T + NTA",
+    reads="twice",
+    run=run,
+    cost=cost,
 )

@@ -55,4 +55,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + shape.recursion + disk)
 
 
-ENGINE = Engine("fb-spill", "forward vectors on disk: Case IV", "forward, back", run, cost)
+ENGINE = Engine(
+    name="fb-spill",
+    summary="forward vectors on disk: Case IV",
+    keeps="O(B)",
+    time="N²T + NTA",
+    reads="twice",
+    run=run,
+    cost=cost,
+)

@@ -2,8 +2,8 @@
 
 The chain is cut at places fixed by its length alone. A cut holds if both sides of it are certified:
 
-    the past     N forward passes over a halo before the cut, one from each label: where they agree, α is known
-    the future   the lookahead of `stream` over a halo after it: where the columns agree, γ is known
+    the past     where the chain forgets within a halo before the cut, α is known
+    the future   where it forgets within a halo after the cut, γ is known
 
 Between two cuts that hold, a stretch has all that it needs and is streamed on its own. A cut that does not hold is no
 cut: its two sides are one stretch, streamed in order. Tallies are added in the order of the chain, so the gradient is
@@ -18,18 +18,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chainfold.data.chain import frozen
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.stream import Doings, Horizon, Stream
+from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
-from chainfold.engines.sweep import Belief, Potentials, Sweep
-from chainfold.errors import ZeroProbability
+from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
 from chainfold.model import Floats
 
 STRETCHES = 16
 """A chain is cut into so many, however many threads there are."""
 
-_LEAST_STRETCH = 2048  # positions
-_FIRST_HALO, _LAST_HALO = 32, 2048
+_LEAST_STRETCH = 4096  # positions
+_LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
+_FIRST_HALO, _LAST_HALO = 64, 4096
 
 
 class Cut(NamedTuple):
@@ -71,8 +72,9 @@ def finished(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, 
 
 
 def cut_places(problem: Problem) -> list[int]:
-    """Where to try: as even as can be, from the length of the chain and the settings that shape blocks alone."""
-    least = problem.settings.block or _LEAST_STRETCH
+    """Where to try: as even as can be; it must not depend on the number of threads."""
+    n_labels = problem.model.layout.n_labels
+    least = problem.settings.block or max(_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * n_labels)
     count = max(1, min(STRETCHES, problem.positions // least))
     return [problem.positions * k // count for k in range(1, count)]
 
@@ -101,65 +103,41 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
 
 
 def certify_past(problem: Problem, potentials: Potentials, position: int) -> Belief | None:
-    """α of the position before the cut, from N passes over a halo that grows until they agree."""
+    """α of the position before the cut, from a halo that grows until its beginning no longer matters."""
     halo = _FIRST_HALO
     while halo <= _LAST_HALO:
         low = max(0, position - halo)
-        block = problem.read(low, position)
-        if low == 0 or block.starts.any():
-            first = int(np.flatnonzero(block.starts)[-1])  # the past ends at the last start mark
-            return Sweep(problem, potentials).forward(low + first, problem.read(low + first, position), None)
-        beliefs = []
-        for label in range(potentials.n_labels):
-            try:
-                beliefs.append(Sweep(problem, potentials).forward(low, block, pinned(label, potentials.width)))
-            except ZeroProbability:  # this label cannot stand before the halo
-                continue
-        if beliefs and agree(beliefs, problem.settings.tolerance):
-            return beliefs[0]
+        first = problem.read(low, low + 1)
+        belief = Sweep(problem, potentials).forward(low, first._replace(starts=frozen([True], np.bool_)), None)
+        if low + 1 == position:  # the chain begins there
+            return belief
+        sweep = Sweep(problem, potentials)
+        horizon = Horizon(potentials.width, ignore=np.where(belief.possible(), 0.0, np.inf))
+        belief = sweep.forward(low + 1, problem.read(low + 1, position), belief)
+        sweep.look_ahead(horizon)
+        if horizon.certified or first.starts[0]:
+            return belief
         halo *= 2
     return None
 
 
 def certify_future(problem: Problem, potentials: Potentials, position: int, before: Belief) -> Floats | None:
-    """γ of the position before the cut, from a lookahead that grows until its columns agree."""
+    """γ of the position before the cut, from a lookahead that grows until the future no longer matters."""
     horizon = Horizon(potentials.width)
-    scratch = np.zeros((2, potentials.width, potentials.width))
     low, halo = position, _FIRST_HALO
     belief = before
     while low - position < _LAST_HALO:
         high = min(low + halo, problem.positions)
         sweep = Sweep(problem, potentials)
         belief = sweep.forward(low, problem.read(low, high), belief)
-        horizon.extend(sweep, scratch)
+        sweep.look_ahead(horizon)
         if horizon.certified:
             return horizon.gamma
         if high == problem.positions:
-            gamma = horizon.q @ belief.posterior()
+            gamma = (horizon.q * belief.posterior()).sum(axis=1)
             return np.asarray(gamma / gamma.sum())
         low, halo = high, 2 * halo
     return None
-
-
-def pinned(label: int, width: int) -> Belief:
-    """Certainty of one label."""
-    values = np.zeros(width)
-    values[label] = 1.0
-    return Belief(values, in_logs=False)
-
-
-def agree(beliefs: list[Belief], tolerance: float) -> bool:
-    """Do they agree in each component to within a relative tolerance? However small it is, the future may raise it."""
-    if any(belief.in_logs for belief in beliefs):
-        logs = np.array([belief.logs() for belief in beliefs])
-        possible = logs > -np.inf
-        if not (possible == possible[0]).all():
-            return False
-        logs = logs[:, possible[0]]
-        return bool((logs.max(axis=0) - logs.min(axis=0) <= tolerance).all())
-    vectors = np.array([belief.values for belief in beliefs])
-    low, high = vectors.min(axis=0), vectors.max(axis=0)
-    return bool((high - low <= tolerance * low).all())
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
@@ -168,4 +146,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(settings.threads * memory + (settings.threads + 1) * tallies, time / settings.threads)
 
 
-ENGINE = Engine("parallel", "`stream` on many stretches at once, cut where certified", "stretches, any order", run, cost)
+ENGINE = Engine(
+    name="parallel",
+    summary="`stream` on stretches cut by certificate",
+    keeps="O(M + NB)",
+    time="N²T + NTA",
+    reads="once",
+    run=run,
+    cost=cost,
+)

@@ -14,12 +14,12 @@ says how soon.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
-from chainfold.engines.sweep import Belief, Potentials, Sweep
+from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
 from chainfold.model import Floats
 
 
@@ -50,28 +50,6 @@ class Doings:
         )
 
 
-@dataclass
-class Horizon:
-    """How far the certificate of one boundary has been taken."""
-
-    width: int
-    blocks: int = 0  # blocks looked at
-    positions: int = 0
-    certified: bool = False
-    q: Floats = field(init=False)  # [width, width]  Pr(boundary label | label at the horizon)
-    gamma: Floats = field(init=False)  # [width]  the posterior of the boundary, once certified
-
-    def __post_init__(self) -> None:
-        self.q = np.eye(self.width)
-        self.gamma = np.zeros(self.width)
-
-    def extend(self, sweep: Sweep, scratch: Floats) -> None:
-        """Look over the next block."""
-        self.certified, looked = sweep.look_ahead(self.q, scratch, self.gamma)
-        self.blocks += 1
-        self.positions += looked
-
-
 class Stream:
     """A pass over a stretch of the chain, from the belief before it to the posterior of its last position."""
 
@@ -81,7 +59,6 @@ class Stream:
         self._pending: deque[Sweep] = deque()
         self._idle: list[Sweep] = []
         self._horizon = Horizon(potentials.width)
-        self._scratch = np.zeros((2, potentials.width, potentials.width))
         self._carried: Floats | None = None  # [N, slots]  G
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
@@ -108,7 +85,7 @@ class Stream:
         while len(self._pending) > 1:
             horizon = self._horizon
             while not horizon.certified and horizon.blocks + 1 < len(self._pending):
-                horizon.extend(self._pending[horizon.blocks + 1], self._scratch)
+                self._pending[horizon.blocks + 1].look_ahead(horizon)
             if not horizon.certified and len(self._pending) <= window:
                 return
             sweep = self._pending.popleft()
@@ -140,7 +117,7 @@ class Stream:
     def _collect(self, gamma: Floats) -> None:
         """Σ_f γ(f) G[f]: what was carried up to the position whose posterior is now known."""
         if self._carried is not None:
-            self._tally.expected.total += gamma[: self._carried.shape[0]] @ self._carried
+            self._tally.expected.total += np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried)
             self._carried = None
 
     def _carry(self, sweep: Sweep) -> None:
@@ -153,7 +130,7 @@ class Stream:
             pinned[f] = 1.0
             before[f] = sweep.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]
         if self._carried is not None:
-            carried += before @ self._carried
+            carried += np.einsum("fe,em->fm", before, self._carried)  # not BLAS, whose sums depend on its threads
         self._carried = carried
         self.doings.carried_blocks += 1
 
@@ -172,4 +149,12 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + certificates)
 
 
-ENGINE = Engine("stream", "block EMP with certified collapse; the default", "once, forward", run, cost)
+ENGINE = Engine(
+    name="stream",
+    summary="block EMP, certified collapse; default",
+    keeps="O(M + NB)",
+    time="N²T + NTA",
+    reads="once",
+    run=run,
+    cost=cost,
+)

@@ -16,7 +16,7 @@ from chainfold.data.chain import Block
 from chainfold.engines.base import Problem
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
-from chainfold.kernels.collapse import look_ahead
+from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
 from chainfold.model import Floats
 
@@ -69,6 +69,19 @@ class Potentials:
         self.watch = problem.has_edges or not all_allowed
 
 
+class Horizon:
+    """How far the certificate of one boundary has been taken; see `kernels.collapse`."""
+
+    def __init__(self, width: int, ignore: Floats | None = None) -> None:
+        self.blocks = 0  # blocks looked at
+        self.positions = 0
+        self.certified = False
+        self.q = np.eye(width)  # [width, width]  Pr(boundary label | label at the horizon)
+        self.gamma = np.zeros(width)  # the posterior of the boundary, once certified
+        self.ignore = np.full(width, NEGLIGIBLE) if ignore is None else ignore
+        self.scratch = np.zeros((2, width, width))
+
+
 class Sweep:
     """Forward and back over one block; the buffers are kept from one block to the next."""
 
@@ -102,9 +115,7 @@ class Sweep:
             messages.backward_general(*arrays, gamma, rows, self.in_logs, scratch, counts)
         else:
             pairs = np.zeros((p.width, p.width))
-            messages.backward(
-                self.block, self.alpha, predicted, p.edge_t, self._entry, gamma, rows, pairs, counts
-            )
+            messages.backward(self.block, self.alpha, predicted, p.edge_t, self._entry, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
@@ -129,9 +140,9 @@ class Sweep:
             messages.exponentiate_edges(self._edges(), self._shift[: self.size])
         messages.predict(block.starts, self.alpha, self._edges(), real, self._potentials.n_labels, self.predicted)
 
-    def look_ahead(self, q: Floats, scratch: Floats, gamma: Floats) -> tuple[bool, int]:
-        """Carry the certificate of an earlier boundary over this block; see `kernels.collapse`."""
-        return look_ahead(  # type: ignore[no-any-return]
+    def look_ahead(self, horizon: Horizon) -> None:
+        """Carry the certificate of an earlier boundary over this block."""
+        horizon.certified, looked = look_ahead(
             self.block.starts,
             self.alpha,
             self.predicted,
@@ -140,10 +151,13 @@ class Sweep:
             self.in_logs,
             self._potentials.n_labels,
             self._problem.settings.tolerance,
-            q,
-            scratch,
-            gamma,
+            horizon.ignore,
+            horizon.q,
+            horizon.scratch,
+            horizon.gamma,
         )
+        horizon.blocks += 1
+        horizon.positions += looked
 
     def _begin(self, low: int, block: Block, entry: Belief | None) -> None:
         self.low, self.block, self.size = low, block, block.labels.size

@@ -10,6 +10,10 @@ to within a relative ε in every row, γ_b is known to within ε before the futu
 block is a combination of the γ_b(i) with non-negative coefficients, and so known to within ε too. At a start mark the
 future is independent of the past, and the combination is known exactly: the weights are α.
 
+The same agreement read the other way says what the past can still change. Start with any α_b that gives each possible
+label i some weight. Pr(f | i) = Q(i | f) α_{b+L}(f) / α_b(i); so where the columns agree in every row, so do the rows
+Pr(· | i), and α_{b+L} is within ε of the forward vector of any past whatever. From there on it stays so.
+
 All numbers are probabilities: nothing overflows, and rounding alone (about L · 1e-16) keeps the columns apart.
 """
 
@@ -25,7 +29,7 @@ from chainfold.kernels.messages import transfer
 from chainfold.kernels.simd import WIDTH, fma, load, splat, store
 
 NEGLIGIBLE = 1e-200
-"""A posterior this small counts as zero whatever its relative error: products of it would underflow."""
+"""A posterior that is this small whatever the future holds counts as zero; products of it would underflow."""
 
 
 @kernel(fastmath=CONTRACT)
@@ -49,14 +53,14 @@ def multiply(left: Any, right: Any, n_labels: Any, out: Any) -> None:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def row_agrees(row: Any, alpha: Any, impossible: Any, n_labels: Any, tolerance: Any) -> Any:
-    """Do the columns agree in this row, those of impossible labels f left out?"""
+def row_agrees(row: Any, ignore: Any, alpha: Any, impossible: Any, n_labels: Any, tolerance: Any) -> Any:
+    """Do the columns agree in this row, those of impossible labels f left out? Rows below `ignore` need not."""
     low, high = np.inf, 0.0
     for f in range(n_labels):
         if alpha[f] > impossible:
             low = min(low, row[f])
             high = max(high, row[f])
-    return high - low <= tolerance * low or high < NEGLIGIBLE
+    return high < ignore or (low > 0.0 and high - low <= tolerance * low)
 
 
 @kernel(fastmath=STRICT, inline=True)
@@ -82,13 +86,15 @@ def look_ahead(
     in_logs: Any,
     n_labels: Any,
     tolerance: Any,
+    ignore: Any,
     q: Any,
     scratch: Any,
     gamma: Any,
 ) -> Any:
     """Extend Q over one block; scratch: [2, width, width]. Returns (certified, positions looked at).
 
-    q holds Q on entry and, where the block did not settle it, on return; where it did, gamma is the posterior.
+    q holds Q on entry and, where the block did not settle it, on return; where it did, gamma is the posterior of the
+    boundary. ignore: [width], for each row how small it must be to count as zero.
     """
     width = alpha.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
@@ -104,11 +110,12 @@ def look_ahead(
             return True, t
         transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
         multiply(q, scratch[0], n_labels, scratch[1])
-        q[:] = scratch[1]
-        if row_agrees(q[doubtful], alpha[t], impossible, n_labels, tolerance):
+        for c in range(0, q.size, WIDTH):
+            store(q, c, load(scratch[1], c))
+        if row_agrees(q[doubtful], ignore[doubtful], alpha[t], impossible, n_labels, tolerance):
             certified = True
             for i in range(n_labels):
-                if not row_agrees(q[i], alpha[t], impossible, n_labels, tolerance):
+                if not row_agrees(q[i], ignore[i], alpha[t], impossible, n_labels, tolerance):
                     certified, doubtful = False, i
                     break
             if certified:

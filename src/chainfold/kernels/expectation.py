@@ -151,7 +151,8 @@ def carry_expectations(block: Any, scores: Any, edge: Any, features: Any, z: Any
                     h_hat[j], sign_hat[j] = -np.inf, 0
                     for i in range(n_labels):
                         h_hat[j], sign_hat[j] = signed_add(h_hat[j], sign_hat[j], u[i, j] + old[i], old_sign[i])
-                h[m, place], sign[m, place] = h_hat, sign_hat
+                for j in range(n_labels):
+                    old[j], old_sign[j] = h_hat[j], sign_hat[j]
         for k in range(active(block, features, t, feature, label, origin, value)):
             m, j = feature[k], label[k]
             if value[k] == 0.0:
@@ -163,7 +164,8 @@ def carry_expectations(block: Any, scores: Any, edge: Any, features: Any, z: Any
                     place = i if places > 1 else 0
                     term = u[i, j] + z[i] + ln_f
                     h[m, place, j], sign[m, place, j] = signed_add(h[m, place, j], sign[m, place, j], term, sign_f)
-        z[:] = z_hat
+        for j in range(n_labels):
+            z[j] = z_hat[j]
     return -1
 
 
@@ -194,9 +196,7 @@ def backward_vectors(u: Any, beta: Any) -> None:
 
 
 @kernel(fastmath=STRICT)
-def terminate(
-    block: Any, u: Any, entry: Any, alpha: Any, beta: Any, features: Any, gradient: Any, sign: Any
-) -> None:
+def terminate(block: Any, u: Any, entry: Any, alpha: Any, beta: Any, features: Any, gradient: Any, sign: Any) -> None:
     """Algorithm 1, termination: ln ∇_m ⊕= α_{t-1}(i) + u_t(i,j) + β_t(j) + ln f_m(i, j, x, t)."""
     n_labels = features.n_labels
     room = most_active(block, features)

@@ -58,11 +58,10 @@ _TILE = 32  # positions whose edges are counted together, so that a count is loa
 
 @kernel(fastmath=STRICT, inline=True)
 def two_sum(total: Any, compensation: Any, term: Any) -> Any:
-    """Neumaier: total + compensation is the sum so far, as if in twice the precision."""
+    """Knuth: total + compensation is the sum so far, as if in twice the precision."""
     s = total + term
-    if abs(total) >= abs(term):
-        return s, compensation + ((total - s) + term)
-    return s, compensation + ((term - s) + total)
+    virtual = s - total
+    return s, compensation + ((total - (s - virtual)) + (term - virtual))
 
 
 @kernel(fastmath=CONTRACT)
@@ -97,7 +96,7 @@ def forward(
     width = alpha.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
     previous = entry
-    total, compensation = 0.0, 0.0
+    total, compensation, moves = 0.0, 0.0, 0
     least, least_score = splat(1.0), splat(0.0)
     zero, one = splat(0.0), splat(1.0)
     for t in range(alpha.shape[0]):
@@ -106,6 +105,7 @@ def forward(
         for c in range(WIDTH, width, WIDTH):
             top = maximum(top, load(alpha, row + c))
         peak = max_lanes(top)
+        floor = splat(peak)
         if starts[t]:
             if t > 0:
                 scale = 0.0
@@ -121,10 +121,13 @@ def forward(
                 for i in range(n_labels):
                     sum_ = fma(splat(previous[i]), load(edge, base + i * width + c), sum_)
                 store(predicted, row + c, sum_)
-            total, compensation = two_sum(total, compensation, shift[t * step])
+            if step:
+                peak += shift[t]
+            else:
+                moves += 1
         lane_sum = zero
         for c in range(0, width, WIDTH):
-            score = load(alpha, row + c) - splat(peak)
+            score = load(alpha, row + c) - floor
             a = exp(score) * load(predicted, row + c)
             store(alpha, row + c, a)
             lane_sum = lane_sum + a
@@ -145,7 +148,7 @@ def forward(
     scale = 0.0
     for j in range(n_labels):
         scale += previous[j]
-    total, compensation = two_sum(total, compensation, math.log(scale))
+    total, compensation = two_sum(total, compensation, math.log(scale) + moves * (0.0 if step else shift[0]))
     return OK if abs(total) < np.inf else UNSAFE, total + compensation
 
 
@@ -170,18 +173,20 @@ def scatter(block: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     width = gamma.size
     low, high = block.offsets[t], block.offsets[t + 1]
     plain = block.values.size == 0
+    all_dense = rows.label.size == 0
     for c in range(0, width, WIDTH):
         posterior = load(gamma, c)
-        for k in range(low, high):
-            if block.ids[k] < rows.dense:
+        if plain and all_dense:
+            for k in range(low, high):
                 slot = block.ids[k] * width + c
-                if plain:
-                    store(counts.dense, slot, load(counts.dense, slot) + posterior)
-                else:
-                    store(
-                        counts.dense, slot, fma(splat(block.values[k]), posterior, load(counts.dense, slot))
-                    )
-    if rows.label.size:
+                store(counts.dense, slot, load(counts.dense, slot) + posterior)
+        else:
+            for k in range(low, high):
+                if block.ids[k] < rows.dense:
+                    slot = block.ids[k] * width + c
+                    value = splat(1.0 if plain else block.values[k])
+                    store(counts.dense, slot, fma(value, posterior, load(counts.dense, slot)))
+    if not all_dense:
         for k in range(low, high):
             tail = block.ids[k] - rows.dense
             if tail >= 0:

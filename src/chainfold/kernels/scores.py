@@ -49,22 +49,24 @@ def state_scores(block: Any, rows: Any, weights: Any, blank: Any, out: Any) -> N
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
     width = blank.size
     plain = block.values.size == 0
+    all_dense = rows.label.size == 0
     for t in range(block.labels.size):
         low, high = block.offsets[t], block.offsets[t + 1]
         for c in range(0, width, WIDTH):
             score = load(blank, c)
-            if plain:
+            if plain and all_dense:
+                for k in range(low, high):
+                    score = score + load(weights.dense, block.ids[k] * width + c)
+            elif plain:
                 for k in range(low, high):
                     if block.ids[k] < rows.dense:
                         score = score + load(weights.dense, block.ids[k] * width + c)
             else:
                 for k in range(low, high):
                     if block.ids[k] < rows.dense and block.values[k] != 0.0:
-                        score = fma(
-                            splat(block.values[k]), load(weights.dense, block.ids[k] * width + c), score
-                        )
+                        score = fma(splat(block.values[k]), load(weights.dense, block.ids[k] * width + c), score)
             store(out, t * width + c, score)
-        if rows.label.size:
+        if not all_dense:
             for k in range(low, high):
                 tail = block.ids[k] - rows.dense
                 value = 1.0 if plain else block.values[k]
@@ -88,58 +90,59 @@ def edge_scores(block: Any, weights: Any, out: Any) -> None:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def slot_of(rows: Any, width: Any, attribute: Any, label: Any) -> Any:
-    """Where weight (attribute, label) stands: n >= 0 for dense[n], n < 0 for sparse[-n - 2], -1 for nowhere."""
-    if attribute < rows.dense:
-        return attribute * width + label
+def sparse_slot(rows: Any, attribute: Any, label: Any) -> Any:
+    """Where the weight of (attribute, label) stands among the sparse ones, -1 if there is none."""
     low, high = rows.begin[attribute - rows.dense], rows.begin[attribute - rows.dense + 1]
+    end = high
     while low < high:
         middle = (low + high) // 2
         if rows.label[middle] < label:
             low = middle + 1
         else:
             high = middle
-    if low < rows.begin[attribute - rows.dense + 1] and rows.label[low] == label:
-        return -low - 2
-    return -1
+    return low if low < end and rows.label[low] == label else -1
 
 
 @kernel(fastmath=STRICT)
-def observe(block: Any, rows: Any, weights: Any, width: Any, previous: Any, counts: Any) -> Any:
+def observe(block: Any, rows: Any, weights: Any, width: Any, previous: Any, forbidding: Any, counts: Any) -> Any:
     """Add what the block's own labels count to `counts`; `previous` is the label before the block.
 
-    Returns (the score of the labels, the last label, the first forbidden position or -1). Positions without a label
-    count nothing, and neither do the edges beside them.
+    Returns (the last label, the first position whose label is forbidden or -1); state weights are only looked at where
+    some of them forbid. Positions without a label count nothing, and neither do the edges beside them.
     """
-    score, compensation, forbidden = 0.0, 0.0, -1
+    forbidden = -1
     size = weights.transition.size
+    plain, plain_edges = block.values.size == 0, block.edge_values.size == 0
     for t in range(block.labels.size):
         label = block.labels[t]
-        gain = 0.0
-        if label != NO_LABEL:
-            for k in range(block.offsets[t], block.offsets[t + 1]):
-                value = 1.0 if block.values.size == 0 else block.values[k]
-                slot = slot_of(rows, width, block.ids[k], label)
+        if label == NO_LABEL:
+            previous = label
+            continue
+        for k in range(block.offsets[t], block.offsets[t + 1]):
+            value = 1.0 if plain else block.values[k]
+            attribute = block.ids[k]
+            if attribute < rows.dense:
+                slot = attribute * width + label
+                counts.dense[slot] += value
+                if forbidding and weights.dense[slot] == -np.inf and value != 0.0 and forbidden < 0:
+                    forbidden = t
+            else:
+                slot = sparse_slot(rows, attribute, label)
                 if slot >= 0:
-                    counts.dense[slot] += value
-                    gain += value * weights.dense[slot] if value != 0.0 else 0.0
-                elif slot < -1:
-                    counts.sparse[-slot - 2] += value
-                    gain += value * weights.sparse[-slot - 2] if value != 0.0 else 0.0
-            if previous != NO_LABEL and not block.starts[t]:
-                pair = previous * width + label
-                counts.transition[pair] += 1.0
-                gain += weights.transition[pair]
-                if block.edge_offsets.size:
-                    for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
-                        value = 1.0 if block.edge_values.size == 0 else block.edge_values[k]
-                        slot = block.edge_ids[k] * size + pair
-                        counts.edge[slot] += value
-                        gain += value * weights.edge[slot] if value != 0.0 else 0.0
-        if forbidden < 0 and gain == -np.inf:
-            forbidden = t
-        total = score + gain
-        compensation += (score - total) + gain if abs(score) >= abs(gain) else (gain - total) + score
-        score = total
+                    counts.sparse[slot] += value
+                    if forbidding and weights.sparse[slot] == -np.inf and value != 0.0 and forbidden < 0:
+                        forbidden = t
+        if previous != NO_LABEL and not block.starts[t]:
+            pair = previous * width + label
+            counts.transition[pair] += 1.0
+            if weights.transition[pair] == -np.inf and forbidden < 0:
+                forbidden = t
+            if block.edge_offsets.size:
+                for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
+                    value = 1.0 if plain_edges else block.edge_values[k]
+                    slot = block.edge_ids[k] * size + pair
+                    counts.edge[slot] += value
+                    if weights.edge[slot] == -np.inf and value != 0.0 and forbidden < 0:
+                        forbidden = t
         previous = label
-    return score + compensation, previous, forbidden
+    return previous, forbidden

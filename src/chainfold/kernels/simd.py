@@ -86,9 +86,7 @@ def splat(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         undefined = ir.Constant(_VECTOR, ir.Undefined)
         first = builder.insert_element(undefined, arguments[0], ir.Constant(_INDEX, 0))
-        return builder.shuffle_vector(
-            first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH)
-        )
+        return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))
 
     return lanes(types.float64), generate
 

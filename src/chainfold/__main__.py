@@ -1,0 +1,5 @@
+"""`python -m chainfold`."""
+
+from chainfold.cli import main
+
+main()

@@ -1,0 +1,34 @@
+"""`chainfold engines`: what there is to choose from."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from chainfold.cli import options
+
+
+def engines(as_json: options.Json = False) -> None:
+    """List the engines: what each keeps, its time, how it reads the data.
+
+    Example: chainfold engines
+    """
+    from chainfold.engines import ENGINES
+
+    if as_json:
+        fields = ("summary", "keeps", "time", "reads")
+        typer.echo(json.dumps({name: {f: getattr(engine, f) for f in fields} for name, engine in ENGINES.items()}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table()
+    for heading in ("engine", "keeps", "time", "reads", "what it is"):
+        table.add_column(heading, style="bold" if heading == "engine" else None)
+    for name, engine in ENGINES.items():
+        table.add_row(name, engine.keeps, engine.time, engine.reads, engine.summary)
+    console.print(table)
+    console.print("N labels, T positions, M weights, A attributes a position, B positions a block.")
+    console.print("Cases and algorithms are those of Ilić et al.; with edge attributes fb keeps O(N²T).")

@@ -1,0 +1,197 @@
+"""`chainfold gradient`: log Z and the exact gradient of a chain, and what they cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainfold.cli import options
+from chainfold.cli.machine import peak_rss_mb
+from chainfold.errors import BadFile, ChainfoldError
+
+if TYPE_CHECKING:
+    from chainfold.data.chain import Chain, Source
+    from chainfold.evaluation import Evaluation
+    from chainfold.model import Floats, Model
+
+
+class Weights(StrEnum):
+    """Which weights to evaluate."""
+
+    TRUE = "true"
+    RANDOM = "random"
+    ZERO = "zero"
+
+
+def gradient(
+    data: options.Data = None,
+    synthetic: options.Synthetic = None,
+    sticky: options.Sticky = 0.8,
+    informative: options.Informative = 0.25,
+    mean_length: options.MeanLength = None,
+    edge_attributes: options.EdgeAttributes = 0,
+    seed: options.Seed = 0,
+    weights: Annotated[
+        Weights | None,
+        typer.Option(help="The weights: true ones of a synthetic chain (the default there), random, or zero."),
+    ] = None,
+    engine: options.EngineName = "stream",
+    threads: options.Threads = 1,
+    memory: options.Memory = None,
+    tolerance: options.Tolerance = 1e-12,
+    block: Annotated[int | None, typer.Option(help="Positions in a block; chosen by the engine unless given.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the gradient there, as a .npy array.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compute log Z and the exact gradient of a chain with one engine.
+
+    Example: chainfold gradient --synthetic 1000000:5:100:8 --engine stream
+    """
+    size = options.parse_size(memory)
+    source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
+    model = _model(source, weights, seed)
+    found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
+    result = found.expected if found.gradient is None else found.gradient
+    if output is not None:
+        _save(output, result)
+    facts = {
+        "engine": found.engine,
+        "positions": source.positions,
+        "labels": source.n_labels,
+        "weights": model.layout.size,
+        "log_z": found.log_z,
+        "log_likelihood": found.log_likelihood,
+        "gradient_norm": float((result**2).sum() ** 0.5),
+        "gradient_sha256": hashlib.sha256(result.astype("<f8").tobytes()).hexdigest(),
+        "seconds": seconds,
+        "nanoseconds_per_position": seconds / source.positions * 1e9,
+        "peak_rss_mb": peak_rss_mb(),
+        "threads": threads,
+        "tolerance": tolerance,
+        **vars(found.report),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def _model(source: Source, weights: Weights | None, seed: int) -> Model:
+    from chainfold.data.synthetic import SyntheticChain
+    from chainfold.model import Layout, Model
+
+    layout = Layout.full(source.n_labels, source.n_attributes, source.n_edge_attributes)
+    if isinstance(source, SyntheticChain) and weights in (None, Weights.TRUE):
+        return Model(layout, source.true_weights())
+    if weights is Weights.TRUE:
+        raise ChainfoldError("only a synthetic chain has true weights; take --weights random or zero.")
+    return Model.random(layout, seed, scale=0.0 if weights is Weights.ZERO else 0.5)
+
+
+def _timed(
+    model: Model,
+    source: Source,
+    engine: str,
+    threads: int,
+    memory: int | None,
+    tolerance: float,
+    block: int | None,
+) -> tuple[Evaluation, float]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from chainfold.evaluation import evaluate
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with console.status("compiling …") if console.is_terminal else nullcontext():
+        evaluate(model, _head(source), engine, threads=threads, block=16)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(engine, total=source.positions)
+        begin = time.perf_counter()
+        found = evaluate(
+            model,
+            source,
+            engine,
+            threads=threads,
+            memory=memory,
+            tolerance=tolerance,
+            block=block,
+            progress=lambda positions: progress.advance(task, positions),
+        )
+        return found, time.perf_counter() - begin
+
+
+def _head(source: Source) -> Chain:
+    """The first few positions: an engine run on them has its kernels compiled, or loaded from the cache."""
+    from chainfold.data.chain import Chain
+
+    block = source.block(0, min(source.positions, 64))
+    sizes = (source.n_labels, source.n_attributes, source.n_edge_attributes)
+    return Chain(*block, *sizes)
+
+
+def _save(path: Path, gradient: Floats) -> None:
+    """Under a temporary name, renamed when whole."""
+    import numpy as np
+
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            np.save(file, gradient, allow_pickle=False)
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise BadFile(path, f"cannot be written: {error.strerror}.") from None
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"gradient by {facts['engine']}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    likelihood = facts["log_likelihood"]
+    rows = [
+        ("positions", f"{facts['positions']:,}"),
+        ("labels", f"{facts['labels']:,}"),
+        ("weights", f"{facts['weights']:,}"),
+        ("log Z", f"{facts['log_z']:.12g}"),
+        ("log likelihood", "labels unknown" if likelihood is None else f"{likelihood:.12g}"),
+        ("gradient norm", f"{facts['gradient_norm']:.12g}"),
+        ("gradient sha256", facts["gradient_sha256"][:16] + "…"),
+        ("seconds", f"{facts['seconds']:.3f}"),
+        ("a position", f"{facts['nanoseconds_per_position']:,.0f} ns"),
+        ("peak memory", f"{facts['peak_rss_mb']:,.1f} MB"),
+        ("times the data was read", f"{facts['passes']:.4g}"),
+        ("blocks", f"{facts['blocks']:,}"),
+        ("threads", f"{facts['threads']}"),
+    ]
+    if facts["engine"] in ("stream", "parallel"):
+        rows += [
+            ("lookahead, mean", f"{facts['lookahead_mean']:.1f} positions"),
+            ("lookahead, largest", f"{facts['lookahead_max']:,} positions"),
+            ("blocks carried", f"{facts['carried_blocks']:,}"),
+        ]
+    if facts["in_order"]:
+        rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
+    if facts["blocks_in_logs"]:
+        rows.append(("blocks in logarithms", f"{facts['blocks_in_logs']:,}"))
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -1,0 +1,92 @@
+"""Options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chainfold.errors import BadSize, BadSyntheticSpec, ChainfoldError
+
+if TYPE_CHECKING:
+    from chainfold.data.chain import Source
+
+Data = Annotated[Path | None, typer.Argument(help="A chain stored by chainfold.", show_default=False)]
+Synthetic = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T:N:V:A",
+        help="A chain made on the fly: T positions, N labels, V attributes, A of them at each position.",
+    ),
+]
+Sticky = Annotated[float, typer.Option(help="Probability that a synthetic label follows itself.")]
+Informative = Annotated[float, typer.Option(help="How much synthetic attributes say of the label, 0 to 1.")]
+MeanLength = Annotated[
+    float | None, typer.Option(help="Mean length of the synthetic sequences; one sequence unless given.")
+]
+EdgeAttributes = Annotated[int, typer.Option(metavar="K", help="Number of synthetic edge attributes.")]
+Seed = Annotated[int, typer.Option(help="Of the synthetic chain and of random weights.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", metavar="E", help="One of `chainfold engines`, or auto: let the planner choose.")
+]
+Threads = Annotated[int, typer.Option(metavar="K", help="Threads, for the engine parallel.")]
+Memory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Working memory allowed beside the model, for instance 256MB.")
+]
+Tolerance = Annotated[float, typer.Option(help="Relative error that a certificate may leave.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str | None) -> int | None:
+    """Bytes, from for instance 256MB, 1.5GB or 4096."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9.]+)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    try:
+        return int(float(match.group(1)) * _UNITS[match.group(2).upper()]) if match else _fail(BadSize(text))
+    except ValueError:
+        return _fail(BadSize(text))
+
+
+def _fail(error: ChainfoldError) -> int:
+    raise error
+
+
+def open_source(
+    data: Path | None,
+    synthetic: str | None,
+    sticky: float,
+    informative: float,
+    mean_length: float | None,
+    edge_attributes: int,
+    seed: int,
+) -> Source:
+    """The chain that the options ask for."""
+    if (data is None) == (synthetic is None):
+        raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
+    if data is not None:
+        from chainfold.data.store import open_chain
+
+        return open_chain(data)
+    from chainfold.data.synthetic import SyntheticChain
+
+    assert synthetic is not None
+    try:
+        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in synthetic.split(":"))
+    except ValueError:
+        raise BadSyntheticSpec(synthetic) from None
+    return SyntheticChain(
+        positions,
+        n_labels,
+        n_attributes,
+        active,
+        sticky=sticky,
+        informative=informative,
+        mean_length=mean_length,
+        n_edge_attributes=edge_attributes,
+        seed=seed,
+    )

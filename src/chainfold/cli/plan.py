@@ -1,0 +1,69 @@
+"""`chainfold plan`: what each engine would need, and which one is chosen."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from chainfold.cli import options
+
+
+def plan(
+    data: options.Data = None,
+    synthetic: options.Synthetic = None,
+    edge_attributes: options.EdgeAttributes = 0,
+    threads: options.Threads = 1,
+    memory: options.Memory = None,
+    weights: Annotated[
+        int | None, typer.Option(metavar="M", help="Number of weights; all attributes with all labels unless given.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Predict each engine's memory and time on a chain, and say which one `--engine auto` takes and why.
+
+    Example: chainfold plan --synthetic 50000000:23:5000:41 --threads 2 --memory 1GB
+    """
+    from chainfold.engines.base import Settings, Shape
+    from chainfold.engines.plan import choose
+
+    size = options.parse_size(memory)
+    source = options.open_source(data, synthetic, 0.8, 0.25, None, edge_attributes, 0)
+    n = source.n_labels
+    every = (source.n_attributes + (1 + source.n_edge_attributes) * n) * n
+    shape = Shape(source.positions, n, weights or every, source.active, source.n_edge_attributes)
+    choice = choose(shape, Settings(threads=threads, memory=size))
+    fastest = min(cost.time for cost in choice.costs.values())
+    rows = {
+        name: {
+            "memory_mb": cost.memory / 1e6,
+            "relative_time": cost.time / fastest,
+            "fits": size is None or cost.memory <= size,
+        }
+        for name, cost in choice.costs.items()
+    }
+    if as_json:
+        typer.echo(json.dumps({"choice": choice.engine, "reason": choice.reason, "engines": rows}))
+    else:
+        _show(rows, choice.engine, choice.reason)
+
+
+def _show(rows: dict[str, dict[str, Any]], chosen: str, reason: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="predicted: working memory beside the model and the data, and time against the quickest")
+    for heading in ("engine", "memory", "time", "fits"):
+        table.add_column(heading, justify="left" if heading == "engine" else "right")
+    for name, row in rows.items():
+        table.add_row(
+            name,
+            f"{row['memory_mb']:,.1f} MB",
+            f"{row['relative_time']:,.1f} ×",
+            "yes" if row["fits"] else "no",
+            style="bold green" if name == chosen else None,
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"[bold]{chosen}[/bold]: {reason}")

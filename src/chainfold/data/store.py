@@ -1,0 +1,155 @@
+"""The chain on disk: one Arrow IPC file, memory-mapped.
+
+A record batch holds a stretch of positions, a column each for label, start mark, attribute ids, their values (left out
+where all are one), edge attribute ids and their values. Blocks are views of the mapped file: nothing is copied unless a
+block spans two batches. The file is written under a temporary name and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.data.chain import Block, Source, frozen
+from chainfold.errors import BadFile
+
+_KEY = b"chainfold"
+_VERSION = 1
+_BATCH = 65536
+
+
+def write_chain(path: str | Path, source: Source) -> None:
+    """Store a source; `open_chain` reads it back."""
+    target = Path(path)
+    about = {
+        "version": _VERSION,
+        "positions": source.positions,
+        "n_labels": source.n_labels,
+        "n_attributes": source.n_attributes,
+        "n_edge_attributes": source.n_edge_attributes,
+        "active": source.active,
+        "labelled": source.labelled,
+    }
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise BadFile(path, f"cannot be written: {error.strerror}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _write_batches(file, source, {_KEY: json.dumps(about).encode()})
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _write_batches(file: Any, source: Source, metadata: dict[bytes, bytes]) -> None:
+    writer = None
+    for low in range(0, source.positions, _BATCH):
+        batch = _batch(source.block(low, min(low + _BATCH, source.positions)))
+        if writer is None:
+            writer = pa.ipc.new_file(file, batch.schema.with_metadata(metadata))
+        writer.write_batch(batch.replace_schema_metadata(metadata))
+    assert writer is not None, "a source has at least one position"
+    writer.close()
+
+
+def _batch(block: Block) -> Any:
+    columns = {"label": pa.array(block.labels), "start": pa.array(block.starts.view(np.uint8))}
+    for prefix, offsets, ids, values in (
+        ("", block.offsets, block.ids, block.values),
+        ("edge_", block.edge_offsets, block.edge_ids, block.edge_values),
+    ):
+        if offsets.size:
+            ends, part = pa.array(offsets - offsets[0]), slice(offsets[0], offsets[-1])
+            columns[f"{prefix}ids"] = pa.LargeListArray.from_arrays(ends, pa.array(ids[part]))
+            if values.size:
+                columns[f"{prefix}values"] = pa.LargeListArray.from_arrays(ends, pa.array(values[part]))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+class StoredChain:
+    """A source whose blocks are views of a memory-mapped file."""
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            about = json.loads((self._reader.schema.metadata or {})[_KEY])
+        except FileNotFoundError:
+            raise BadFile(path, "there is no such file.") from None
+        except (pa.ArrowInvalid, KeyError, ValueError):
+            raise BadFile(path, "this is not a chain written by chainfold, or it is cut short.") from None
+        except OSError as error:
+            raise BadFile(path, f"cannot be read: {error}.") from None
+        if about.get("version") != _VERSION:
+            raise BadFile(path, f"its version is {about.get('version')}, and this chainfold reads {_VERSION}.")
+        self.positions: int = about["positions"]
+        self.n_labels: int = about["n_labels"]
+        self.n_attributes: int = about["n_attributes"]
+        self.n_edge_attributes: int = about["n_edge_attributes"]
+        self.active: float = about["active"]
+        self.labelled: bool = about["labelled"]
+        self._begins = list(range(0, self.positions, _BATCH))
+
+    def block(self, low: int, high: int) -> Block:
+        parts = []
+        for k in range(bisect_right(self._begins, low) - 1, bisect_right(self._begins, high - 1)):
+            begin = self._begins[k]
+            columns = self._reader.get_batch(k)
+            parts.append(_cut(columns, max(low - begin, 0), min(high - begin, columns.num_rows)))
+        return parts[0] if len(parts) == 1 else _join(parts)
+
+
+def open_chain(path: str | Path) -> StoredChain:
+    """A chain that `write_chain` has stored; nothing is read until blocks are asked for."""
+    return StoredChain(path)
+
+
+def _cut(columns: Any, low: int, high: int) -> Block:
+    """Rows low … high-1 of a batch, as views."""
+
+    def numbers(name: str) -> NDArray[Any]:
+        return frozen(columns.column(name).to_numpy(), None)
+
+    def lists(prefix: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        if f"{prefix}ids" not in columns.schema.names:
+            return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
+        ids = columns.column(f"{prefix}ids")
+        offsets = frozen(ids.offsets.to_numpy(), np.int64)[low : high + 1]
+        values = None
+        if f"{prefix}values" in columns.schema.names:
+            values = columns.column(f"{prefix}values").values.to_numpy()
+        return offsets, frozen(ids.values.to_numpy(), np.int32), frozen(values, np.float64)
+
+    return Block(numbers("label")[low:high], numbers("start").view(np.bool_)[low:high], *lists(""), *lists("edge_"))
+
+
+def _join(parts: list[Block]) -> Block:
+    """One block of several, copied."""
+
+    def lists(offsets: str, ids: str, values: str) -> list[NDArray[Any]]:
+        counts = np.concatenate([np.diff(getattr(part, offsets)) for part in parts])
+        if not counts.size:
+            return [frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)]
+        spans = [slice(getattr(part, offsets)[0], getattr(part, offsets)[-1]) for part in parts]
+
+        def entries(name: str, dtype: Any) -> NDArray[Any]:
+            return frozen(np.concatenate([getattr(p, name)[s] for p, s in zip(parts, spans, strict=True)]), dtype)
+
+        ends = frozen(np.concatenate([[0], np.cumsum(counts)]), np.int64)
+        return [ends, entries(ids, np.int32), entries(values, np.float64)]
+
+    return Block(
+        frozen(np.concatenate([part.labels for part in parts]), np.int32),
+        frozen(np.concatenate([part.starts for part in parts]), np.bool_),
+        *lists("offsets", "ids", "values"),
+        *lists("edge_offsets", "edge_ids", "edge_values"),
+    )
