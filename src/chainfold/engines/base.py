@@ -83,6 +83,11 @@ class Shape(NamedTuple):
         return 2 * self.row_bytes + self.edge_bytes
 
     @property
+    def certificate_bytes(self) -> int:
+        """Q and its scratch matrices."""
+        return 4 * self.width * self.row_bytes
+
+    @property
     def recursion(self) -> float:
         """Time: one step of the forward recursion at each position, and its transition matrix where it has one."""
         exponentials = 10 if self.n_edge_attributes else 0
@@ -116,7 +121,7 @@ class Shape(NamedTuple):
         else:
             block = max(min((3 << 19) // self.sweep_bytes, 8192), 64 * self.n_labels, 4096)
         if settings.memory is not None:
-            block = min(block, max(settings.memory // (4 * self.sweep_bytes), 1))
+            block = min(block, max((settings.memory - self.certificate_bytes) // (4 * self.sweep_bytes), 1))
         return block
 
     def window(self, settings: Settings) -> int:
@@ -124,7 +129,8 @@ class Shape(NamedTuple):
         block = self.block(settings)
         window = 1 + -(-(settings.lookahead or DEFAULT_LOOKAHEAD) // block)
         if settings.memory is not None:
-            window = min(window, max(settings.memory // (block * self.sweep_bytes) - 1, 1))
+            room = (settings.memory - self.certificate_bytes) // (block * self.sweep_bytes)
+            window = min(window, max(room - 1, 1))
         return window
 
 

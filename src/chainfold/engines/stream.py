@@ -144,7 +144,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     block = shape.block(settings)
-    memory = (shape.window(settings) + 1) * block * shape.sweep_bytes + 4 * shape.width * shape.row_bytes
+    memory = (shape.window(settings) + 1) * block * shape.sweep_bytes + shape.certificate_bytes
     certificates = shape.positions / block * 16 * shape.n_labels**3
     return Cost(memory, shape.scoring + shape.messages + certificates)
 

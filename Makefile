@@ -1,0 +1,33 @@
+# Each target sets up what it needs: `make demo` and `make test` are all that a fresh clone wants.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint slow bench clean
+
+demo: .venv/installed
+	$(BIN)/chainfold demo
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: .venv/installed
+	$(BIN)/pytest -m slow
+
+bench: .venv/installed
+	$(BIN)/python -m benchmarks.engines
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "chainfold needs Python 3.11 or newer; set PYTHON")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@

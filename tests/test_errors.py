@@ -1,0 +1,219 @@
+"""Every failure a user can meet: raised where it should be, naming the position or the thing, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, evaluate
+from chainfold.engines import ENGINES
+
+
+def small(**changes: Any) -> Chain:
+    arrays: dict[str, Any] = {
+        "offsets": [0, 1, 2, 4],
+        "ids": [0, 1, 0, 1],
+        "values": [1.0, 2.0, 3.0, 4.0],
+        "labels": [0, 1, 0],
+        "n_labels": 2,
+        "n_attributes": 2,
+    }
+    return Chain.from_arrays(**(arrays | changes))
+
+
+def model(chain: Any, **weights: float) -> Model:
+    layout = Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes)
+    theta = np.zeros(layout.size)
+    for index, value in weights.items():
+        theta[int(index.lstrip("w"))] = value
+    return Model(layout, theta)
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of fb, .*stream"):
+        evaluate(model(small()), small(), "warp")
+
+
+def test_tolerance_too_small() -> None:
+    with pytest.raises(errors.ToleranceTooSmall, match=r"1e-15 cannot be certified.*1e-14 or more"):
+        evaluate(model(small()), small(), tolerance=1e-15)
+    with pytest.raises(errors.ToleranceTooSmall):
+        evaluate(model(small()), small(), tolerance=float("nan"))
+
+
+@pytest.mark.parametrize("name", ["threads", "memory", "block", "lookahead"])
+def test_bad_setting(name: str) -> None:
+    with pytest.raises(errors.BadSetting, match=f"{name} is 0, but must be at least 1"):
+        evaluate(model(small()), small(), **{name: 0})  # type: ignore[arg-type]
+
+
+def test_weights_of_the_wrong_shape() -> None:
+    with pytest.raises(errors.WeightShape, match=r"shape \(7,\).*has 8 weights"):
+        Model(Layout.full(2, 2), np.zeros(7))
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "name"),
+    [(3, np.nan, "attribute 1, label 1"), (5, np.inf, "transition 0 to 1"), (4, np.nan, "transition 0 to 0")],
+)
+def test_weights_that_are_no_numbers(index: int, value: float, name: str) -> None:
+    with pytest.raises(errors.WeightNotANumber, match=rf"weight {index} \({name}\) is {value}"):
+        model(small(), **{f"w{index}": value})
+
+
+def test_weight_of_an_edge_attribute_is_named() -> None:
+    weights = np.zeros(2 * 2 + 4 + 4)
+    weights[-1] = np.nan
+    with pytest.raises(errors.WeightNotANumber, match="edge attribute 0, transition 1 to 1"):
+        Model(Layout.full(2, 2, 1), weights)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_no_numbers(value: float) -> None:
+    with pytest.raises(errors.ValueNotFinite, match=f"position 2 has an attribute with value {value}"):
+        small(values=[1.0, 2.0, 3.0, value])
+    with pytest.raises(errors.ValueNotFinite, match="position 1 has an edge attribute"):
+        small(edge_offsets=[0, 0, 1, 1], edge_ids=[0], edge_values=[value])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("block", [1, 2, None])
+def test_zero_probability_names_the_position(engine: str, block: int | None) -> None:
+    chain = small(values=None, labels=None)
+    forbids = model(chain, w2=-np.inf, w3=-np.inf)  # attribute 1 forbids both labels; it is at positions 1 and 2
+    with pytest.raises(errors.ZeroProbability, match="at position 1 every label is forbidden"):
+        evaluate(forbids, chain, engine, block=block)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_zero_probability_by_transitions_names_the_position(engine: str) -> None:
+    chain = small(values=None, labels=None)
+    # label 1 is forbidden by attribute 0 (at positions 0 and 2), 0 to 0 and 1 to 0 are forbidden moves
+    forbids = model(chain, w1=-np.inf, w4=-np.inf, w6=-np.inf)
+    with pytest.raises(errors.ZeroProbability, match="at position 2"):
+        evaluate(forbids, chain, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_scores_that_overflow_name_the_position(engine: str) -> None:
+    chain = small(values=[1.0, 1e308, 1.0, 1.0])
+    with pytest.raises(errors.ScoreNotFinite, match="score at position 1 is not a finite number"):
+        evaluate(model(chain, w2=1e10), chain, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_negative_value_beside_a_forbidding_weight(engine: str) -> None:
+    chain = small(values=[1.0, 1.0, 1.0, -1.0], labels=None)
+    with pytest.raises(errors.ScoreNotFinite, match="position 2"):
+        evaluate(model(chain, w3=-np.inf), chain, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("weight", [3, 5])
+def test_observed_label_that_is_forbidden(engine: str, weight: int) -> None:
+    chain = small()  # position 1 has attribute 1 and label 1, after label 0
+    with pytest.raises(errors.ForbiddenLabel, match="label observed at position 1 is forbidden"):
+        evaluate(model(chain, **{f"w{weight}": -np.inf}), chain, engine)
+
+
+def test_observed_label_forbidden_in_a_sparse_row() -> None:
+    chain = small()
+    rows = (np.array([0, 1, 2], np.int64), np.array([0, 1], np.int32))
+    layout = Layout(2, 2, 0, *rows)
+    assert layout.dense == 0
+    with pytest.raises(errors.ForbiddenLabel, match="position 1"):
+        evaluate(Model(layout, [0.0, -np.inf, 0.0, 0.0, 0.0, 0.0]), chain)  # type: ignore[arg-type]
+
+
+def test_memory_too_small_says_what_would_do() -> None:
+    source = SyntheticChain(100_000, 5, 20, 2)
+    with pytest.raises(errors.MemoryTooSmall, match=r"'fb' needs about 12\.8 MB.*1\.0 MB are allowed; .*'stream'"):
+        evaluate(Model.random(Layout.full(5, 20)), source, "fb", memory=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"offsets": [0]}, "no positions"),
+        ({"offsets": []}, "no positions"),
+        ({"offsets": [0, 1, 2, 3]}, "go from 0 to 3, but there are 4 ids"),
+        ({"offsets": [0, 2, 1, 4]}, "fall at position 1"),
+        ({"values": [1.0]}, "4 attribute ids, but 1 values"),
+        ({"labels": [0, 1]}, "3 positions by the offsets, but 2 labels"),
+        ({"labels": [0, 1, 2]}, "position 2 has label 2, but labels go from 0 to 1"),
+        ({"labels": [0, -2, 1]}, "position 1 has label -2"),
+        ({"labels": None, "n_labels": None}, "needs n_labels"),
+        ({"labels": None, "n_labels": 0}, "n_labels is 0"),
+        ({"starts": [True]}, "3 positions by the offsets, but 1 start marks"),
+        ({"n_attributes": 1}, "position 1 has attribute 1, but they go from 0 to 0"),
+        ({"ids": [0, 1, -1, 1]}, "position 2 has attribute -1"),
+        ({"edge_offsets": [0, 1], "edge_ids": [0]}, "edge attribute offsets are 2 numbers; 3 positions need 4"),
+    ],
+)
+def test_arrays_that_make_no_chain(arrays: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ChainfoldError, match=sentence):
+        small(**arrays)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ((1, 2, 2), "chain has 2 labels, but the model knows 1"),
+        ((2, 1, 2), "chain has 2 attributes, but the model knows 1"),
+        ((2, 2, 0), "chain has 1 edge attributes, but the model knows 0"),
+    ],
+)
+def test_a_chain_that_does_not_fit_the_model(sizes: tuple[int, int, int], sentence: str) -> None:
+    chain = small(edge_offsets=[0, 0, 1, 1], edge_ids=[0])
+    with pytest.raises(errors.ModelMismatch, match=sentence):
+        evaluate(Model.random(Layout.full(*sizes)), chain)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"positions": 0}, "positions is 0"),
+        ({"n_labels": 0}, "n_labels is 0"),
+        ({"n_attributes": 2}, "n_attributes is 2, but must be at least 3"),
+        ({"sticky": 1.5}, "sticky is 1.5, but must be between 0 and 1"),
+        ({"informative": -0.1}, "informative is -0.1"),
+        ({"mean_length": 0.5}, "mean_length is 0.5"),
+        ({"n_edge_attributes": -1}, "n_edge_attributes is -1"),
+    ],
+)
+def test_synthetic_chains_that_make_no_sense(options: dict[str, Any], sentence: str) -> None:
+    sizes = {"positions": 10, "n_labels": 2, "n_attributes": 6, "active": 3}
+    with pytest.raises(errors.BadSetting, match=sentence):
+        SyntheticChain(**(sizes | options))
+
+
+def test_every_error_is_one_sentence_and_a_value_error() -> None:
+    sentences = [
+        errors.UnknownEngine("x", ["a"]),
+        errors.BadSetting("x", 1, "at least 2"),
+        errors.ToleranceTooSmall(1e-15, 1e-14),
+        errors.MemoryTooSmall("fb", 2, 1, "allow more"),
+        errors.WeightShape((1,), 2),
+        errors.WeightNotANumber(0, np.nan, "x"),
+        errors.ModelMismatch("labels", 2, 1),
+        errors.EmptyChain(),
+        errors.LabelOutOfRange(0, 1, 1),
+        errors.AttributeOutOfRange(0, 1, 1, "attribute"),
+        errors.ValueNotFinite(0, np.nan, "an attribute"),
+        errors.ScoreNotFinite(0),
+        errors.ZeroProbability(0),
+        errors.ForbiddenLabel(0),
+        errors.BadSyntheticSpec("x"),
+        errors.BadSize("x"),
+        errors.BadFile("x", "there is no such file."),
+    ]
+    for error in sentences:
+        assert isinstance(error, ValueError)
+        assert str(error).endswith(".")
+        assert "\n" not in str(error)
+    named = {type(error) for error in sentences}
+    assert named | {ChainfoldError, errors.BadChain} == {
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ChainfoldError)
+    }

@@ -1,0 +1,70 @@
+"""Memory, each figure measured in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from chainfold.engines import ENGINES
+from chainfold.engines.base import Settings, Shape
+
+FLAT_MB = 5.0
+SLOPE = 0.15
+
+
+def measured(sizes: str, engine: str, *options: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", sizes, "--engine", engine, "--json"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def peak(sizes: str, engine: str, *options: str) -> float:
+    """Peak resident memory in MB; the first run compiles, and is not the one that counts."""
+    return float(measured(sizes, engine, *options)["peak_rss_mb"])
+
+
+def predicted_mb(positions: int, engine: str) -> float:
+    shape = Shape(positions, n_labels=5, weights=175, active=3.0, n_edge_attributes=0)
+    return ENGINES[engine].cost(shape, Settings()).memory / 1e6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    for engine in ("stream", "emp", "fb", "checkpoint", "parallel"):
+        measured("20000:2:2:1", engine)
+
+
+@pytest.mark.parametrize(("engine", "sizes"), [("stream", "5:30:3"), ("emp", "2:2:1")])
+def test_memory_does_not_depend_on_the_length(engine: str, sizes: str) -> None:
+    short, long = (peak(f"{positions}:{sizes}", engine) for positions in (10**5, 10**7))
+    assert abs(long - short) <= FLAT_MB, (short, long)
+
+
+def test_parallel_memory_does_not_depend_on_the_length() -> None:
+    short, long = (peak(f"{positions}:5:30:3", "parallel", "--threads", "2") for positions in (10**6, 10**7))
+    assert abs(long - short) <= FLAT_MB, (short, long)
+
+
+def test_fb_grows_as_predicted() -> None:
+    low, high = 10**6, 4 * 10**6
+    growth = peak(f"{high}:5:30:3", "fb") - peak(f"{low}:5:30:3", "fb")
+    assert growth == pytest.approx(predicted_mb(high, "fb") - predicted_mb(low, "fb"), rel=SLOPE)
+
+
+def test_checkpoint_grows_as_the_root() -> None:
+    """From T to 16 T it may grow by a factor of four, and what it had was small."""
+    low, high = 10**6, 16 * 10**6
+    growth = peak(f"{high}:5:30:3", "checkpoint") - peak(f"{low}:5:30:3", "checkpoint")
+    assert growth <= predicted_mb(high, "checkpoint") - predicted_mb(low, "checkpoint") + FLAT_MB
+    assert predicted_mb(high, "checkpoint") == pytest.approx(4 * predicted_mb(low, "checkpoint"), rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_hundred_million_positions_in_flat_memory() -> None:
+    short, long = (peak(f"{positions}:5:100:8", "stream") for positions in (10**6, 10**8))
+    assert abs(long - short) <= FLAT_MB, (short, long)

@@ -1,0 +1,127 @@
+"""Chains that never forget: `stream` carries, `parallel` works in order, and the answer is still exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chainfold import Chain, Evaluation, Layout, Model, evaluate
+from chainfold.engines import ENGINES
+from tolerances import AT_LENGTH, FLOOR
+
+_INF = np.inf
+CYCLE = [[-_INF, 0.0, -_INF], [-_INF, -_INF, 0.0], [0.0, -_INF, -_INF]]
+IDENTITY = [[0.0, -_INF], [-_INF, 0.0]]
+NEARLY_IDENTITY = [[0.0, -60.0], [-60.0, 0.0]]
+BLOCK_DIAGONAL = [
+    [0.0, 1.0, -_INF, -_INF],
+    [0.5, 0.0, -_INF, -_INF],
+    [-_INF, -_INF, 1.0, 0.0],
+    [-_INF, -_INF, 0.0, 0.5],
+]
+
+
+def problem(
+    table: list[list[float]], scale: float, positions: int = 20_000, starts: bool = False
+) -> tuple[Model, Chain]:
+    """Given transitions, state scores of the given scale that favour no label in the long run."""
+    n = len(table)
+    random = np.random.default_rng(n)
+    chain = Chain.from_arrays(
+        offsets=np.arange(positions + 1),
+        ids=random.integers(0, 6, positions),
+        values=random.choice([-1.0, 1.0], positions),
+        starts=random.random(positions) < 0.0005 if starts else None,
+        n_labels=n,
+        n_attributes=6,
+    )
+    layout = Layout.full(n, 6)
+    return Model(layout, np.concatenate([random.normal(0.0, scale, 6 * n), np.ravel(table)])), chain
+
+
+def check(found: Evaluation, reference: Evaluation) -> None:
+    assert abs(found.log_z - reference.log_z) <= AT_LENGTH * max(1.0, abs(reference.log_z))
+    size = np.abs(reference.expected).max()
+    assert (np.abs(found.expected - reference.expected) <= AT_LENGTH * size + FLOOR).all()
+
+
+UNFORGETTING = {
+    "a deterministic cycle": (CYCLE, 0.05),
+    "identity, flat": (IDENTITY, 0.0),
+    "identity": (IDENTITY, 0.05),
+    "nearly identity, flat": (NEARLY_IDENTITY, 0.0),
+    "block-diagonal": (BLOCK_DIAGONAL, 0.05),
+}
+
+
+@pytest.mark.parametrize("starts", [False, True], ids=["one sequence", "several"])
+@pytest.mark.parametrize("name", UNFORGETTING)
+def test_stream_carries_and_is_exact(name: str, starts: bool) -> None:
+    model, chain = problem(*UNFORGETTING[name], starts=starts)
+    reference = evaluate(model, chain, "fb")
+    found = evaluate(model, chain, "stream", block=500, lookahead=1000)
+    assert found.report.carried_blocks > 0
+    assert found.report.passes == 1.0
+    check(found, reference)
+
+
+@pytest.mark.parametrize("name", UNFORGETTING)
+def test_parallel_works_in_order_and_is_exact(name: str) -> None:
+    model, chain = problem(*UNFORGETTING[name], positions=100_000)
+    found = evaluate(model, chain, "parallel", threads=2)
+    assert found.report.in_order > 0
+    check(found, evaluate(model, chain, "fb"))
+
+
+def test_parallel_cuts_at_start_marks_even_so() -> None:
+    model, chain = problem(IDENTITY, 0.05, positions=100_000, starts=True)
+    found = evaluate(model, chain, "parallel", threads=2)
+    assert found.report.in_order < 15, "at least one of fifteen cuts has a start mark near it"
+    check(found, evaluate(model, chain, "fb"))
+
+
+def test_a_tolerance_that_cannot_be_met_in_the_lookahead_makes_stream_carry() -> None:
+    model, chain = problem([[0.0, -2.0], [-2.0, 0.0]], 0.1)
+    reference = evaluate(model, chain, "fb")
+    assert evaluate(model, chain, "stream", block=500).report.carried_blocks == 0
+    found = evaluate(model, chain, "stream", block=10, lookahead=10, tolerance=1e-14)
+    assert found.report.carried_blocks == chain.positions // 10 - 2, "all but the two that the end settles"
+    check(found, reference)
+
+
+def test_little_memory_makes_stream_carry_and_is_exact() -> None:
+    model, chain = problem(NEARLY_IDENTITY, 0.5)
+    found = evaluate(model, chain, "stream", memory=8_000)
+    assert found.report.carried_blocks > 0
+    check(found, evaluate(model, chain, "fb"))
+
+
+def test_carrying_stops_when_the_chain_forgets() -> None:
+    """A stretch that never forgets inside a chain that does: what was carried is collected at the first certificate."""
+    model, chain = problem(NEARLY_IDENTITY, 0.0, positions=6000)
+    strong = np.zeros(6000)
+    strong[3000:] = np.where(np.random.default_rng(0).random(3000) < 0.5, 90.0, -90.0)
+    base = model.weights.copy()
+    base[:12] = 0.0
+    base[0] = 1.0  # attribute 0 speaks for label 0
+    chain = Chain.from_arrays(
+        offsets=np.arange(6001), ids=np.zeros(6000, int), values=strong, n_labels=2, n_attributes=6
+    )
+    model = Model(model.layout, base)
+    found = evaluate(model, chain, "stream", block=100, lookahead=200)
+    assert 0 < found.report.carried_blocks < 40
+    check(found, evaluate(model, chain, "fb"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_flat_identity_has_its_closed_form(engine: str) -> None:
+    """Two labels that never change and no evidence: each path of two has probability one half."""
+    positions = 50
+    chain = Chain.from_arrays(offsets=np.zeros(positions + 1), ids=[], n_labels=2, n_attributes=1)
+    model = Model(Layout.full(2, 1), np.concatenate([[0.0, 0.0], np.ravel(IDENTITY)]))
+    found = evaluate(model, chain, engine, block=7)
+    moves = (positions - 1) / 2
+    expected: NDArray[np.float64] = np.array([0.0, 0.0, moves, 0.0, 0.0, moves])
+    np.testing.assert_allclose(found.expected, expected, rtol=1e-12)
+    assert found.log_z == pytest.approx(np.log(2.0), rel=1e-14)
