@@ -6,8 +6,11 @@ standard error and exit code 2.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -24,8 +27,31 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def guarded(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose failures are sentences and exit codes."""
+
+    @functools.wraps(verb)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            verb(*arguments, **options)
+            sys.stdout.flush()
+        except ChainfoldError as error:
+            typer.echo(f"chainfold: {error}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo("chainfold: interrupted.", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # whoever read the output has gone; nothing more can be said to them
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+    return run
+
+
 for verb in (gradient, plan, engines, demo):
-    app.command()(verb)
+    app.command()(guarded(verb))
 
 
 @app.callback(invoke_without_command=True)
@@ -40,14 +66,4 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 
 def main() -> None:
     """The entry point of the `chainfold` command."""
-    try:
-        app()
-    except ChainfoldError as error:
-        typer.echo(f"chainfold: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("chainfold: interrupted.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    app()

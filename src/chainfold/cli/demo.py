@@ -29,12 +29,13 @@ def demo(
 
     console = Console()
     sizes = "5:100:8"
-    console.print(f"One sequence of {positions:,} positions made on the fly: 5 labels, 100 attributes, 8 a position.")
+    console.print(f"One sequence of {positions:,} positions, made on the fly (5 labels, 8 of 100 attributes each).")
     _compare(
         console,
         f"{positions}:{sizes}",
         [("stream", 1), ("parallel", 2), ("fb", 1), ("fb-recompute", 1), ("fb-spill", 1), ("checkpoint", 1)],
     )
+    console.print("Agreement: the largest difference of two gradients, divided by the number of positions.")
     console.print(f"\nIts first {short:,} positions, beside the paper's algorithms as published.")
     _compare(console, f"{short}:{sizes}", [("stream", 1), ("fb-log", 1), ("emp", 1)])
 
@@ -57,7 +58,7 @@ def _compare(console: Console, synthetic: str, runs: list[tuple[str, int]]) -> N
                 reference, agreement = gradient, "reference"
             else:
                 difference = np.abs(gradient - reference).max() / facts["positions"]
-                agreement = f"to {difference:.0e} a position"
+                agreement = f"{difference:.0e}"
             table.add_row(
                 engine,
                 str(threads),

@@ -259,6 +259,7 @@ class Problem:
         self.weights: Slots = model.layout.view(self.packed)
         self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
+        self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
         self._lock = threading.Lock()
         self._positions_read = 0
         self._bytes_read = 0

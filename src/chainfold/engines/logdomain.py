@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import Cost, Problem, Report, Settings, Shape, Tally
@@ -47,7 +48,7 @@ def check_fault(fault: int, low: int) -> None:
         raise ScoreNotFinite(low - 2 - fault)
 
 
-def close(tally: Tally, log_z: float, logs: Floats, signs: Floats, n_weights: int) -> None:
+def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_weights: int) -> None:
     """log Z, and the expected counts ∇_m Z / Z = ± exp(ln|∇_m Z| - ln Z), from one signed logarithm or more each."""
     tally.scale(log_z)
     logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)

@@ -47,28 +47,29 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     total: Tally | None = None
     places = cut_places(problem)
     with ThreadPoolExecutor(problem.settings.threads) as pool:
-        cuts = list(pool.map(lambda place: certify(problem, potentials, place), places))
-        held = [cut for cut in cuts if cut is not None]
-        jobs = [pool.submit(stretch, problem, potentials, left, right) for left, right in stretches(held)]
-        for tally, done in finished(jobs):
-            doings.add(done)
-            if total is None:
-                total = tally
-            else:
-                total.add(tally)
+        try:
+            cuts = list(pool.map(lambda place: certify(problem, potentials, place), places))
+            held = [cut for cut in cuts if cut is not None]
+            jobs = [pool.submit(stretch, problem, potentials, left, right) for left, right in stretches(held)]
+            for tally, done in in_order(jobs):
+                doings.add(done)
+                if total is None:
+                    total = tally
+                else:
+                    total.add(tally)
+        except BaseException:  # an interrupt too: let no thread go on to the end of its stretch
+            problem.stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
     assert total is not None, "a chain has at least one position"
     return total, doings.report(problem, in_order=len(places) - len(held))
 
 
-def finished(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, Doings]]:
-    """Results in the order of the chain, each let go of once it is used; a failure stops what has not begun."""
+def in_order(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, Doings]]:
+    """Results in the order of the chain, each let go of once it is used."""
     jobs.reverse()
-    try:
-        while jobs:
-            yield jobs.pop().result()
-    finally:
-        for job in jobs:
-            job.cancel()
+    while jobs:
+        yield jobs.pop().result()
 
 
 def cut_places(problem: Problem) -> list[int]:

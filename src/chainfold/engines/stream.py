@@ -67,6 +67,8 @@ class Stream:
         window = shape.window(settings)
         belief = entry
         for begin, end in cut(low, high, shape.block(settings)):
+            if self._problem.stop.is_set():
+                return
             block = self._problem.read(begin, end)
             sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
             belief = sweep.forward(begin, block, belief)

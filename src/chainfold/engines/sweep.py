@@ -46,8 +46,8 @@ class Belief(NamedTuple):
 
     def posterior(self) -> Floats:
         """The posterior of the position where nothing follows: its forward vector."""
-        values = np.exp(self.values) if self.in_logs else self.values
-        return values / values.sum()
+        values: Floats = np.exp(self.values) if self.in_logs else self.values
+        return np.asarray(values / values.sum())
 
 
 class Potentials:

@@ -17,6 +17,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.kernels.jit import STRICT, kernel
 
@@ -24,8 +25,8 @@ from chainfold.kernels.jit import STRICT, kernel
 class Features(NamedTuple):
     """The weights in their own order: state rows, transitions, edge attributes."""
 
-    begin: Any  # int64 [V + 1]   the weights of attribute a are begin[a] … begin[a+1]-1
-    label: Any  # int32 [state weights]
+    begin: NDArray[np.int64]  # [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
+    label: NDArray[np.int32]  # [state weights]
     n_labels: int
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.simd import WIDTH, fma, load, splat, store
@@ -26,17 +27,17 @@ class Rows(NamedTuple):
     """The layout of the state weights that kernels see; `Slots` has the numbers."""
 
     dense: int  # attributes 0 … dense-1 have padded rows
-    begin: Any  # int64 [V - dense + 1]  where the entries of each later attribute begin
-    label: Any  # int32 [entries]        their labels, ascending in each row
+    begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
+    label: NDArray[np.int32]  # [entries]  their labels, ascending in each row
 
 
 class Slots(NamedTuple):
     """One number for each weight, padding included: the weights themselves, or counts of the same shape."""
 
-    dense: Any  # float64 [dense · width]
-    sparse: Any  # float64 [entries]
-    transition: Any  # float64 [N · width]
-    edge: Any  # float64 [K · N · width]
+    dense: NDArray[np.float64]  # [dense · width]
+    sparse: NDArray[np.float64]  # [entries]
+    transition: NDArray[np.float64]  # [N · width]
+    edge: NDArray[np.float64]  # [K · N · width]
 
 
 def padded(n_labels: int) -> int:

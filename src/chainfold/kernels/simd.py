@@ -18,9 +18,11 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import models, overload, register_model
+
+intrinsic: Any = extending.intrinsic  # what it decorates is called without the typing context, and from kernels alone
 
 WIDTH = 8
 """Doubles in a vector; label rows are padded to a multiple of it."""

@@ -90,7 +90,7 @@ def walk(recipe: Any, low: Any, high: Any, label: Any) -> Any:
 @kernel(fastmath=STRICT)
 def synthesise(recipe: Any, low: Any, label: Any, labels: Any, starts: Any, ids: Any, edge_ids: Any) -> None:
     """Make the positions from `low` on, as many as there is room for; `label` is the one before them."""
-    longer = recipe.n_attributes % recipe.active  # so many slots have one rank more
+    longer = recipe.n_attributes % max(recipe.active, 1)  # so many slots have one rank more
     for t in range(labels.size):
         position = low + t
         starts[t] = is_start(recipe, position)

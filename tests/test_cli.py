@@ -1,0 +1,177 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainfold import Layout, Model, SyntheticChain, evaluate
+from chainfold.data.store import write_chain
+from chainfold.engines import ENGINES
+
+
+def chainfold(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "chainfold", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def succeeded(*arguments: str) -> str:
+    done = chainfold(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give either a stored chain or --synthetic"),
+        (("missing.arrow",), "missing.arrow: there is no such file."),
+        (("missing.arrow", "--synthetic", "10:2:2:1"), "give either a stored chain or --synthetic"),
+        (("--synthetic", "10:2:2"), "cannot read '10:2:2' as a synthetic chain"),
+        (("--synthetic", "10:two:2:1"), "cannot read '10:two:2:1'"),
+        (("--synthetic", "0:2:2:1"), "positions is 0"),
+        (("--synthetic", "10:2:2:3"), "n_attributes is 2, but must be at least 3"),
+        (("--synthetic", "10:2:2:1", "--engine", "warp"), "there is no engine 'warp'"),
+        (("--synthetic", "10:2:2:1", "--memory", "much"), "cannot read 'much' as an amount of memory"),
+        (("--synthetic", "10:2:2:1", "--memory", "1.2.3GB"), "cannot read '1.2.3GB'"),
+        (("--synthetic", "10:2:2:1", "--tolerance", "1e-15"), "1e-15 cannot be certified"),
+        (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be at least 1"),
+        (("--synthetic", "100000:5:9:3", "--engine", "fb", "--memory", "1MB"), "'fb' needs about 12.8 MB"),
+        (("--synthetic", "10:2:2:1", "--output", "missing/gradient.npy"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    done = chainfold("gradient", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("chainfold: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "gradient.npy"
+    arguments = ("--synthetic", "5000:3:10:2", "--sticky", "0.6", "--seed", "4", "--mean-length", "50")
+    facts = json.loads(succeeded("gradient", *arguments, "--json", "--output", str(path)))
+    source = SyntheticChain(5000, 3, 10, 2, sticky=0.6, seed=4, mean_length=50)
+    found = evaluate(Model(Layout.full(3, 10), source.true_weights()), source)
+    assert facts["log_z"] == found.log_z
+    assert facts["log_likelihood"] == found.log_likelihood
+    assert found.gradient is not None
+    np.testing.assert_array_equal(np.load(path), found.gradient)
+    assert facts["gradient_norm"] == pytest.approx(np.linalg.norm(found.gradient))
+    promised = {
+        "engine": "stream",
+        "positions": 5000,
+        "labels": 3,
+        "weights": 39,
+        "threads": 1,
+        "carried_blocks": 0,
+    }
+    assert promised.items() <= facts.items()
+    assert {"seconds", "peak_rss_mb", "lookahead_mean", "lookahead_max", "gradient_sha256"} <= facts.keys()
+
+
+def test_gradient_sha256_is_the_same_for_any_number_of_threads() -> None:
+    arguments = ("gradient", "--synthetic", "40000:4:20:3", "--engine", "parallel", "--json", "--threads")
+    digests = {json.loads(succeeded(*arguments, threads))["gradient_sha256"] for threads in ("1", "2", "3", "8", "2")}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_gradient_by_every_engine(engine: str) -> None:
+    facts = json.loads(
+        succeeded("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
+    )
+    source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
+    truth = evaluate(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
+    assert facts["log_z"] == pytest.approx(truth.log_z, rel=1e-12)
+
+
+def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
+    source = SyntheticChain(1000, 3, 10, 2)
+    path = tmp_path / "chain.arrow"
+    write_chain(path, source)
+    facts = json.loads(succeeded("gradient", str(path), "--seed", "5", "--json"))
+    assert facts["log_z"] == evaluate(Model.random(Layout.full(3, 10), seed=5), source).log_z
+    done = chainfold("gradient", str(path), "--weights", "true")
+    assert done.returncode == 2
+    assert "only a synthetic chain has true weights" in done.stderr
+    flat = json.loads(succeeded("gradient", str(path), "--weights", "zero", "--json"))
+    assert flat["log_z"] == pytest.approx(1000 * np.log(3.0))
+
+
+def test_tables_for_people() -> None:
+    text = succeeded("gradient", "--synthetic", "1000:3:10:2")
+    assert "log Z" in text
+    assert "lookahead, largest" in text
+    text = succeeded("engines")
+    for name in ENGINES:
+        assert name in text
+    text = succeeded("plan", "--synthetic", "1000000:5:100:8", "--threads", "2", "--memory", "100MB")
+    assert "parallel: 2 threads" in text
+    assert "fb-recompute" in text
+
+
+def test_plan_and_engines_for_machines() -> None:
+    answer = json.loads(succeeded("plan", "--synthetic", "1000000:5:100:8", "--memory", "100MB", "--json"))
+    assert answer["choice"] == "stream"
+    assert answer["engines"]["fb"] == {
+        "memory_mb": 128.0,
+        "relative_time": pytest.approx(1.0, abs=0.2),
+        "fits": False,
+    }
+    assert set(json.loads(succeeded("engines", "--json"))) == set(ENGINES)
+
+
+def test_demo_compares_engines() -> None:
+    text = succeeded("demo", "--positions", "20000", "--short", "200")
+    for engine in ("stream", "parallel", "fb-spill", "checkpoint", "emp"):
+        assert engine in text
+    assert text.count("reference") == 2
+    assert text.count("e-1") >= 6, "agreement to many digits"
+
+
+@pytest.mark.parametrize("verb", ["gradient", "plan", "engines", "demo"])
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    text = succeeded(verb, "--help")
+    assert f"Example: chainfold {verb}" in " ".join(text.split())
+
+
+def test_version_and_help() -> None:
+    assert succeeded("--version").startswith("chainfold 0.")
+    assert "gradient" in succeeded("--help")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = "import sys; import chainfold.cli; print([m for m in ('numba', 'numpy', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_interrupt_is_one_line() -> None:
+    command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", "3000000000:5:100:8"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output == ""
+    assert error == "chainfold: interrupted.\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{sys.executable} -m chainfold engines | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""

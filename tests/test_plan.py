@@ -1,0 +1,68 @@
+"""The planner: what it predicts, what it chooses, and the sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chainfold import Layout, Model, SyntheticChain, evaluate
+from chainfold.engines import ENGINES
+from chainfold.engines.base import Settings, Shape
+from chainfold.engines.plan import choose
+
+LONG = Shape(positions=10**7, n_labels=23, weights=115_529, active=41.0, n_edge_attributes=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "engine", "reason"),
+    [
+        (Settings(), "stream", "only one thread"),
+        (Settings(threads=2), "parallel", "2 threads"),
+        (Settings(threads=2, memory=8_000_000), "stream", "more memory than is allowed"),
+        (Settings(memory=4_000_000), "stream", "one pass"),
+        (Settings(memory=20_000), "stream", "one pass"),
+    ],
+)
+def test_choice(settings: Settings, engine: str, reason: str) -> None:
+    choice = choose(LONG, settings)
+    assert choice.engine == engine
+    assert reason in choice.reason
+    assert choice.reason.endswith(".")
+    assert set(choice.costs) == set(ENGINES)
+
+
+def test_a_short_chain_is_not_cut_for_threads() -> None:
+    choice = choose(LONG._replace(positions=1000), Settings(threads=4))
+    assert choice.engine == "stream"
+    assert "too short" in choice.reason
+
+
+def test_predictions_grow_as_they_should() -> None:
+    twice = LONG._replace(positions=2 * LONG.positions)
+    for name, engine in ENGINES.items():
+        one, two = engine.cost(LONG, Settings()), engine.cost(twice, Settings())
+        assert two.time == pytest.approx(2.0 * one.time, rel=1e-6)
+        growth = two.memory / one.memory
+        expected = {"fb": 2.0, "fb-log": 2.0, "fb-recompute": 2.0, "checkpoint": np.sqrt(2.0)}.get(name, 1.0)
+        assert growth == pytest.approx(expected, rel=0.01), name
+
+
+def test_edge_attributes_make_fb_keep_matrices() -> None:
+    shape = LONG._replace(n_edge_attributes=3)
+    assert ENGINES["fb"].cost(shape, Settings()).memory > 10 * ENGINES["fb"].cost(LONG, Settings()).memory
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_auto_is_the_engine_that_was_planned(threads: int) -> None:
+    source = SyntheticChain(60_000, 3, 10, 2)
+    model = Model.random(Layout.full(3, 10))
+    found = evaluate(model, source, "auto", threads=threads)
+    assert found.engine == {1: "stream", 2: "parallel"}[threads]
+    assert found.expected == pytest.approx(evaluate(model, source, "fb").expected, rel=1e-11)
+
+
+def test_stream_keeps_within_the_memory_it_is_given() -> None:
+    for memory in (10_000, 10**5, 10**6, 10**7):
+        for shape in (LONG._replace(n_labels=5), LONG, LONG._replace(n_edge_attributes=2)):
+            if memory >= shape.certificate_bytes + 8 * shape.sweep_bytes:
+                assert ENGINES["stream"].cost(shape, Settings(memory=memory)).memory <= memory
