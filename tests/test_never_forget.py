@@ -114,6 +114,50 @@ def test_carrying_stops_when_the_chain_forgets() -> None:
     check(found, evaluate(model, chain, "fb"))
 
 
+@pytest.mark.parametrize("forgetful", ["past", "future"])
+def test_a_cut_with_one_forgetful_side_does_not_hold(forgetful: str) -> None:
+    """Strong evidence on one side of the only cut, none on the other."""
+    positions = 20_000
+    strong = np.where(np.random.default_rng(0).random(positions) < 0.5, 90.0, -90.0)
+    strong[slice(10_000, None) if forgetful == "past" else slice(10_000)] = 0.0
+    chain = Chain.from_arrays(
+        offsets=np.arange(positions + 1), ids=np.zeros(positions, int), values=strong, n_labels=2, n_attributes=1
+    )
+    model = Model(Layout.full(2, 1), np.concatenate([[1.0, 0.0], np.ravel(NEARLY_IDENTITY)]))
+    found = evaluate(model, chain, "parallel", threads=2, block=10_000)
+    assert found.report.in_order == 1
+    check(found, evaluate(model, chain, "fb"))
+
+
+def test_a_past_that_looks_impossible_from_the_halo_alone() -> None:
+    """History leaves only label 2 where the halo begins; from there the chain escapes to label 0, by a move of e^-500
+    that the other labels never need. Seen from the halo alone, that past has a probability of 1e-217 and the labels 0
+    and 1 are forgotten at once; still it is what happened, and a halo that short must not do."""
+    positions, cut = 256, 128
+    stay, escape = 0, 1
+    edges = np.full(positions, stay)
+    edges[[65, 129]] = escape
+    forced = np.arange(positions) < 64
+    chain = Chain.from_arrays(
+        offsets=np.concatenate([[0], np.cumsum(forced)]),
+        ids=np.zeros(64, int),
+        edge_offsets=np.arange(positions + 1),
+        edge_ids=edges,
+        n_labels=3,
+        n_attributes=1,
+    )
+    moves = np.full((2, 3, 3), -_INF)
+    moves[stay] = np.where(np.eye(3) > 0, 0.0, -_INF)
+    moves[escape, :2, :2] = 0.0
+    moves[escape, 2, 0] = -500.0
+    weights = np.concatenate([[-_INF, -_INF, 0.0], np.zeros(9), moves.ravel()])
+    model = Model(Layout.full(3, 1, 2), weights)
+    found = evaluate(model, chain, "parallel", block=cut)
+    reference = evaluate(model, chain, "fb")
+    assert reference.expected[3 + 9 : 3 + 18].reshape(3, 3)[0, 0] > 60.0, "label 0 it is, up to the cut"
+    check(found, reference)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_flat_identity_has_its_closed_form(engine: str) -> None:
     """Two labels that never change and no evidence: each path of two has probability one half."""

@@ -11,6 +11,9 @@ from chainfold.engines.sweep import Potentials, Sweep
 from chainfold.engines.twice import there_and_back
 
 
+_BLOCK = 65536  # nothing is used again while it is in the cache, so the fewer and larger allocations the better
+
+
 class Everything:
     """Keeps whole sweeps; the data alone is read again."""
 
@@ -32,7 +35,7 @@ class Everything:
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    return there_and_back(problem, Everything(problem))
+    return there_and_back(problem, Everything(problem), problem.settings.block or _BLOCK)
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

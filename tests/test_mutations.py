@@ -1,0 +1,114 @@
+"""Break each algorithm on purpose, once, and see the suite go red.
+
+Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of their
+own and must fail. The copy without a change must pass, or a failure would prove nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import chainfold
+from chainfold.engines import ENGINES
+
+TESTS = Path(__file__).parent
+PASSED, FAILED = 0, 1
+
+
+class Mutant(NamedTuple):
+    """One line changed, and the tests that must notice."""
+
+    breaks: str
+    file: str
+    line: str
+    broken: str
+    tests: str = ""
+
+
+MUTANTS = [
+    Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
+    Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
+    Mutant("fb-spill", "engines/fb_spill.py", "self._file.seek(begin)", "self._file.seek(begin + 8)", "spill"),
+    Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
+    Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "log"),
+    Mutant("emp", "kernels/expectation.py", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
+    Mutant(
+        "emp", "kernels/expectation.py", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"
+    ),
+    Mutant(
+        "forward-only", "kernels/expectation.py", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"
+    ),
+    Mutant("stream", "engines/stream.py", "            self._carry(sweep)\n", "            pass\n", "stream"),
+    Mutant("stream", "engines/stream.py", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
+    Mutant(
+        "stream",
+        "engines/stream.py",
+        "self._collect(self._backward(sweep, gamma))",
+        "self._backward(sweep, gamma)",
+        "forget",
+    ),
+    Mutant("stream", "kernels/collapse.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
+    Mutant("stream", "kernels/collapse.py", "if alpha[f] > impossible:", "if math.exp(alpha[f]) > 0.0:", "stream"),
+    Mutant("parallel", "engines/parallel.py", "if horizon.certified or first.starts[0]:", "if True:", "parallel"),
+    Mutant("parallel", "engines/parallel.py", "return None if posterior is None", "return None if False", "cut"),
+    Mutant("parallel", "engines/parallel.py", "np.where(belief.possible(), 0.0, np.inf)", "None", "past"),
+    Mutant("every engine", "kernels/messages.py", "if watch and (min_lanes", "if False and (min_lanes", "fb"),
+    Mutant("every engine", "kernels/messages.py", "store(predicted, row + c, one)", "store(predicted, row + c, zero)"),
+    Mutant("every engine", "kernels/messages.py", "load(gamma, c) / maximum(", "load(gamma, c) * maximum(", "fb"),
+    Mutant("every engine", "kernels/messages.py", "if high - t == _TILE or t == 0:", "if high - t == _TILE:", "fb"),
+    Mutant(
+        "every engine", "kernels/messages.py", "value = splat(1.0 if plain else block.values[k])", "value = splat(1.0)"
+    ),
+    Mutant("every engine", "kernels/scores.py", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
+    Mutant("every engine", "kernels/scores.py", "return low if low < end", "return -1 if low < end", "sparse"),
+]
+CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
+
+
+def run(mutant: Mutant, folder: Path) -> tuple[int, str]:
+    """The exit code of the tests on the mutant, and what they printed."""
+    source = Path(chainfold.__file__).parent
+    package = folder / "chainfold"
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
+    path = package / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
+    path.write_text(text.replace(mutant.line, mutant.broken))
+    files = [str(TESTS / name) for name in ("test_engines_oracle.py", "test_never_forget.py")]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
+    command += ["-k", mutant.tests] if mutant.tests else []
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"}
+    done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
+    shutil.rmtree(folder)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
+    """All mutants, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {mutant: pool.submit(run, mutant, tmp_path_factory.mktemp("mutant")) for mutant in (CONTROL, *MUTANTS)}
+
+
+def test_the_package_unchanged_passes(outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    code, output = outcomes[CONTROL].result()
+    assert code == PASSED, output
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip()}")
+def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    code, output = outcomes[mutant].result()
+    assert code == FAILED, f"the tests did not notice:\n{output}"
+
+
+def test_every_engine_has_a_mutant() -> None:
+    assert {mutant.breaks for mutant in MUTANTS} - {"every engine"} == set(ENGINES)
