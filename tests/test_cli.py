@@ -159,8 +159,10 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_interrupt_is_one_line() -> None:
+@pytest.mark.parametrize("engine", ["stream", "parallel"])
+def test_interrupt_is_one_line(engine: str) -> None:
     command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", "3000000000:5:100:8"]
+    command += ["--engine", engine, "--threads", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(4.0)
     process.send_signal(signal.SIGINT)

@@ -189,6 +189,15 @@ def test_synthetic_chains_that_make_no_sense(options: dict[str, Any], sentence: 
         SyntheticChain(**(sizes | options))
 
 
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("chainfold.engines.fb_spill.Spill.push", full)
+    with pytest.raises(errors.BadFile, match="cannot hold the forward vectors: No space left on device"):
+        evaluate(model(small()), small(), "fb-spill")
+
+
 def test_every_error_is_one_sentence_and_a_value_error() -> None:
     sentences = [
         errors.UnknownEngine("x", ["a"]),

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Block, Chain, Source
+    from chainfold.data.store import StoredChain, open_chain, write_chain
     from chainfold.data.synthetic import SyntheticChain
     from chainfold.errors import ChainfoldError
     from chainfold.evaluation import Evaluation, evaluate
@@ -22,8 +23,11 @@ __all__ = [
     "Layout",
     "Model",
     "Source",
+    "StoredChain",
     "SyntheticChain",
     "evaluate",
+    "open_chain",
+    "write_chain",
 ]
 
 _HOME = {
@@ -34,8 +38,11 @@ _HOME = {
     "Layout": "model",
     "Model": "model",
     "Source": "data.chain",
+    "StoredChain": "data.store",
     "SyntheticChain": "data.synthetic",
     "evaluate": "evaluation",
+    "open_chain": "data.store",
+    "write_chain": "data.store",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
 from contextlib import nullcontext
 from enum import StrEnum
@@ -15,12 +14,13 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.machine import peak_rss_mb
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import ChainfoldError
+from chainfold.files import written_whole
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Chain, Source
     from chainfold.evaluation import Evaluation
-    from chainfold.model import Floats, Model
+    from chainfold.model import Model
 
 
 class Weights(StrEnum):
@@ -63,7 +63,10 @@ def gradient(
     found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
     result = found.expected if found.gradient is None else found.gradient
     if output is not None:
-        _save(output, result)
+        from numpy import save
+
+        with written_whole(output) as file:
+            save(file, result, allow_pickle=False)
     facts = {
         "engine": found.engine,
         "positions": source.positions,
@@ -145,18 +148,6 @@ def _head(source: Source) -> Chain:
     block = source.block(0, min(source.positions, 64))
     sizes = (source.n_labels, source.n_attributes, source.n_edge_attributes)
     return Chain(*block, *sizes)
-
-
-def _save(path: Path, gradient: Floats) -> None:
-    """Under a temporary name, renamed when whole."""
-    import numpy as np
-
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            np.save(file, gradient, allow_pickle=False)
-        Path(file.name).replace(path)
-    except OSError as error:
-        raise BadFile(path, f"cannot be written: {error.strerror}.") from None
 
 
 def _show(facts: dict[str, Any]) -> None:

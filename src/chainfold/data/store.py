@@ -8,8 +8,6 @@ block spans two batches. The file is written under a temporary name and renamed 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from bisect import bisect_right
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, Source, frozen
 from chainfold.errors import BadFile
+from chainfold.files import written_whole
 
 _KEY = b"chainfold"
 _VERSION = 1
@@ -28,7 +27,6 @@ _BATCH = 65536
 
 def write_chain(path: str | Path, source: Source) -> None:
     """Store a source; `open_chain` reads it back."""
-    target = Path(path)
     about = {
         "version": _VERSION,
         "positions": source.positions,
@@ -38,17 +36,8 @@ def write_chain(path: str | Path, source: Source) -> None:
         "active": source.active,
         "labelled": source.labelled,
     }
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise BadFile(path, f"cannot be written: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write_batches(file, source, {_KEY: json.dumps(about).encode()})
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(path) as file:
+        _write_batches(file, source, {_KEY: json.dumps(about).encode()})
 
 
 def _write_batches(file: Any, source: Source, metadata: dict[bytes, bytes]) -> None:

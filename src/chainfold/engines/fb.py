@@ -10,7 +10,6 @@ from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shap
 from chainfold.engines.sweep import Potentials, Sweep
 from chainfold.engines.twice import there_and_back
 
-
 _BLOCK = 65536  # nothing is used again while it is in the cache, so the fewer and larger allocations the better
 
 

@@ -15,6 +15,7 @@ from chainfold.data.chain import Block
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.sweep import Belief, Potentials, Sweep
 from chainfold.engines.twice import there_and_back
+from chainfold.errors import BadFile
 
 
 class Spill:
@@ -45,8 +46,12 @@ class Spill:
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    with tempfile.TemporaryFile(prefix="chainfold-") as file:
-        return there_and_back(problem, Spill(problem, file))
+    try:
+        with tempfile.TemporaryFile(prefix="chainfold-") as file:
+            return there_and_back(problem, Spill(problem, file))
+    except OSError as error:
+        problem_there = f"cannot hold the forward vectors: {error.strerror or error}; set TMPDIR to a roomier folder."
+        raise BadFile(tempfile.gettempdir(), problem_there) from None
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

@@ -1,0 +1,69 @@
+"""What the documents say is true: their snippets run, their commands work, the reference is fresh."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reference import reference
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: page.name)
+def test_python_snippets_run_in_order(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for snippet in fenced(page, "python"):
+        exec(compile(snippet, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "command",
+    sorted(
+        {
+            line
+            for page in PAGES
+            for block in fenced(page, "sh")
+            for line in block.splitlines()
+            if line != "chainfold demo"
+        }
+    ),
+)
+def test_shell_commands_run(command: str) -> None:
+    arguments = shlex.split(command)
+    assert arguments[0] == "chainfold"
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"`?make (\w+)", (ROOT / "README.md").read_text()))
+    assert {"demo", "test", "bench"} <= targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_reference_is_fresh() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "python tests/reference.py > docs/cli.md"
+
+
+def test_continuous_integration_runs_the_test_command_of_the_readme() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
