@@ -158,6 +158,26 @@ def test_a_past_that_looks_impossible_from_the_halo_alone() -> None:
     check(found, reference)
 
 
+@pytest.mark.parametrize("block", [1, 37, 50, 300, None])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_label_may_fall_beyond_the_range_of_a_double_and_come_back(engine: str, block: int | None) -> None:
+    """Two labels that never change: the first half speaks for one of them, a little at each position, the second half
+    for the other. In the middle the loser has e^-600; in the end the two are even."""
+    half = 600
+    chain = Chain.from_arrays(
+        offsets=np.arange(2 * half + 1),
+        ids=np.zeros(2 * half, int),
+        values=np.repeat([1.0, -1.0], half),
+        n_labels=2,
+        n_attributes=1,
+    )
+    model = Model(Layout.full(2, 1), np.concatenate([[0.5, -0.5], np.ravel(IDENTITY)]))
+    found = evaluate(model, chain, engine, block=block, lookahead=100)
+    assert found.log_z == pytest.approx(np.log(2.0), rel=1e-10)
+    moves = (2 * half - 1) / 2
+    np.testing.assert_allclose(found.expected[2:], [moves, 0.0, 0.0, moves], rtol=1e-10)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_flat_identity_has_its_closed_form(engine: str) -> None:
     """Two labels that never change and no evidence: each path of two has probability one half."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -272,7 +272,7 @@ class Problem:
     def shape(self) -> Shape:
         return shape_of(self.model.layout, self.source)
 
-    def blocks(self, size: int | None = None) -> list[tuple[int, int]]:
+    def blocks(self, size: int | None = None) -> Iterator[tuple[int, int]]:
         """The chain cut into blocks: (low, high) of each."""
         return cut(0, self.positions, size or self.shape.block(self.settings))
 
@@ -293,6 +293,6 @@ def shape_of(layout: Layout, source: Source) -> Shape:
     return Shape(source.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
 
 
-def cut(low: int, high: int, size: int) -> list[tuple[int, int]]:
+def cut(low: int, high: int, size: int) -> Iterator[tuple[int, int]]:
     """The positions low … high-1 in stretches of `size`, the last one shorter."""
-    return [(start, min(start + size, high)) for start in range(low, high, size)]
+    return ((start, min(start + size, high)) for start in range(low, high, size))

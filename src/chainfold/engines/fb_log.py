@@ -21,7 +21,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     beta = np.zeros((positions + 1, n_labels))
     entry = before_the_chain(n_labels)
     scores = LogScores(problem)
-    blocks = problem.blocks()
+    blocks = list(problem.blocks())
     for low, high in blocks:
         block = problem.read(low, high)
         previous = alpha[low - 1] if low else entry

@@ -68,15 +68,16 @@ def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
     z = before_the_chain(layout.n_labels)
     h = np.full((layout.size, places, layout.n_labels), -np.inf)
     sign = np.zeros(h.shape, np.int8)
-    blocks = problem.blocks()
-    for low, high in blocks:
+    blocks = 0
+    for low, high in problem.blocks():
+        blocks += 1
         block = problem.read(low, high)
         check_fault(carry_expectations(block, *scores.of(block), layout.features, z, h, sign), low)
         tally.observe(low, block)
         problem.settings.progress(high - low)
     log_z, _ = signed_total(z, np.ones(z.size, np.int8))
     close(tally, log_z, h, sign, layout.size)
-    return tally, problem.report(blocks=len(blocks))
+    return tally, problem.report(blocks=blocks)
 
 
 def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:

@@ -32,7 +32,7 @@ class Keeper(Protocol):
 
 def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = None) -> tuple[Tally, Report]:
     tally = Tally(problem)
-    blocks = problem.blocks(block_size)
+    blocks = list(problem.blocks(block_size))
     belief: Belief | None = None
     in_logs = 0
     for low, high in blocks:

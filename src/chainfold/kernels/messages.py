@@ -46,12 +46,12 @@ from chainfold.kernels.simd import (
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
 
 # Three factors meet in α_t: the last α, an edge and a state potential. While each stays above its bound, a product is
-# zero only if a factor is.
+# zero only if a factor is. (α is bounded after scaling; before it, by as much more as scaling may take away.)
 LEAST_ALPHA = 1e-150
 LEAST_STATE_SCORE = -195.0
 EDGE_RANGE = 150.0
 
-_LEAST_SUM, _MOST_SUM = 1e-60, 1e60  # a forward vector is scaled to sum to one when its sum leaves this range
+_LEAST_SUM, _MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
 _TINY = 1e-300
 _TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
 
@@ -85,6 +85,17 @@ def exponentiate_edges(edge: Any, shift: Any) -> Any:
     return widest
 
 
+@kernel(fastmath=CONTRACT, inline=True)
+def predict_row(previous: Any, edge: Any, base: Any, n_labels: Any, predicted: Any, row: Any) -> None:
+    """predicted[row + j] = Σ_i previous(i) E(i, j), the matrix beginning at edge[base]."""
+    width = predicted.shape[1]
+    for c in range(0, width, WIDTH):
+        total = splat(0.0)
+        for i in range(n_labels):
+            total = fma(splat(previous[i]), load(edge, base + i * width + c), total)
+        store(predicted, row + c, total)
+
+
 @kernel(fastmath=CONTRACT)
 def forward(
     starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any
@@ -115,12 +126,7 @@ def forward(
             for c in range(0, width, WIDTH):
                 store(predicted, row + c, one)
         else:
-            base = t * step * n_labels * width
-            for c in range(0, width, WIDTH):
-                sum_ = zero
-                for i in range(n_labels):
-                    sum_ = fma(splat(previous[i]), load(edge, base + i * width + c), sum_)
-                store(predicted, row + c, sum_)
+            predict_row(previous, edge, t * step * n_labels * width, n_labels, predicted, row)
             if step:
                 peak += shift[t]
             else:
@@ -143,7 +149,7 @@ def forward(
             for c in range(0, width, WIDTH):
                 store(alpha, row + c, load(alpha, row + c) / splat(scale))
         previous = alpha[t]
-    if watch and (min_lanes(least) < LEAST_ALPHA or min_lanes(least_score) < LEAST_STATE_SCORE):
+    if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, 0.0
     scale = 0.0
     for j in range(n_labels):
@@ -158,13 +164,12 @@ def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, predi
     width = alpha.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0]):
-        previous = alpha[t - 1] if t > 0 else entry
-        base = t * step * n_labels * width
-        for c in range(0, width, WIDTH):
-            sum_ = splat(0.0)
-            for i in range(n_labels):
-                sum_ = fma(splat(previous[i]), load(edge, base + i * width + c), sum_)
-            store(predicted, t * width + c, splat(1.0) if starts[t] else sum_)
+        if starts[t]:
+            for c in range(0, width, WIDTH):
+                store(predicted, t * width + c, splat(1.0))
+        else:
+            previous = alpha[t - 1] if t > 0 else entry
+            predict_row(previous, edge, t * step * n_labels * width, n_labels, predicted, t * width)
 
 
 @kernel(fastmath=CONTRACT, inline=True)
