@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chainfold import SyntheticChain, write_chain
 from chainfold.engines import ENGINES
 from chainfold.engines.base import Settings, Shape
 
@@ -21,6 +23,18 @@ def measured(sizes: str, engine: str, *options: str) -> dict[str, Any]:
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts
+
+
+def test_resident_memory_does_not_depend_on_the_size_of_a_stored_chain(tmp_path: Path) -> None:
+    peaks = []
+    for positions in (10**6, 4 * 10**6):
+        path = tmp_path / f"{positions}.arrow"
+        write_chain(path, SyntheticChain(positions, 5, 100, 8))
+        command = [sys.executable, "-m", "chainfold", "gradient", str(path), "--engine", "stream", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(float(json.loads(done.stdout)["peak_rss_mb"]))
+    assert path.stat().st_size > 150e6
+    assert abs(peaks[1] - peaks[0]) <= FLAT_MB, peaks
 
 
 def peak(sizes: str, engine: str, *options: str) -> float:

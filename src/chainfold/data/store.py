@@ -2,12 +2,14 @@
 
 A record batch holds a stretch of positions, a column each for label, start mark, attribute ids, their values (left out
 where all are one), edge attribute ids and their values. Blocks are views of the mapped file: nothing is copied unless a
-block spans two batches. The file is written under a temporary name and renamed when it is whole.
+block spans two batches. Pages that have been read are let go of now and then, so that the resident memory of a reader
+stays small however large the file is. The file is written under a temporary name and renamed when it is whole.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 from bisect import bisect_right
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from chainfold.files import written_whole
 _KEY = b"chainfold"
 _VERSION = 1
 _BATCH = 65536
+_LET_GO_EVERY = 32 << 20  # bytes read
 
 
 def write_chain(path: str | Path, source: Source) -> None:
@@ -70,14 +73,16 @@ class StoredChain:
 
     def __init__(self, path: str | Path) -> None:
         try:
-            self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            with Path(path).open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._reader = pa.ipc.open_file(pa.py_buffer(self._map))
             about = json.loads((self._reader.schema.metadata or {})[_KEY])
         except FileNotFoundError:
             raise BadFile(path, "there is no such file.") from None
         except (pa.ArrowInvalid, KeyError, ValueError):
             raise BadFile(path, "this is not a chain written by chainfold, or it is cut short.") from None
         except OSError as error:
-            raise BadFile(path, f"cannot be read: {error}.") from None
+            raise BadFile(path, f"cannot be read: {error.strerror or error}.") from None
         if about.get("version") != _VERSION:
             raise BadFile(path, f"its version is {about.get('version')}, and this chainfold reads {_VERSION}.")
         self.positions: int = about["positions"]
@@ -86,7 +91,8 @@ class StoredChain:
         self.n_edge_attributes: int = about["n_edge_attributes"]
         self.active: float = about["active"]
         self.labelled: bool = about["labelled"]
-        self._begins = list(range(0, self.positions, _BATCH))
+        self._begins = range(0, self.positions, _BATCH)
+        self._bytes_read = 0
 
     def block(self, low: int, high: int) -> Block:
         parts = []
@@ -94,7 +100,16 @@ class StoredChain:
             begin = self._begins[k]
             columns = self._reader.get_batch(k)
             parts.append(_cut(columns, max(low - begin, 0), min(high - begin, columns.num_rows)))
-        return parts[0] if len(parts) == 1 else _join(parts)
+        block = parts[0] if len(parts) == 1 else _join(parts)
+        self._let_go(block.nbytes)
+        return block
+
+    def _let_go(self, read: int) -> None:
+        """Give the pages back once in a while; whoever still looks at one gets it again from the file."""
+        self._bytes_read += read
+        if self._bytes_read >= _LET_GO_EVERY and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._bytes_read = 0
 
 
 def open_chain(path: str | Path) -> StoredChain:
