@@ -18,6 +18,7 @@ from chainfold.errors import BadSetting
 from chainfold.kernels.synthesis import SHARPNESS, Recipe, synthesise, walk
 
 _PITCH = 4096  # positions between two remembered labels
+_RECENT = 64  # blocks whose last label is remembered beside
 
 
 class SyntheticChain:
@@ -63,6 +64,9 @@ class SyntheticChain:
         self._step_logs = _step_logs(random, n_labels, n_edge_attributes, sticky)
         self._recipe = _recipe(self, active, informative, mean_length, self._step_logs, random)
         self._anchors: list[int] = [0]  # the label before every _PITCH-th position, as far as they are known
+        self._ends: dict[
+            int, int
+        ] = {}  # the label before the end of each of the latest blocks: one reader goes on there
         self._lock = threading.Lock()
 
     def block(self, low: int, high: int) -> Block:
@@ -71,6 +75,7 @@ class SyntheticChain:
         ids = np.empty(size * active, np.int32)
         edge_ids = np.empty(size if self.n_edge_attributes else 0, np.int32)
         synthesise(self._recipe, low, self._label_before(low), labels, starts, ids, edge_ids)
+        self._remember(high, int(labels[-1]))
         return Block(
             frozen(labels, np.int32),
             frozen(starts, np.bool_),
@@ -99,8 +104,16 @@ class SyntheticChain:
         edges = logs[1:] - logs[:1] if self.n_edge_attributes else logs[:0]
         return np.concatenate([state.ravel(), logs[0].ravel(), np.nan_to_num(edges, nan=0.0).ravel()])
 
+    def _remember(self, high: int, label: int) -> None:
+        with self._lock:
+            self._ends[high] = label
+            if len(self._ends) > _RECENT:
+                del self._ends[next(iter(self._ends))]
+
     def _label_before(self, low: int) -> int:
         with self._lock:
+            if low in self._ends:
+                return self._ends[low]
             while len(self._anchors) <= low // _PITCH:
                 begin = (len(self._anchors) - 1) * _PITCH
                 self._anchors.append(walk(self._recipe, begin, begin + _PITCH, self._anchors[-1]))

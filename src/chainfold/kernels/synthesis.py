@@ -90,7 +90,8 @@ def walk(recipe: Any, low: Any, high: Any, label: Any) -> Any:
 @kernel(fastmath=STRICT)
 def synthesise(recipe: Any, low: Any, label: Any, labels: Any, starts: Any, ids: Any, edge_ids: Any) -> None:
     """Make the positions from `low` on, as many as there is room for; `label` is the one before them."""
-    longer = recipe.n_attributes % max(recipe.active, 1)  # so many slots have one rank more
+    shortest = recipe.n_attributes // max(recipe.active, 1)
+    longer = recipe.n_attributes - shortest * recipe.active  # so many slots have one rank more
     for t in range(labels.size):
         position = low + t
         starts[t] = is_start(recipe, position)
@@ -98,16 +99,16 @@ def synthesise(recipe: Any, low: Any, label: Any, labels: Any, starts: Any, ids:
         labels[t] = label
         if recipe.n_edge_attributes:
             edge_ids[t] = edge_attribute(recipe, position)
+        shifts = (label * shortest // recipe.n_labels, label * (shortest + 1) // recipe.n_labels)
         for k in range(recipe.active):
             table = 1 if k < longer else 0
-            ranks = recipe.n_attributes // recipe.active + table
+            ranks = shortest + table
             random = bits(recipe, position, _ATTRIBUTE + k)
             place = unit(random) * ranks
-            rank = min(np.int64(place), ranks - 1)
-            if place - rank >= recipe.chance[table, rank]:
-                rank = recipe.alias[table, rank]
-            if np.int64(random % np.uint64(SHARPNESS)) < recipe.sharpness:
-                rank += label * ranks // recipe.n_labels
-                if rank >= ranks:
-                    rank -= ranks
+            drawn = min(np.int64(place), ranks - 1)
+            other = recipe.alias[table, drawn]  # read in any case: a choice between numbers is quicker than a jump
+            rank = other if place - drawn >= recipe.chance[table, drawn] else drawn
+            shifted = rank + (shifts[1] if table else shifts[0])
+            shifted = shifted - ranks if shifted >= ranks else shifted
+            rank = shifted if np.int64(random % np.uint64(SHARPNESS)) < recipe.sharpness else rank
             ids[t * recipe.active + k] = rank * recipe.active + k
