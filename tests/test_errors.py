@@ -129,8 +129,14 @@ def test_observed_label_forbidden_in_a_sparse_row() -> None:
 
 def test_memory_too_small_says_what_would_do() -> None:
     source = SyntheticChain(100_000, 5, 20, 2)
-    with pytest.raises(errors.MemoryTooSmall, match=r"'fb' needs about 12\.8 MB.*1\.0 MB are allowed; .*'stream'"):
+    with pytest.raises(errors.MemoryTooSmall, match=r"'fb' needs about 12\.8 MB.* 1 MB are allowed; .*'stream'"):
         evaluate(Model.random(Layout.full(5, 20)), source, "fb", memory=1_000_000)
+
+
+def test_memory_that_no_engine_could_do_with() -> None:
+    source = SyntheticChain(100_000, 64, 200, 2)
+    with pytest.raises(errors.MemoryTooSmall, match=r"needs about .* 0\.003 MB are allowed; allow more"):
+        evaluate(Model.random(Layout.full(64, 200)), source, "stream", memory=3_000)
 
 
 @pytest.mark.parametrize(

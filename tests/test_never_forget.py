@@ -92,7 +92,7 @@ def test_a_tolerance_that_cannot_be_met_in_the_lookahead_makes_stream_carry() ->
 
 def test_little_memory_makes_stream_carry_and_is_exact() -> None:
     model, chain = problem(NEARLY_IDENTITY, 0.5)
-    found = evaluate(model, chain, "stream", memory=8_000)
+    found = evaluate(model, chain, "stream", memory=140_000)
     assert found.report.carried_blocks > 0
     check(found, evaluate(model, chain, "fb"))
 

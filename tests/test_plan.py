@@ -20,7 +20,8 @@ LONG = Shape(positions=10**7, n_labels=23, weights=115_529, active=41.0, n_edge_
         (Settings(threads=2), "parallel", "2 threads"),
         (Settings(threads=2, memory=8_000_000), "stream", "more memory than is allowed"),
         (Settings(memory=4_000_000), "stream", "one pass"),
-        (Settings(memory=20_000), "stream", "one pass"),
+        (Settings(memory=450_000), "stream", "one pass"),
+        (Settings(memory=20_000), "fb-spill", "no engine keeps within the memory allowed"),
     ],
 )
 def test_choice(settings: Settings, engine: str, reason: str) -> None:
@@ -64,5 +65,5 @@ def test_auto_is_the_engine_that_was_planned(threads: int) -> None:
 def test_stream_keeps_within_the_memory_it_is_given() -> None:
     for memory in (10_000, 10**5, 10**6, 10**7):
         for shape in (LONG._replace(n_labels=5), LONG, LONG._replace(n_edge_attributes=2)):
-            if memory >= shape.certificate_bytes + 8 * shape.sweep_bytes:
+            if memory >= shape.certificate_bytes + 4 * 256 * shape.sweep_bytes:
                 assert ENGINES["stream"].cost(shape, Settings(memory=memory)).memory <= memory

@@ -32,7 +32,7 @@ class ToleranceTooSmall(ChainfoldError):
 class MemoryTooSmall(ChainfoldError):
     def __init__(self, engine: str, needed: int, allowed: int, remedy: str) -> None:
         super().__init__(
-            f"engine {engine!r} needs about {needed / 1e6:,.1f} MB for this chain, and {allowed / 1e6:,.1f} MB are "
+            f"engine {engine!r} needs about {needed / 1e6:,.3g} MB for this chain, and {allowed / 1e6:,.3g} MB are "
             f"allowed; {remedy}."
         )
 

@@ -62,7 +62,9 @@ def evaluate(
         engine = choose(shape, settings).engine
     needed = ENGINES[engine].cost(shape, settings).memory
     if memory is not None and needed > memory:
-        remedy = f"allow more, or take engine {choose(shape, settings).engine!r}"
+        other = choose(shape, settings)
+        fits = other.costs[other.engine].memory <= memory
+        remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), memory, remedy)
     tally, report = ENGINES[engine].run(Problem(model, chain, settings))
     return _evaluation(engine, model, tally, report)

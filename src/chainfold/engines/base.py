@@ -25,6 +25,7 @@ LEAST_TOLERANCE = 1e-14
 DEFAULT_TOLERANCE = 1e-12
 DEFAULT_LOOKAHEAD = 4096
 
+_LEAST_BLOCK = 256  # positions: with smaller ones nearly all the time would be Python's
 _FOLD_EVERY = 32768  # positions: after so many the recent sums are added to the totals, so that rounding stays small
 
 
@@ -121,7 +122,8 @@ class Shape(NamedTuple):
         else:
             block = max(min((3 << 19) // self.sweep_bytes, 8192), 64 * self.n_labels, 4096)
         if settings.memory is not None:
-            block = min(block, max((settings.memory - self.certificate_bytes) // (4 * self.sweep_bytes), 1))
+            room = (settings.memory - self.certificate_bytes) // (4 * self.sweep_bytes)
+            block = min(block, max(room, _LEAST_BLOCK))
         return block
 
     def window(self, settings: Settings) -> int:

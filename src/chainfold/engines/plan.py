@@ -26,7 +26,13 @@ def choose(shape: Shape, settings: Settings) -> Choice:
     threads = f"{settings.threads} threads"
     if settings.threads > 1 and shape.positions >= _SHORT and "parallel" in fits:
         return Choice("parallel", f"{threads}, and the chain is long enough to be cut where certified.", costs)
-    if "stream" in fits or not fits:
+    if not fits:
+        least = min(costs, key=lambda name: costs[name].memory)
+        reason = (
+            f"no engine keeps within the memory allowed; this one needs the least, {costs[least].memory:,.0f} bytes."
+        )
+        return Choice(least, reason, costs)
+    if "stream" in fits:
         why = "only one thread is asked for" if settings.threads == 1 else f"the chain is too short for {threads}"
         if settings.threads > 1 and shape.positions >= _SHORT:
             why = f"{threads} would need more memory than is allowed"
