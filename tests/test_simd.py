@@ -65,3 +65,22 @@ def test_a_cached_kernel_is_stamped_with_the_whole_package() -> None:
 
     assert messages.forward._cache._cache_file._source_stamp == jit._STAMP
     assert len(jit._STAMP) == 64
+
+
+def test_where_no_cache_can_be_kept_kernels_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainfold.kernels import jit
+
+    compile_as_ever = jit.numba.njit
+
+    def no_cache(*arguments: Any, cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return compile_as_ever(*arguments, **options)
+
+    monkeypatch.setattr(jit.numba, "njit", no_cache)
+
+    @kernel(fastmath=STRICT)
+    def double(x: Any) -> Any:
+        return 2.0 * x
+
+    assert double(1.5) == 3.0

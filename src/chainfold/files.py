@@ -17,7 +17,7 @@ def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

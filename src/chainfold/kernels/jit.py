@@ -37,7 +37,12 @@ def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Calla
     def compile_lazily(function: Callable[..., Any]) -> Any:
         if inline:
             return numba.njit(fastmath=set(fastmath), inline="always")(function)
-        compiled = numba.njit(fastmath=set(fastmath), nogil=True, cache=True)(function)
+        try:
+            compiled = numba.njit(fastmath=set(fastmath), nogil=True, cache=True)(function)
+        except (
+            RuntimeError
+        ):  # nowhere to keep a cache, as on a read-only system without a home: compile in each process
+            return numba.njit(fastmath=set(fastmath), nogil=True)(function)
         compiled._cache._cache_file._source_stamp = _STAMP
         return compiled
 
