@@ -117,6 +117,13 @@ def sparse_layout(random: np.random.Generator) -> Case:
     return model(random, source, layout=layout), source
 
 
+def rows_without_weights(random: np.random.Generator) -> Case:
+    """Attributes 2 and 3 occur but have no weights at all; nothing after the padded rows."""
+    source = chain(random, 6, 3, 4, most=4)
+    layout = Layout(3, 4, 0, np.array([0, 3, 6, 6, 6], np.int64), np.array([0, 1, 2, 0, 1, 2], np.int32))
+    return model(random, source, layout=layout), source
+
+
 def late_reversal(random: np.random.Generator) -> Case:
     """Two labels that never change: the first half favours one by e^800, beyond the range of a double; the second half
     takes it all back. Only logarithms keep the loser's account."""
@@ -167,6 +174,7 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "forbidden transitions, start marks": forbidding(True, True, starts=every(lambda t: t in (2, 3), 6)),
     "forbidden transitions, edge attributes": forbidding(True, True, n_edge_attributes=2),
     "sparse layout": sparse_layout,
+    "rows without weights": rows_without_weights,
     "a deterministic cycle": transitions([[-_INF, 0, -_INF], [-_INF, -_INF, 0], [0, -_INF, -_INF]]),
     "a cycle with scores": transitions([[-_INF, 0, -_INF], [-_INF, -_INF, 0], [0, -_INF, -_INF]], scale=1.0),
     "identity, flat": transitions([[0, -_INF], [-_INF, 0]]),

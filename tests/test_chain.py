@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +143,57 @@ def test_files_that_are_no_chains(tmp_path: Path) -> None:
         open_chain(tmp_path / "cut")
     with pytest.raises(errors.BadFile, match="cannot be written"):
         write_chain(tmp_path / "missing" / "chain", SYNTHETIC["plain"])
+
+
+CORRUPT = """
+import sys, numpy as np, chainfold as cf
+path, damaged = sys.argv[1:]
+data = np.fromfile(path, np.uint8)
+model = cf.Model.random(cf.Layout.full(3, 10, 2))
+random = np.random.default_rng(0)
+refused = 0
+for trial in range(150):
+    copy = data.copy()
+    at = random.integers(0, copy.size - 4)
+    copy[at : at + 4] = random.integers(0, 256, 4)
+    copy.tofile(damaged)
+    try:
+        cf.evaluate(model, cf.open_chain(damaged), block=700)
+    except cf.ChainfoldError as error:
+        refused += 1
+print(refused)
+"""
+
+
+def test_a_damaged_chain_never_crashes_the_process(tmp_path: Path) -> None:
+    write_chain(tmp_path / "whole", SyntheticChain(3000, 3, 10, 2, n_edge_attributes=2, mean_length=30))
+    command = [sys.executable, "-c", CORRUPT, str(tmp_path / "whole"), str(tmp_path / "damaged")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20, "some damage cannot be told from data, but much can"
+
+
+def test_edge_offsets_without_edges_are_no_edges(tmp_path: Path) -> None:
+    positions = 70_000
+    chain = Chain.from_arrays(
+        offsets=np.arange(positions + 1),
+        ids=np.zeros(positions, int),
+        labels=np.zeros(positions, int),
+        edge_offsets=np.zeros(positions + 1),
+    )
+    write_chain(tmp_path / "chain", chain)
+    model = Model.random(Layout.full(1, 1))
+    found, stored = evaluate(model, chain, block=100), evaluate(model, open_chain(tmp_path / "chain"))
+    assert found.log_z == pytest.approx(stored.log_z, rel=1e-14)
+    assert found.report.bytes_read < 40 * positions
+
+
+@pytest.mark.parametrize(("sticky", "active"), [(1.0, 0), (1.0, 3), (0.5, 0)])
+def test_true_weights_at_the_ends_of_the_knobs(sticky: float, active: int) -> None:
+    source = SyntheticChain(500, 3, 6, active, sticky=sticky, n_edge_attributes=2)
+    weights = source.true_weights()
+    assert not np.isnan(weights).any()
+    assert evaluate(Model(Layout.full(3, 6, 2), weights), source).log_likelihood is not None
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:

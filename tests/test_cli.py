@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold import Layout, Model, SyntheticChain, evaluate
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
+from chainfold.cli.options import parse_size
 from chainfold.data.store import write_chain
 from chainfold.engines import ENGINES
 
@@ -44,7 +45,9 @@ def succeeded(*arguments: str) -> str:
         (("--synthetic", "10:2:2:1", "--memory", "much"), "cannot read 'much' as an amount of memory"),
         (("--synthetic", "10:2:2:1", "--memory", "1.2.3GB"), "cannot read '1.2.3GB'"),
         (("--synthetic", "10:2:2:1", "--tolerance", "1e-15"), "1e-15 cannot be certified"),
-        (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be at least 1"),
+        (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be a whole number, at least 1"),
+        (("--synthetic", "10:2:2:1", "--seed", "-1"), "seed is -1"),
+        (("--synthetic", "10000000000:300:3000:1", "--engine", "fb-log"), "not enough memory"),
         (("--synthetic", "100000:5:9:3", "--engine", "fb", "--memory", "1MB"), "'fb' needs about 12.8 MB"),
         (("--synthetic", "10:2:2:1", "--output", "missing/gradient.npy"), "cannot be written"),
     ],
@@ -109,6 +112,32 @@ def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
     assert "only a synthetic chain has true weights" in done.stderr
     flat = json.loads(succeeded("gradient", str(path), "--weights", "zero", "--json"))
     assert flat["log_z"] == pytest.approx(1000 * np.log(3.0))
+
+
+def test_plan_refuses_what_makes_no_sense() -> None:
+    for arguments in (("--threads", "0"), ("--weights", "-5"), ("--memory", "-1MB")):
+        done = chainfold("plan", "--synthetic", "1000:2:2:1", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("chainfold: ")
+
+
+def test_a_chain_without_labels_has_no_gradient(tmp_path: Path) -> None:
+    path = tmp_path / "chain.arrow"
+    write_chain(path, Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], n_labels=2))
+    facts = json.loads(succeeded("gradient", str(path), "--json"))
+    assert facts["gradient_norm"] is None
+    assert facts["gradient_sha256"] is None
+    assert "labels unknown" in succeeded("gradient", str(path))
+    done = chainfold("gradient", str(path), "--output", str(tmp_path / "gradient.npy"))
+    assert done.returncode == 2
+    assert "no gradient to write" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("256MB", 256_000_000), ("256MiB", 268_435_456), ("1.5 gb", 1_500_000_000), ("4096", 4096)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
 
 
 def test_tables_for_people() -> None:

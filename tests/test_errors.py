@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, evaluate
+from chainfold.data.chain import gather
 from chainfold.engines import ENGINES
 
 
@@ -44,9 +46,19 @@ def test_tolerance_too_small() -> None:
 
 
 @pytest.mark.parametrize("name", ["threads", "memory", "block", "lookahead"])
-def test_bad_setting(name: str) -> None:
-    with pytest.raises(errors.BadSetting, match=f"{name} is 0, but must be at least 1"):
-        evaluate(model(small()), small(), **{name: 0})  # type: ignore[arg-type]
+@pytest.mark.parametrize("value", [0, 1.5])
+def test_bad_setting(name: str, value: float) -> None:
+    with pytest.raises(errors.BadSetting, match=f"{name} is {value}, but must be a whole number, at least 1"):
+        evaluate(model(small()), small(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_whole_number_may_be_written_as_a_float() -> None:
+    assert evaluate(model(small()), small(), memory=1e9, block=2.0).log_z > 0.0  # type: ignore[arg-type]
+
+
+def test_tolerance_too_large() -> None:
+    with pytest.raises(errors.BadSetting, match=r"tolerance is 1\.0, but must be at most 0\.01"):
+        evaluate(model(small()), small(), tolerance=1.0)
 
 
 def test_weights_of_the_wrong_shape() -> None:
@@ -156,6 +168,16 @@ def test_memory_that_no_engine_could_do_with() -> None:
         ({"n_attributes": 1}, "position 1 has attribute 1, but they go from 0 to 0"),
         ({"ids": [0, 1, -1, 1]}, "position 2 has attribute -1"),
         ({"edge_offsets": [0, 1], "edge_ids": [0]}, "edge attribute offsets are 2 numbers; 3 positions need 4"),
+        ({"edge_ids": [0]}, "no edge_offsets"),
+        ({"labels": [np.nan, 1, 0]}, "number 0 of the labels is nan, which is no whole number"),
+        ({"labels": [0, 0.5, 0]}, "number 1 of the labels is 0.5"),
+        ({"labels": ["a", "b", "c"]}, "the labels are not whole numbers"),
+        ({"labels": [[0], [1], [0]]}, "the labels have 2 dimensions"),
+        ({"ids": [0, 2**32, 0, 1]}, "position 1 has attribute 4294967296"),
+        ({"ids": [0, 2**70, 0, 1]}, "no whole number"),
+        ({"ids": [[0], [1], [0], [1]]}, "the attribute ids have 2 dimensions"),
+        ({"offsets": [[0, 1, 2, 4]]}, "the offsets have 2 dimensions"),
+        ({"n_attributes": -3}, "the number of attributes is -3"),
     ],
 )
 def test_arrays_that_make_no_chain(arrays: dict[str, Any], sentence: str) -> None:
@@ -182,6 +204,8 @@ def test_a_chain_that_does_not_fit_the_model(sizes: tuple[int, int, int], senten
     [
         ({"positions": 0}, "positions is 0"),
         ({"n_labels": 0}, "n_labels is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"positions": 10**21}, "positions is 1000000000000000000000"),
         ({"n_attributes": 2}, "n_attributes is 2, but must be at least 3"),
         ({"sticky": 1.5}, "sticky is 1.5, but must be between 0 and 1"),
         ({"informative": -0.1}, "informative is -0.1"),
@@ -202,6 +226,51 @@ def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainfold.engines.fb_spill.Spill.push", full)
     with pytest.raises(errors.BadFile, match="cannot hold the forward vectors: No space left on device"):
         evaluate(model(small()), small(), "fb-spill")
+
+
+def faulty(**changes: Any) -> Chain:
+    """A source that gives out blocks that no check has seen."""
+    return dataclasses.replace(small(values=None), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"ids": np.array([0, 10**8, 0, 1], np.int32)}, "have an attribute that is not from 0 to 1"),
+        ({"ids": np.array([0, -1, 0, 1], np.int32)}, "have an attribute that is not from 0 to 1"),
+        ({"ids": np.array([0, 1, 0, 1], np.int64)}, "ids is not a contiguous row of int32"),
+        ({"labels": np.array([0, 7, 0], np.int32)}, "have a label that is not from 0 to 1"),
+        ({"offsets": np.array([0, 3, 2, 4], np.int64)}, "do not belong together"),
+        ({"offsets": np.array([0, 1, 2, 9], np.int64)}, "do not belong together"),
+        ({"values": np.array([1.0])}, "do not belong together"),
+        ({"starts": np.array([False, False, False])}, "the first position of a chain must be a start"),
+        ({"starts": np.array([True])}, "3 labels and 1 start marks"),
+    ],
+)
+def test_a_source_that_is_damaged_or_mistaken(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(errors.BadChain, match=sentence):
+        evaluate(model(small()), faulty(**changes))
+
+
+def test_parallel_names_the_same_position_as_the_others() -> None:
+    source = gather(SyntheticChain(100_000, 2, 4, 1, seed=1))
+    ids = source.ids.copy()
+    ids[ids == 3] = 2
+    ids[[10, 49_990]] = 3  # attribute 3 forbids both labels, in a halo too
+    chain = Chain.from_arrays(offsets=source.offsets, ids=ids, n_labels=2, n_attributes=4)
+    for engine in ("fb", "stream", "parallel"):
+        with pytest.raises(errors.ZeroProbability, match="at position 10 every"):
+            evaluate(model(chain, w6=-np.inf, w7=-np.inf), chain, engine, threads=2)
+
+
+def test_observed_layout_of_a_chain_without_labels() -> None:
+    with pytest.raises(ChainfoldError, match=r"no labels from which to learn its pairs; take Layout\.full"):
+        Layout.observed(small(labels=None))
+
+
+def test_layouts_that_make_no_sense() -> None:
+    with pytest.raises(errors.BadSetting, match="n_attributes is -1"):
+        Layout.full(2, -1)
 
 
 def test_every_error_is_one_sentence_and_a_value_error() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model
+from chainfold import Chain, Layout, Model, SyntheticChain
 from chainfold.engines.base import Shape
 
 
@@ -54,6 +54,19 @@ def test_observed_layout_has_the_pairs_that_occur() -> None:
     assert layout.row_offsets.tolist() == [0, 2, 2, 3]
     assert layout.row_labels.tolist() == [0, 1, 1]
     assert layout.size == 3 + 9
+
+
+def test_observed_pairs_of_a_vocabulary_too_large_to_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SyntheticChain(5_000, 4, 300, 3, seed=3)
+    marked = Layout.observed(source, block=100)
+    monkeypatch.setattr("chainfold.model._MOST_MARKS", 10)
+    sorted_ = Layout.observed(source, block=100)
+    assert marked.row_offsets is not None
+    assert sorted_.row_offsets is not None
+    assert marked.row_offsets.tolist() == sorted_.row_offsets.tolist()
+    assert marked.row_labels is not None
+    assert sorted_.row_labels is not None
+    assert marked.row_labels.tolist() == sorted_.row_labels.tolist()
 
 
 def test_frequent_attributes_have_padded_rows_and_rare_ones_have_not() -> None:

@@ -70,6 +70,7 @@ MUTANTS = [
     ),
     Mutant("every engine", "kernels/scores.py", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
     Mutant("every engine", "kernels/scores.py", "return low if low < end", "return -1 if low < end", "sparse"),
+    Mutant("every engine", "kernels/messages.py", "if not all_dense:", "if False:", "sparse"),
 ]
 CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
 

@@ -38,11 +38,17 @@ def test_a_short_chain_is_not_cut_for_threads() -> None:
     assert "too short" in choice.reason
 
 
+def test_a_chain_that_is_short_beside_its_model_is_not_cut_either() -> None:
+    shape = LONG._replace(positions=200_000, weights=20_000_000)
+    assert choose(shape, Settings(threads=2)).engine == "stream"
+    assert choose(shape._replace(weights=200_000), Settings(threads=2)).engine == "parallel"
+
+
 def test_predictions_grow_as_they_should() -> None:
     twice = LONG._replace(positions=2 * LONG.positions)
     for name, engine in ENGINES.items():
         one, two = engine.cost(LONG, Settings()), engine.cost(twice, Settings())
-        assert two.time == pytest.approx(2.0 * one.time, rel=1e-6)
+        assert two.time == pytest.approx(2.0 * one.time, rel=1e-3)
         growth = two.memory / one.memory
         expected = {"fb": 2.0, "fb-log": 2.0, "fb-recompute": 2.0, "checkpoint": np.sqrt(2.0)}.get(name, 1.0)
         assert growth == pytest.approx(expected, rel=0.01), name

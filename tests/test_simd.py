@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -68,16 +69,14 @@ def test_a_cached_kernel_is_stamped_with_the_whole_package() -> None:
 
 
 def test_where_no_cache_can_be_kept_kernels_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainfold.kernels import jit
-
-    compile_as_ever = jit.numba.njit
+    compile_as_ever = numba.njit
 
     def no_cache(*arguments: Any, cache: bool = False, **options: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
         return compile_as_ever(*arguments, **options)
 
-    monkeypatch.setattr(jit.numba, "njit", no_cache)
+    monkeypatch.setattr(numba, "njit", no_cache)
 
     @kernel(fastmath=STRICT)
     def double(x: Any) -> Any:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from chainfold.data.chain import Source
 from chainfold.engines import ENGINES
-from chainfold.engines.base import DEFAULT_TOLERANCE, LEAST_TOLERANCE, Problem, Report, Settings, Tally, shape_of
+from chainfold.engines.base import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
 from chainfold.engines.plan import choose
-from chainfold.errors import BadSetting, EmptyChain, MemoryTooSmall, ToleranceTooSmall, UnknownEngine
+from chainfold.errors import EmptyChain, MemoryTooSmall, UnknownEngine
 from chainfold.model import Floats, Model
 
 
@@ -41,31 +41,27 @@ def evaluate(
 
     engine     one of `chainfold engines`, or "auto" to let the planner choose
     threads    for `parallel`; the answer is the same to the last bit for any number
-    memory     bytes of working memory, the model not included
+    memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
+               carry N times the counts beyond it
     tolerance  relative error a certificate may leave in `stream` and `parallel`, at least 1e-14
     block, lookahead   positions; chosen by the engine unless given
-    progress   called with the number of positions just done
+    progress   called with the number of positions just done, by `parallel` from its threads
     """
-    if not tolerance >= LEAST_TOLERANCE:
-        raise ToleranceTooSmall(tolerance, LEAST_TOLERANCE)
-    for name, value in (("threads", threads), ("memory", memory), ("block", block), ("lookahead", lookahead)):
-        if value is not None and value < 1:
-            raise BadSetting(name, value, "at least 1")
+    settings = Settings(threads, memory, tolerance, block, lookahead, progress or (lambda positions: None))
     if engine != "auto" and engine not in ENGINES:
         raise UnknownEngine(engine, ENGINES)
     if chain.positions < 1:
         raise EmptyChain
     model.check_fits(chain)
-    settings = Settings(threads, memory, tolerance, block, lookahead, progress or (lambda positions: None))
     shape = shape_of(model.layout, chain)
     if engine == "auto":
         engine = choose(shape, settings).engine
     needed = ENGINES[engine].cost(shape, settings).memory
-    if memory is not None and needed > memory:
+    if settings.memory is not None and needed > settings.memory:
         other = choose(shape, settings)
-        fits = other.costs[other.engine].memory <= memory
+        fits = other.costs[other.engine].memory <= settings.memory
         remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
-        raise MemoryTooSmall(engine, int(needed), memory, remedy)
+        raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
     tally, report = ENGINES[engine].run(Problem(model, chain, settings))
     return _evaluation(engine, model, tally, report)
 

@@ -16,13 +16,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.data.chain import NO_LABEL, Source
-from chainfold.errors import BadSetting, ModelMismatch, WeightNotANumber, WeightShape
+from chainfold.data.chain import Source
+from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.kernels.expectation import Features
-from chainfold.kernels.scores import Rows, Slots, padded
+from chainfold.kernels.scores import NO_LABEL, Rows, Slots, padded
 
 Floats = NDArray[np.float64]
 
+_MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
 _LEAST_FILL = 1 / 3  # of the padded rows: below it, the later attributes are kept as sparse rows
 
 
@@ -39,20 +40,21 @@ class Layout:
     @classmethod
     def full(cls, n_labels: int, n_attributes: int, n_edge_attributes: int = 0) -> Layout:
         """A weight for every attribute with every label."""
-        if n_labels < 1:
-            raise BadSetting("n_labels", n_labels, "at least 1")
+        for name, value, least in (
+            ("n_labels", n_labels, 1),
+            ("n_attributes", n_attributes, 0),
+            ("n_edge_attributes", n_edge_attributes, 0),
+        ):
+            if value < least:
+                raise BadSetting(name, value, f"at least {least}")
         return cls(n_labels, n_attributes, n_edge_attributes, None, None)
 
     @classmethod
     def observed(cls, source: Source, block: int = 65536) -> Layout:
         """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept."""
-        pairs: NDArray[np.int64] = np.empty(0, np.int64)
-        for low in range(0, source.positions, block):
-            part = source.block(low, min(low + block, source.positions))
-            ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
-            labels = np.repeat(part.labels, np.diff(part.offsets))
-            known = labels != NO_LABEL
-            pairs = np.union1d(pairs, ids[known] * source.n_labels + labels[known])
+        pairs = _pairs_of(source, block)
+        if not pairs.size and not source.labelled:
+            raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
         rows = np.bincount(pairs // source.n_labels, minlength=source.n_attributes)
         offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         labels = (pairs % source.n_labels).astype(np.int32)
@@ -113,11 +115,16 @@ class Layout:
         sparse = dense + self.rows.label.size
         return Slots(flat[:dense], flat[dense:sparse], flat[sparse : sparse + pairs], flat[sparse + pairs :])
 
-    def pack(self, weights: Floats) -> Floats:
-        """Weights into slots; padding is 0 for attributes and -inf for transitions."""
+    @cached_property
+    def blank(self) -> Floats:
+        """[width]: the scores of a position without attributes, 0 for a label and -inf for padding."""
+        return np.where(np.arange(self.width) < self.n_labels, 0.0, -np.inf)
+
+    def pack(self, weights: Floats, padding: float = -np.inf) -> Floats:
+        """Weights into slots; padding is 0 for attributes and -inf for transitions, so that it cannot be entered."""
         flat = np.zeros(self.slots)
         slots = self.view(flat)
-        slots.transition[:] = -np.inf
+        slots.transition[:] = padding
         dense, sparse, transition, edge = np.split(weights, self._boundaries)
         if self.row_offsets is None:
             self._full_rows(slots.dense)[:] = dense.reshape(-1, self.n_labels)
@@ -165,6 +172,27 @@ class Layout:
     def _pairs(self, slots: Floats) -> Floats:
         """Label pairs without their padding: [·, N, N]."""
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
+
+
+def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
+    """attribute · N + label of each pair that occurs, ascending."""
+    size = source.n_attributes * source.n_labels
+    table = np.zeros(size if size <= _MOST_MARKS else 0, bool)
+    pairs, recent, waiting = np.empty(0, np.int64), [np.empty(0, np.int64)], 0
+    for low in range(0, source.positions, block):
+        part = source.block(low, min(low + block, source.positions))
+        ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
+        labels = np.repeat(part.labels, np.diff(part.offsets))
+        known = labels != NO_LABEL
+        found = ids[known] * source.n_labels + labels[known]
+        if table.size:
+            table[found] = True
+        else:  # too many to mark: sort what has come, whenever it has doubled
+            recent.append(np.unique(found))
+            waiting += recent[-1].size
+            if waiting > max(pairs.size, 1 << 22):
+                pairs, recent, waiting = np.unique(np.concatenate([pairs, *recent])), [], 0
+    return np.flatnonzero(table) if table.size else np.unique(np.concatenate([pairs, *recent]))
 
 
 @dataclass(frozen=True, eq=False)

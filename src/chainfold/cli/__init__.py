@@ -40,6 +40,9 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         except ChainfoldError as error:
             typer.echo(f"chainfold: {error}", err=True)
             raise typer.Exit(2) from None
+        except MemoryError as error:
+            typer.echo(f"chainfold: not enough memory: {error}; take --engine stream, or a smaller model.", err=True)
+            raise typer.Exit(2) from None
         except KeyboardInterrupt:
             typer.echo("chainfold: interrupted.", err=True)
             raise typer.Exit(130) from None

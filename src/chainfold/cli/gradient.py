@@ -61,10 +61,12 @@ def gradient(
     source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
     model = _model(source, weights, seed)
     found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
-    result = found.expected if found.gradient is None else found.gradient
+    result = found.gradient
     if output is not None:
         from numpy import save
 
+        if result is None:
+            raise ChainfoldError("labels are unknown, so there is no gradient to write; leave out --output.")
         with written_whole(output) as file:
             save(file, result, allow_pickle=False)
     facts = {
@@ -74,12 +76,12 @@ def gradient(
         "weights": model.layout.size,
         "log_z": found.log_z,
         "log_likelihood": found.log_likelihood,
-        "gradient_norm": float((result**2).sum() ** 0.5),
-        "gradient_sha256": hashlib.sha256(result.astype("<f8").tobytes()).hexdigest(),
+        "gradient_norm": None if result is None else float((result**2).sum() ** 0.5),
+        "gradient_sha256": None if result is None else hashlib.sha256(result.astype("<f8").tobytes()).hexdigest(),
         "seconds": seconds,
         "nanoseconds_per_position": seconds / source.positions * 1e9,
         "peak_rss_mb": peak_rss_mb(),
-        "threads": threads,
+        "threads": threads if found.engine == "parallel" else 1,
         "tolerance": tolerance,
         **vars(found.report),
     }
@@ -124,7 +126,7 @@ def _timed(
     )
     console = Console(stderr=True)
     with console.status("compiling …") if console.is_terminal else nullcontext():
-        evaluate(model, _head(source), engine, threads=threads, block=16)
+        evaluate(model, _head(source), engine, threads=threads, block=1)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(engine, total=source.positions)
         begin = time.perf_counter()
@@ -145,7 +147,7 @@ def _head(source: Source) -> Chain:
     """The first few positions: an engine run on them has its kernels compiled, or loaded from the cache."""
     from chainfold.data.chain import Chain
 
-    block = source.block(0, min(source.positions, 64))
+    block = source.block(0, min(source.positions, 2))
     sizes = (source.n_labels, source.n_attributes, source.n_edge_attributes)
     return Chain(*block, *sizes)
 
@@ -158,14 +160,17 @@ def _show(facts: dict[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column(justify="right")
     likelihood = facts["log_likelihood"]
+    gradient_rows = []
+    if likelihood is not None:
+        gradient_rows.append(("gradient norm", f"{facts['gradient_norm']:.12g}"))
+        gradient_rows.append(("gradient sha256", facts["gradient_sha256"][:16] + "…"))
     rows = [
         ("positions", f"{facts['positions']:,}"),
         ("labels", f"{facts['labels']:,}"),
         ("weights", f"{facts['weights']:,}"),
         ("log Z", f"{facts['log_z']:.12g}"),
         ("log likelihood", "labels unknown" if likelihood is None else f"{likelihood:.12g}"),
-        ("gradient norm", f"{facts['gradient_norm']:.12g}"),
-        ("gradient sha256", facts["gradient_sha256"][:16] + "…"),
+        *gradient_rows,
         ("seconds", f"{facts['seconds']:.3f}"),
         ("a position", f"{facts['nanoseconds_per_position']:,.0f} ns"),
         ("peak memory", f"{facts['peak_rss_mb']:,.1f} MB"),

@@ -38,22 +38,18 @@ Memory = Annotated[
 Tolerance = Annotated[float, typer.Option(help="Relative error that a certificate may leave.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_POWERS = " KMGT"
 
 
 def parse_size(text: str | None) -> int | None:
-    """Bytes, from for instance 256MB, 1.5GB or 4096."""
+    """Bytes, from for instance 256MB, 256MiB, 1.5GB or 4096."""
     if text is None:
         return None
-    match = re.fullmatch(r"([0-9.]+)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
-    try:
-        return int(float(match.group(1)) * _UNITS[match.group(2).upper()]) if match else _fail(BadSize(text))
-    except ValueError:
-        return _fail(BadSize(text))
-
-
-def _fail(error: ChainfoldError) -> int:
-    raise error
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadSize(text)
+    number, prefix, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** _POWERS.index(prefix.upper() or " "))
 
 
 def open_source(

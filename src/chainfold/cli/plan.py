@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
+from chainfold.errors import BadSetting
 
 
 def plan(
@@ -31,6 +32,8 @@ def plan(
     size = options.parse_size(memory)
     source = options.open_source(data, synthetic, 0.8, 0.25, None, edge_attributes, 0)
     n = source.n_labels
+    if weights is not None and weights < 1:
+        raise BadSetting("weights", weights, "at least 1")
     every = (source.n_attributes + (1 + source.n_edge_attributes) * n) * n
     shape = Shape(source.positions, n, weights or every, source.active, source.n_edge_attributes)
     choice = choose(shape, Settings(threads=threads, memory=size))

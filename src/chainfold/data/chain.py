@@ -25,8 +25,9 @@ from chainfold.errors import (
     LabelOutOfRange,
     ValueNotFinite,
 )
+from chainfold.kernels.scores import NO_LABEL
 
-NO_LABEL = -1
+_MOST_IDS = 2**31 - 1
 
 
 class Block(NamedTuple):
@@ -123,9 +124,11 @@ class Chain:
         Without labels the chain can be scored but not learnt from. Without start marks it is one sequence; its first
         position is a start in any case. Without values every attribute has the value one.
         """
-        positions = np.size(np.asarray(offsets)) - 1
+        positions = _integers(offsets, "offsets").size - 1
         if positions < 1:
             raise EmptyChain
+        if edge_offsets is None and (edge_ids is not None or edge_values is not None):
+            raise BadChain("there are edge attributes but no edge_offsets to say which positions they belong to.")
         start_marks = np.zeros(positions, bool) if starts is None else np.array(starts, bool)
         if start_marks.shape != (positions,):
             raise BadChain(f"there are {positions} positions by the offsets, but {start_marks.size} start marks.")
@@ -163,7 +166,7 @@ class Chain:
         return bool((self.labels != NO_LABEL).all())
 
     def block(self, low: int, high: int) -> Block:
-        edges = self.edge_offsets[low : high + 1] if self.n_edge_attributes else self.edge_offsets
+        edges = self.edge_offsets[low : high + 1] if self.edge_offsets.size else self.edge_offsets
         return Block(
             self.labels[low:high],
             self.starts[low:high],
@@ -192,8 +195,8 @@ def _labels(labels: ArrayLike | None, positions: int, n_labels: int | None) -> N
         if n_labels is None:
             raise BadChain("a chain without labels needs n_labels, the number of labels there are.")
         labels = np.full(positions, NO_LABEL)
-    array = np.asarray(labels)
-    if array.shape != (positions,):
+    array = _integers(labels, "labels")
+    if array.size != positions:
         raise BadChain(f"there are {positions} positions by the offsets, but {array.size} labels.")
     count = int(array.max()) + 1 if n_labels is None else n_labels
     if count < 1:
@@ -213,8 +216,8 @@ def _entries(
     count: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
     """Checked offsets, ids and values of the attributes of one kind, and how many there are."""
-    ends = frozen(offsets, np.int64)
-    entries = frozen(ids, np.int32)
+    ends = frozen(_integers(offsets, f"{kind} offsets"), np.int64)
+    entries = _integers([] if ids is None else ids, f"{kind} ids")
     reals = frozen(values, np.float64)
     if ends.size != positions + 1:
         raise BadChain(f"the {kind} offsets are {ends.size} numbers; {positions} positions need {positions + 1}.")
@@ -226,13 +229,65 @@ def _entries(
     if reals.size not in (0, entries.size):
         raise BadChain(f"there are {entries.size} {kind} ids, but {reals.size} values.")
     size = (int(entries.max()) + 1 if entries.size else 0) if count is None else count
+    if not 0 <= size <= _MOST_IDS:
+        raise BadSetting(f"the number of {kind}s", size, f"from 0 to {_MOST_IDS}")
     wrong = np.flatnonzero((entries < 0) | (entries >= size))
     if wrong.size:
         raise AttributeOutOfRange(position_of(ends, wrong[0]), int(entries[wrong[0]]), size, kind)
     wrong = np.flatnonzero(~np.isfinite(reals))
     if wrong.size:
         raise ValueNotFinite(position_of(ends, wrong[0]), float(reals[wrong[0]]), f"an {kind}")
-    return ends, entries, reals, size
+    return ends, frozen(entries, np.int32), reals, size
+
+
+def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Whole numbers in one dimension, and nothing that would only become so by a cast."""
+    try:
+        array = np.asarray(values)
+        whole = array.astype(np.int64) if array.size == 0 or array.dtype.kind in "iub" else np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError):
+        raise BadChain(f"the {what} are not whole numbers.") from None
+    if whole.ndim != 1:
+        raise BadChain(f"the {what} have {whole.ndim} dimensions; give one row of numbers.")
+    if whole.dtype.kind == "f":
+        wrong = np.flatnonzero(~(np.abs(whole) < 2**53) | (whole != np.trunc(np.nan_to_num(whole))))
+        if wrong.size:
+            raise BadChain(f"number {int(wrong[0])} of the {what} is {whole[wrong[0]]}, which is no whole number.")
+    return whole.astype(np.int64)
+
+
+def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
+    """Raise unless kernels may read the block: they look at no bound, and a source may be damaged or mistaken."""
+    where = f"the source's positions {low} to {high - 1}"
+    kinds = ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8")
+    for name, kind in zip(Block._fields, kinds, strict=True):
+        array: NDArray[Any] = getattr(block, name)
+        if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
+            raise BadChain(f"{where}: {name} is not a contiguous row of {np.dtype(kind).name}.")
+    if block.labels.size != high - low or block.starts.size != high - low:
+        raise BadChain(f"{where} are {block.labels.size} labels and {block.starts.size} start marks.")
+    if low == 0 and not block.starts[0]:
+        raise BadChain(f"{where}: the first position of a chain must be a start.")
+    if not _within(block.labels, NO_LABEL, n_labels - 1):
+        raise BadChain(f"{where} have a label that is not from 0 to {n_labels - 1}.")
+    for kind, count, offsets, ids, values in (
+        ("attribute", n_attributes, block.offsets, block.ids, block.values),
+        ("edge attribute", n_edge_attributes, block.edge_offsets, block.edge_ids, block.edge_values),
+    ):
+        if kind == "edge attribute" and count == 0 and offsets.size == 0:
+            continue
+        if offsets.size != high - low + 1 or not _ascending(offsets, ids.size) or values.size not in (0, ids.size):
+            raise BadChain(f"{where} have {kind} offsets, ids and values that do not belong together.")
+        if not _within(ids[offsets[0] : offsets[-1]], 0, count - 1):
+            raise BadChain(f"{where} have an {kind} that is not from 0 to {count - 1}.")
+
+
+def _within(numbers: NDArray[np.int32], least: int, most: int) -> bool:
+    return numbers.size == 0 or bool(numbers.min() >= least and numbers.max() <= most)
+
+
+def _ascending(offsets: NDArray[np.int64], entries: int) -> bool:
+    return bool(offsets[0] >= 0 and offsets[-1] <= entries and (offsets[1:] >= offsets[:-1]).all())
 
 
 def position_of(offsets: NDArray[np.int64], entry: int) -> int:

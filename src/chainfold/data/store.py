@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import mmap
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,39 +70,49 @@ def _batch(block: Block) -> Any:
     return pa.RecordBatch.from_pydict(columns)
 
 
+@contextmanager
+def _damage(path: str | Path, sentence: str) -> Iterator[None]:
+    """Whatever reading the file may end in, as one sentence."""
+    try:
+        yield
+    except BadFile:
+        raise
+    except FileNotFoundError:
+        raise BadFile(path, "there is no such file.") from None
+    except IsADirectoryError:
+        raise BadFile(path, "cannot be read: Is a directory.") from None
+    except PermissionError:
+        raise BadFile(path, "cannot be read: Permission denied.") from None
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError):
+        raise BadFile(path, f"{sentence}.") from None
+
+
 class StoredChain:
     """A source whose blocks are views of a memory-mapped file."""
 
     def __init__(self, path: str | Path) -> None:
-        try:
+        self._path = path
+        self._bytes_read = 0
+        with _damage(path, "this is not a chain written by chainfold, or it is cut short"):
             with Path(path).open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._reader = pa.ipc.open_file(pa.py_buffer(self._map))
             about = json.loads((self._reader.schema.metadata or {})[_KEY])
-        except FileNotFoundError:
-            raise BadFile(path, "there is no such file.") from None
-        except (pa.ArrowInvalid, KeyError, ValueError):
-            raise BadFile(path, "this is not a chain written by chainfold, or it is cut short.") from None
-        except OSError as error:
-            raise BadFile(path, f"cannot be read: {error.strerror or error}.") from None
-        if about.get("version") != _VERSION:
-            raise BadFile(path, f"its version is {about.get('version')}, and this chainfold reads {_VERSION}.")
-        self.positions: int = about["positions"]
-        self.n_labels: int = about["n_labels"]
-        self.n_attributes: int = about["n_attributes"]
-        self.n_edge_attributes: int = about["n_edge_attributes"]
-        self.active: float = about["active"]
-        self.labelled: bool = about["labelled"]
-        self._begins = range(0, self.positions, _BATCH)
-        self._bytes_read = 0
+            if about["version"] != _VERSION:
+                raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {_VERSION}.")
+            self.positions, self.n_labels = int(about["positions"]), int(about["n_labels"])
+            self.n_attributes, self.n_edge_attributes = int(about["n_attributes"]), int(about["n_edge_attributes"])
+            self.active, self.labelled = float(about["active"]), bool(about["labelled"])
+            self._begins = range(0, self.positions, _BATCH)
 
     def block(self, low: int, high: int) -> Block:
         parts = []
-        for k in range(bisect_right(self._begins, low) - 1, bisect_right(self._begins, high - 1)):
-            begin = self._begins[k]
-            columns = self._reader.get_batch(k)
-            parts.append(_cut(columns, max(low - begin, 0), min(high - begin, columns.num_rows)))
-        block = parts[0] if len(parts) == 1 else _join(parts)
+        with _damage(self._path, f"positions {low} to {high - 1} are damaged"):
+            for k in range(bisect_right(self._begins, low) - 1, bisect_right(self._begins, high - 1)):
+                begin = self._begins[k]
+                columns = self._reader.get_batch(k)
+                parts.append(_cut(columns, max(low - begin, 0), min(high - begin, columns.num_rows)))
+            block = parts[0] if len(parts) == 1 else _join(parts)
         self._let_go(block.nbytes)
         return block
 

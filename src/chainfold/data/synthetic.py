@@ -45,6 +45,7 @@ class SyntheticChain:
         seed: int = 0,
     ) -> None:
         for name, value, least in (
+            ("seed", seed, 0),
             ("positions", positions, 1),
             ("n_labels", n_labels, 1),
             ("active", active, 0),
@@ -53,6 +54,8 @@ class SyntheticChain:
         ):
             if value < least:
                 raise BadSetting(name, value, f"at least {least}")
+        if positions * (active + 3) >= 2**63:
+            raise BadSetting("positions", positions, "fewer than 2⁶³ draws of random numbers")
         for name, share in (("sticky", sticky), ("informative", informative)):
             if not 0.0 <= share <= 1.0:
                 raise BadSetting(name, share, "between 0 and 1")
@@ -90,7 +93,7 @@ class SyntheticChain:
     def true_weights(self) -> NDArray[np.float64]:
         """The weights from which the labels are sampled, in the order of `Layout.full`."""
         n, recipe = self.n_labels, self._recipe
-        state = np.empty((self.n_attributes, n))
+        state = np.zeros((self.n_attributes, n))
         sharpness = recipe.sharpness / SHARPNESS
         with np.errstate(divide="ignore"):
             for k in range(recipe.active):
@@ -101,7 +104,8 @@ class SyntheticChain:
                     rows[:, label] = np.log((1.0 - sharpness) * p + sharpness * shifted)
         step = (np.arange(n)[None, :] - np.arange(n)[:, None]) % n  # [i, j]  from i to j
         logs = self._step_logs[:, step]
-        edges = logs[1:] - logs[:1] if self.n_edge_attributes else logs[:0]
+        with np.errstate(invalid="ignore"):  # -inf - -inf: forbidden by the transition, whatever the edge attribute
+            edges = logs[1:] - logs[:1] if self.n_edge_attributes else logs[:0]
         return np.concatenate([state.ravel(), logs[0].ravel(), np.nan_to_num(edges, nan=0.0).ravel()])
 
     def _remember(self, high: int, label: int) -> None:

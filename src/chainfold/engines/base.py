@@ -16,17 +16,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainfold.data.chain import NO_LABEL, Block, Source
-from chainfold.errors import ForbiddenLabel
-from chainfold.kernels.scores import Slots, observe, padded
+from chainfold.data.chain import Block, Source, check_block
+from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
+from chainfold.kernels.scores import NO_LABEL, Slots, observe, padded
 from chainfold.model import Floats, Layout, Model
 
-LEAST_TOLERANCE = 1e-14
+LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12
 DEFAULT_LOOKAHEAD = 4096
 
+LOG_ADDITION = 150.0
+"""Time of one ⊕ in multiply-adds: it takes an exponential and a logarithm, and no vector."""
+
 _LEAST_BLOCK = 256  # positions: with smaller ones nearly all the time would be Python's
 _FOLD_EVERY = 32768  # positions: after so many the recent sums are added to the totals, so that rounding stays small
+_SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,17 @@ class Settings:
     block: int | None = None  # positions in a block; None: chosen from the number of labels and the memory
     lookahead: int | None = None  # positions that `stream` may look ahead before it carries a block
     progress: Callable[[int], None] = field(default=lambda positions: None)
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "memory", "block", "lookahead"):
+            value = getattr(self, name)
+            if value is not None and (value < 1 or value != int(value)):
+                raise BadSetting(name, value, "a whole number, at least 1")
+            object.__setattr__(self, name, None if value is None else int(value))
+        if not self.tolerance >= LEAST_TOLERANCE:
+            raise ToleranceTooSmall(self.tolerance, LEAST_TOLERANCE)
+        if not self.tolerance <= MOST_TOLERANCE:
+            raise BadSetting("tolerance", self.tolerance, f"at most {MOST_TOLERANCE:g}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,11 @@ class Shape(NamedTuple):
         return 2 * self.row_bytes + self.edge_bytes
 
     @property
+    def tally_bytes(self) -> float:
+        """Expected and observed counts of a stretch, in two levels each, padded."""
+        return 4 * 8.0 * self.weights * self.width / self.n_labels
+
+    @property
     def certificate_bytes(self) -> int:
         """Q and its scratch matrices."""
         return 4 * self.width * self.row_bytes
@@ -100,14 +120,14 @@ class Shape(NamedTuple):
         return self.positions * self.n_labels * self.active
 
     @property
+    def bookkeeping(self) -> float:
+        """Time: making, folding and adding the counts of one stretch."""
+        return 8.0 * self.weights
+
+    @property
     def messages(self) -> float:
         """Time: forward, back, and the counts."""
         return 3 * self.recursion + self.scoring
-
-    @property
-    def log_addition(self) -> float:
-        """Time: one ⊕, which takes an exponential and a logarithm and no vector."""
-        return 150.0
 
     def block(self, settings: Settings) -> int:
         """Positions in a block.
@@ -120,16 +140,16 @@ class Shape(NamedTuple):
         if self.n_edge_attributes:
             block = min(max((4 << 20) // self.sweep_bytes, 64), 8192)
         else:
-            block = max(min((3 << 19) // self.sweep_bytes, 8192), 64 * self.n_labels, 4096)
+            block = max(min((3 << 19) // self.sweep_bytes, 8192), 128 * self.n_labels, 4096)
         if settings.memory is not None:
             room = (settings.memory - self.certificate_bytes) // (4 * self.sweep_bytes)
             block = min(block, max(room, _LEAST_BLOCK))
-        return block
+        return min(block, self.positions)
 
     def window(self, settings: Settings) -> int:
         """Blocks that may be pending at once: the lookahead, as far as the memory allows."""
         block = self.block(settings)
-        window = 1 + -(-(settings.lookahead or DEFAULT_LOOKAHEAD) // block)
+        window = 1 + -(-min(settings.lookahead or DEFAULT_LOOKAHEAD, self.positions) // block)
         if settings.memory is not None:
             room = (settings.memory - self.certificate_bytes) // (block * self.sweep_bytes)
             window = min(window, max(room - 1, 1))
@@ -172,7 +192,7 @@ class Accumulator:
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         self._pending += positions
-        if self._pending >= _FOLD_EVERY:
+        if self._pending >= max(_FOLD_EVERY, self.total.size // _SLOTS_A_POSITION):
             self.fold()
 
     def fold(self) -> None:
@@ -280,6 +300,8 @@ class Problem:
 
     def read(self, low: int, high: int) -> Block:
         block = self.source.block(low, high)
+        layout = self.model.layout
+        check_block(block, low, high, layout.n_labels, layout.n_attributes, self.source.n_edge_attributes)
         with self._lock:
             self._positions_read += high - low
             self._bytes_read += block.nbytes

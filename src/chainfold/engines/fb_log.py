@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.base import LOG_ADDITION, Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.logdomain import LogScores, before_the_chain, check_fault, close
 from chainfold.kernels.expectation import backward_vectors, kernels_and_forward, signed_total, terminate
 
@@ -44,7 +44,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
 def cost(shape: Shape, settings: Settings) -> Cost:
     memory = shape.positions * 8 * (shape.n_labels**2 + 2 * shape.n_labels)
     additions = shape.positions * shape.n_labels**2 * (3 + shape.active)
-    return Cost(memory, additions * shape.log_addition)
+    return Cost(memory, additions * LOG_ADDITION)
 
 
 ENGINE = Engine(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
-from chainfold.engines.base import Cost, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.base import LOG_ADDITION, Cost, Problem, Report, Settings, Shape, Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels.expectation import carry_expectations, signed_total
 from chainfold.kernels.scores import edge_scores, state_scores
@@ -18,14 +18,12 @@ class LogScores:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        layout = problem.model.layout
-        self._blank = np.where(np.arange(layout.width) < layout.n_labels, 0.0, -np.inf)
 
     def of(self, block: Block) -> tuple[Floats, Floats]:
         """s: [B, width], e: [B or 1, N · width]."""
         problem, layout = self._problem, self._problem.model.layout
         state = np.empty((block.labels.size, layout.width))
-        state_scores(block, layout.rows, problem.weights, self._blank, state)
+        state_scores(block, layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
             return state, problem.weights.transition.reshape(1, -1)
         edge = np.empty((block.labels.size, problem.weights.transition.size))
@@ -55,9 +53,7 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
     expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
-    slots = layout.pack(expected)
-    layout.view(slots).transition[layout.view(slots).transition == -np.inf] = 0.0  # padding
-    tally.expected.total += slots
+    tally.expected.total += layout.pack(expected, padding=0.0)
 
 
 def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
@@ -84,4 +80,4 @@ def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:
     state = shape.weights * places * shape.n_labels * 9
     memory = state + shape.block(settings) * (shape.row_bytes + shape.edge_bytes)
     additions = shape.positions * shape.n_labels**2 * (shape.weights * places + shape.active)
-    return Cost(memory, additions * shape.log_addition)
+    return Cost(memory, additions * LOG_ADDITION)

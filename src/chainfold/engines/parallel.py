@@ -1,6 +1,6 @@
 """`stream` on many stretches of the chain at once.
 
-The chain is cut at places fixed by its length alone. A cut holds if both sides of it are certified:
+The chain is cut at places fixed by its length and the size of the model. A cut holds if both sides of it are certified:
 
     the past     where the chain forgets within a halo before the cut, α is known
     the future   where it forgets within a halo after the cut, γ is known
@@ -23,6 +23,7 @@ from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shap
 from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
+from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model import Floats
 
 STRETCHES = 16
@@ -30,6 +31,7 @@ STRETCHES = 16
 
 _LEAST_STRETCH = 4096  # positions
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
+_WEIGHTS_A_POSITION = 16  # each stretch has counts of its own, to be made and added
 _FIRST_HALO, _LAST_HALO = 64, 4096
 
 
@@ -45,7 +47,9 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     potentials = Potentials(problem)
     doings = Doings()
     total: Tally | None = None
-    places = cut_places(problem)
+    places = cut_places(problem.shape, problem.settings)
+    if places:  # a source that must find its way to the last cut does so here, where it can be interrupted
+        problem.source.block(places[-1] - 1, places[-1])
     with ThreadPoolExecutor(problem.settings.threads) as pool:
         try:
             cuts = list(pool.map(lambda place: certify(problem, potentials, place), places))
@@ -72,12 +76,11 @@ def in_order(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, 
         yield jobs.pop().result()
 
 
-def cut_places(problem: Problem) -> list[int]:
+def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: as even as can be; it must not depend on the number of threads."""
-    n_labels = problem.model.layout.n_labels
-    least = problem.settings.block or max(_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * n_labels)
-    count = max(1, min(STRETCHES, problem.positions // least))
-    return [problem.positions * k // count for k in range(1, count)]
+    sizes = (_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
+    count = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
+    return [shape.positions * k // count for k in range(1, count)]
 
 
 def stretches(cuts: list[Cut]) -> Iterator[tuple[Cut | None, Cut | None]]:
@@ -96,10 +99,13 @@ def stretch(problem: Problem, potentials: Potentials, left: Cut | None, right: C
 
 def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
     """The cut before `position`, or None if the chain does not forget within the halos allowed."""
-    before = certify_past(problem, potentials, position)
-    if before is None:
+    try:
+        before = certify_past(problem, potentials, position)
+        if before is None:
+            return None
+        posterior = certify_future(problem, potentials, position, before)
+    except (ZeroProbability, ScoreNotFinite):  # a stretch will meet it too, and name the first one
         return None
-    posterior = certify_future(problem, potentials, position, before)
     return None if posterior is None else Cut(position, before, posterior)
 
 
@@ -110,7 +116,7 @@ def certify_past(problem: Problem, potentials: Potentials, position: int) -> Bel
         low = max(0, position - halo)
         first = problem.read(low, low + 1)
         belief = Sweep(problem, potentials).forward(low, first._replace(starts=frozen([True], np.bool_)), None)
-        if low + 1 == position:  # the chain begins there
+        if position == 1:  # there is nothing before it but the beginning of the chain
             return belief
         sweep = Sweep(problem, potentials)
         horizon = Horizon(potentials.width, ignore=np.where(belief.possible(), 0.0, np.inf))
@@ -143,8 +149,10 @@ def certify_future(problem: Problem, potentials: Potentials, position: int, befo
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     memory, time = stream_cost(shape, settings)
-    tallies = 3 * 8 * shape.weights * shape.width / shape.n_labels
-    return Cost(settings.threads * memory + (settings.threads + 1) * tallies, time / settings.threads)
+    stretches = len(cut_places(shape, settings)) + 1
+    at_once = min(settings.threads, stretches)
+    memory = at_once * memory + (at_once - 1) * shape.tally_bytes
+    return Cost(memory, time / at_once + stretches * shape.bookkeeping)
 
 
 ENGINE = Engine(

@@ -22,6 +22,8 @@ from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shap
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
 from chainfold.model import Floats
 
+_COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
+
 
 @dataclass
 class Doings:
@@ -132,7 +134,8 @@ class Stream:
             pinned[f] = 1.0
             before[f] = sweep.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]
         if self._carried is not None:
-            carried += np.einsum("fe,em->fm", before, self._carried)  # not BLAS, whose sums depend on its threads
+            for low, high in cut(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
+                carried[:, low:high] += np.einsum("fe,em->fm", before, self._carried[:, low:high])
         self._carried = carried
         self.doings.carried_blocks += 1
 
@@ -148,7 +151,7 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     block = shape.block(settings)
     memory = (shape.window(settings) + 1) * block * shape.sweep_bytes + shape.certificate_bytes
     certificates = shape.positions / block * 16 * shape.n_labels**3
-    return Cost(memory, shape.scoring + shape.messages + certificates)
+    return Cost(memory, shape.scoring + shape.messages + certificates + shape.bookkeeping)
 
 
 ENGINE = Engine(

@@ -56,7 +56,6 @@ class Potentials:
     def __init__(self, problem: Problem) -> None:
         layout = problem.model.layout
         self.n_labels, self.width = layout.n_labels, layout.width
-        self.blank = np.where(np.arange(self.width) < self.n_labels, 0.0, -np.inf)
         self.scores = problem.weights.transition.reshape(1, -1)  # [1, N · width]  V
         self.edge = self.scores.copy()  # [1, N · width]  E = exp(V - shift)
         self.shift = np.zeros(1)
@@ -180,8 +179,8 @@ class Sweep:
         edge_scores(self.block, self._problem.weights, self._edge[: self.size])
 
     def _score_states(self) -> None:
-        rows = self._problem.model.layout.rows
-        state_scores(self.block, rows, self._problem.weights, self._potentials.blank, self.alpha)
+        layout = self._problem.model.layout
+        state_scores(self.block, layout.rows, self._problem.weights, layout.blank, self.alpha)
 
     def _forward_real(self, entry: Floats) -> bool:
         """False where the numbers do not have the range."""

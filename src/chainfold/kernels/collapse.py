@@ -31,6 +31,8 @@ from chainfold.kernels.simd import WIDTH, fma, load, splat, store
 NEGLIGIBLE = 1e-200
 """A posterior that is this small whatever the future holds counts as zero; products of it would underflow."""
 
+_SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
+
 
 @kernel(fastmath=CONTRACT)
 def multiply(left: Any, right: Any, n_labels: Any, out: Any) -> None:
@@ -60,7 +62,7 @@ def row_agrees(row: Any, ignore: Any, alpha: Any, impossible: Any, n_labels: Any
         if alpha[f] > impossible:
             low = min(low, row[f])
             high = max(high, row[f])
-    return high < ignore or (low > 0.0 and high - low <= tolerance * low)
+    return high < ignore or (low > _SUBNORMAL and high - low <= tolerance * low)
 
 
 @kernel(fastmath=STRICT, inline=True)

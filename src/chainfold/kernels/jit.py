@@ -2,7 +2,7 @@
 
 Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine: numba keeps
 the machine code beside the source. Numba notices a change in the kernel's own file only, but kernels inline one
-another across files, so the stamp of a cached kernel is here the digest of the whole package.
+another across files, so the stamp of a cached kernel is here the digest of all of them.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def scatter(block: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     width = gamma.size
     low, high = block.offsets[t], block.offsets[t + 1]
     plain = block.values.size == 0
-    all_dense = rows.label.size == 0
+    all_dense = rows.begin.size == 1
     for c in range(0, width, WIDTH):
         posterior = load(gamma, c)
         if plain and all_dense:
@@ -312,14 +312,16 @@ def forward_log(starts: Any, alpha: Any, predicted: Any, edge: Any, entry: Any, 
 def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: Any, out: Any) -> None:
     """out[i, j] = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j); 0 where j cannot be."""
     width = out.shape[1]
-    for j in range(n_labels):
+    if in_logs:
         for i in range(n_labels):
-            if in_logs:
-                out[i, j] = (
-                    math.exp(previous[i] + edge[i * width + j] - predicted[j]) if predicted[j] > -np.inf else 0.0
-                )
-            else:
-                out[i, j] = previous[i] * edge[i * width + j] / max(predicted[j], _TINY)
+            for j in range(n_labels):
+                possible = predicted[j] > -np.inf
+                out[i, j] = math.exp(previous[i] + edge[i * width + j] - predicted[j]) if possible else 0.0
+    else:
+        for c in range(0, width, WIDTH):
+            inverse = splat(1.0) / maximum(load(predicted, c), splat(_TINY))
+            for i in range(n_labels):
+                store(out, i * width + c, splat(previous[i]) * load(edge, i * width + c) * inverse)
 
 
 @kernel(fastmath=STRICT)

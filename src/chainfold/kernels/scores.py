@@ -50,7 +50,7 @@ def state_scores(block: Any, rows: Any, weights: Any, blank: Any, out: Any) -> N
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
     width = blank.size
     plain = block.values.size == 0
-    all_dense = rows.label.size == 0
+    all_dense = rows.begin.size == 1
     for t in range(block.labels.size):
         low, high = block.offsets[t], block.offsets[t + 1]
         for c in range(0, width, WIDTH):
