@@ -66,6 +66,7 @@ def in_memory(n_labels: int, active: int, n_attributes: int, positions: int, rou
         "positions": positions,
         "labels": n_labels,
         "active": active,
+        "weights": model.layout.size,
         "nanoseconds": {name: [t / positions * 1e9 for t in values] for name, values in times.items()},
         "stream / fb": ratios(times, "stream", "fb"),
         "parallel, 1 / 2 threads": ratios(times, "parallel, 1 thread", "parallel, 2 threads"),
@@ -103,15 +104,15 @@ def show(results: list[dict[str, Any]]) -> None:
     for heading in ("chain", "what", "value"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
     for result in results:
-        about = f"N = {result['labels']}"
-        about += f", A = {result['active']}, T = {result['positions']:,}" if "active" in result else ", M = 440,484"
+        about = f"N = {result['labels']}, M = {result['weights']:,}"
+        about += f", A = {result['active']}, T = {result['positions']:,}" if "active" in result else ""
         for name, values in result["nanoseconds"].items():
             table.add_row(about, f"{name}, ns a position", summary(values))
         for name, values in result.items():
             if isinstance(values, list):
                 table.add_row(about, f"[bold]{name}[/bold]", f"[bold]{summary(values)}[/bold]")
         table.add_section()
-    Console(width=110).print(table)
+    Console(width=130).print(table)
 
 
 def main() -> None:
@@ -125,6 +126,7 @@ def main() -> None:
         in_memory(5, 10, 1_000, million, arguments.rounds),
         in_memory(23, 41, 2_000, million, arguments.rounds),
         in_memory(64, 20, 2_000, million, arguments.rounds),
+        in_memory(5, 8, 1_000_000, million // 5, arguments.rounds),  # more weights than positions
         against_emp(million // 10, min(arguments.rounds, 3)),
     ]
     show(results)
