@@ -106,15 +106,16 @@ class Sweep:
         """
         p = self._potentials
         gamma = gamma.copy()
-        predicted = self.predicted.copy() if keep else self.predicted
+        lattice = self._lattice()
+        if keep:
+            lattice = lattice._replace(predicted=self.predicted.copy())
         rows = self._problem.model.layout.rows
         if self.in_logs or self._problem.has_edges:
             scratch = np.empty((p.n_labels, p.width))
-            arrays = (self.block, self.alpha, predicted, self._edges(), self._entry)
-            messages.backward_general(*arrays, gamma, rows, self.in_logs, scratch, counts)
+            messages.backward_general(self.block, lattice, gamma, rows, scratch, counts)
         else:
             pairs = np.zeros((p.width, p.width))
-            messages.backward(self.block, self.alpha, predicted, p.edge_t, self._entry, gamma, rows, pairs, counts)
+            messages.backward(self.block, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
@@ -141,19 +142,9 @@ class Sweep:
 
     def look_ahead(self, horizon: Horizon) -> None:
         """Carry the certificate of an earlier boundary over this block."""
+        tolerance = self._problem.settings.tolerance
         horizon.certified, looked = look_ahead(
-            self.block.starts,
-            self.alpha,
-            self.predicted,
-            self._edges(),
-            self._entry,
-            self.in_logs,
-            self._potentials.n_labels,
-            self._problem.settings.tolerance,
-            horizon.ignore,
-            horizon.q,
-            horizon.scratch,
-            horizon.gamma,
+            self._lattice(), tolerance, horizon.ignore, horizon.q, horizon.scratch, horizon.gamma
         )
         horizon.blocks += 1
         horizon.positions += looked
@@ -168,6 +159,17 @@ class Sweep:
                 self._edge = np.empty((self.size, self._potentials.scores.size))
                 self._shift = np.empty(self.size)
         self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
+
+    def _lattice(self) -> messages.Lattice:
+        return messages.Lattice(
+            self.block.starts,
+            self.alpha,
+            self.predicted,
+            self._edges(),
+            self._entry,
+            self.in_logs,
+            self._potentials.n_labels,
+        )
 
     def _edges(self) -> Floats:
         """[B or 1, N · width]: E_t, or e_t where the block is in logarithms."""

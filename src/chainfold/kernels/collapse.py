@@ -79,38 +79,25 @@ def mix(q: Any, weight: Any, n_labels: Any, gamma: Any) -> None:
 
 
 @kernel(fastmath=STRICT)
-def look_ahead(
-    starts: Any,
-    alpha: Any,
-    predicted: Any,
-    edge: Any,
-    entry: Any,
-    in_logs: Any,
-    n_labels: Any,
-    tolerance: Any,
-    ignore: Any,
-    q: Any,
-    scratch: Any,
-    gamma: Any,
-) -> Any:
+def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, gamma: Any) -> Any:
     """Extend Q over one block; scratch: [2, width, width]. Returns (certified, positions looked at).
 
     q holds Q on entry and, where the block did not settle it, on return; where it did, gamma is the posterior of the
     boundary. ignore: [width], for each row how small it must be to count as zero.
     """
-    width = alpha.shape[1]
+    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
-    weight = np.zeros(width)
+    weight = np.zeros(alpha.shape[1])
     impossible = -np.inf if in_logs else 0.0  # an α that underflows in exp() may still matter: ask the logarithm
     doubtful = 0  # the row that disagreed last is asked first
     for t in range(alpha.shape[0]):
-        previous = alpha[t - 1] if t > 0 else entry
-        if starts[t]:
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if lattice.starts[t]:
             for f in range(n_labels):
                 weight[f] = math.exp(previous[f]) if in_logs else previous[f]
             mix(q, weight, n_labels, gamma)
             return True, t
-        transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
+        transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
         multiply(q, scratch[0], n_labels, scratch[1])
         for c in range(0, q.size, WIDTH):
             store(q, c, load(scratch[1], c))

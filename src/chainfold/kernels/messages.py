@@ -23,9 +23,10 @@ second set of kernels, which keep logarithms (alpha, predicted and edge then hol
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.simd import (
@@ -44,6 +45,19 @@ from chainfold.kernels.simd import (
 )
 
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
+
+
+class Lattice(NamedTuple):
+    """A block after the forward pass."""
+
+    starts: NDArray[np.bool_]  # [B]
+    alpha: NDArray[np.float64]  # [B, width]
+    predicted: NDArray[np.float64]  # [B, width]
+    edge: NDArray[np.float64]  # [B or 1, N · width]
+    entry: NDArray[np.float64]  # [width]  α of the position before the block
+    in_logs: bool  # whether all these are logarithms
+    n_labels: int
+
 
 # Three factors meet in α_t: the last α, an edge and a state potential. While each stays above its bound, a product is
 # zero only if a factor is. (α is bounded after scaling; before it, by as much more as scaling may take away.)
@@ -223,16 +237,14 @@ def count_edges(alpha: Any, v: Any, entry: Any, low: Any, high: Any, n_labels: A
 
 
 @kernel(fastmath=CONTRACT)
-def backward(
-    block: Any, alpha: Any, predicted: Any, edge_t: Any, entry: Any, gamma: Any, rows: Any, pairs: Any, counts: Any
-) -> None:
+def backward(block: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
     """The fast way back, one transition matrix for all positions; edge_t: [N, width], E transposed.
 
     gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
     pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
     """
-    width = alpha.shape[1]
-    n_labels = edge_t.size // width
+    alpha, predicted, entry = lattice.alpha, lattice.predicted, lattice.entry
+    width, n_labels = alpha.shape[1], lattice.n_labels
     high = alpha.shape[0]
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block, rows, t, gamma, counts)
@@ -325,29 +337,18 @@ def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: A
 
 
 @kernel(fastmath=STRICT)
-def backward_general(
-    block: Any,
-    alpha: Any,
-    predicted: Any,
-    edge: Any,
-    entry: Any,
-    gamma: Any,
-    rows: Any,
-    in_logs: Any,
-    scratch: Any,
-    counts: Any,
-) -> None:
+def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: Any, counts: Any) -> None:
     """The way back for edges that differ from position to position, or in logarithms.
 
     ξ_t(i,j) = Pr(i | j) γ_t(j) is formed outright and counted for the transition and each edge attribute of t.
     scratch: [N, width].
     """
-    width = alpha.shape[1]
-    n_labels = scratch.shape[0]
+    alpha, edge, in_logs = lattice.alpha, lattice.edge, lattice.in_logs
+    width, n_labels = alpha.shape[1], lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block, rows, t, gamma, counts)
-        previous = alpha[t - 1] if t > 0 else entry
+        previous = alpha[t - 1] if t > 0 else lattice.entry
         if block.starts[t]:
             scale = 0.0
             for i in range(n_labels):
@@ -356,7 +357,7 @@ def backward_general(
             for i in range(n_labels):
                 gamma[i] /= max(scale, _TINY)
             continue
-        transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch)
+        transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch)
         for i in range(n_labels):
             for j in range(n_labels):
                 scratch[i, j] *= gamma[j]
