@@ -18,7 +18,7 @@ from chainfold.errors import ChainfoldError
 from chainfold.files import written_whole
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Chain, Source
+    from chainfold.data.chain import Source
     from chainfold.evaluation import Evaluation
     from chainfold.model import Model
 
@@ -115,6 +115,7 @@ def _timed(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from chainfold.data.chain import gather
     from chainfold.evaluation import evaluate
 
     columns = (
@@ -126,7 +127,7 @@ def _timed(
     )
     console = Console(stderr=True)
     with console.status("compiling …") if console.is_terminal else nullcontext():
-        evaluate(model, _head(source), engine, threads=threads, block=1)
+        evaluate(model, gather(source, positions=2), engine, threads=threads, block=1)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(engine, total=source.positions)
         begin = time.perf_counter()
@@ -141,15 +142,6 @@ def _timed(
             progress=lambda positions: progress.advance(task, positions),
         )
         return found, time.perf_counter() - begin
-
-
-def _head(source: Source) -> Chain:
-    """The first few positions: an engine run on them has its kernels compiled, or loaded from the cache."""
-    from chainfold.data.chain import Chain
-
-    block = source.block(0, min(source.positions, 2))
-    sizes = (source.n_labels, source.n_attributes, source.n_edge_attributes)
-    return Chain(*block, *sizes)
 
 
 def _show(facts: dict[str, Any]) -> None:

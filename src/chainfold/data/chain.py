@@ -12,6 +12,7 @@ empty, all of value one; edge attributes likewise. Everything that counts positi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -161,7 +162,7 @@ class Chain:
     def active(self) -> float:
         return self.ids.size / self.positions
 
-    @property
+    @cached_property
     def labelled(self) -> bool:
         return bool((self.labels != NO_LABEL).all())
 
@@ -179,9 +180,9 @@ class Chain:
         )
 
 
-def gather(source: Source) -> Chain:
-    """A whole source in memory, for small ones: tests, demonstrations."""
-    block = source.block(0, source.positions)
+def gather(source: Source, positions: int | None = None) -> Chain:
+    """A source in memory, or its first positions."""
+    block = source.block(0, min(positions or source.positions, source.positions))
     return Chain(
         *block,
         n_labels=source.n_labels,
