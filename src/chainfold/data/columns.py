@@ -1,0 +1,34 @@
+"""Columns: what every reader gives, whatever the format.
+
+A reader turns its input into stretches, each a bounded number of consecutive rows. A column of a stretch is one of
+
+    dictionary<int32, string>               a symbol at each row (null: missing)
+    float64                                 a number at each row (null: missing)
+    large_list<dictionary<int32, string>>   a bag of attributes at each row; `values`, if the bag has them, is the
+                                            sibling column `<name>:values`, a large_list<float64>
+
+and a row's line is where it stood in its file, for the sentences that say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+SYMBOL = pa.dictionary(pa.int32(), pa.string())
+NUMBER = pa.float64()
+BAG = pa.large_list(SYMBOL)
+BAG_VALUES = pa.large_list(pa.float64())
+VALUES_SUFFIX = ":values"
+
+
+class Stretch(NamedTuple):
+    """Consecutive rows of one input."""
+
+    batch: Any  # pa.RecordBatch of the column types above
+    starts: NDArray[np.bool_]  # [rows]: does a sequence start here? The first row of an input always says so
+    lines: NDArray[np.int64]  # [rows]: the line of each row, from 1
+    source: str  # the name of the input, for messages

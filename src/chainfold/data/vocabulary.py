@@ -1,0 +1,31 @@
+"""What the numbers of a chain stand for: names of labels and attributes, how often each occurs, and with which labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MARKS = 64  # labels in a word of marks
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Made while a chain is encoded, kept in its file; `Chain.vocabulary` and `StoredChain.vocabulary`."""
+
+    labels: tuple[str, ...]
+    attributes: Any  # Arrow large_string array by id; None where attributes have no names, because they are hashed
+    edge_attributes: Any  # likewise
+    counts: NDArray[np.int64]  # [n_attributes]: entries of each attribute
+    marks: NDArray[np.uint64]  # [n_attributes, words]: bit j % 64 of word j // 64 is set if it occurs with label j
+    hash_bits: int | None = None
+    min_count: int = 1
+    template: str | None = None  # the template with its fitted numbers, as JSON; None where attributes came as such
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The (attribute, label) pairs that occur: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
+        bits = np.unpackbits(self.marks.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+        offsets = np.concatenate([[0], np.cumsum(bits.sum(axis=1, dtype=np.int64))])
+        return offsets, np.nonzero(bits)[1].astype(np.int32)
