@@ -7,7 +7,9 @@ A reader turns its input into stretches, each a bounded number of consecutive ro
     large_list<dictionary<int32, string>>   a bag of attributes at each row; `values`, if the bag has them, is the
                                             sibling column `<name>:values`, a large_list<float64>
 
-and a row's line is where it stood in its file, for the sentences that say what is wrong with it.
+The dictionary of a stretch has only values that occur in it. A bag and its values may be absent from a stretch of
+attribute lines that has none of them. A row's line is where it stood in its file, for the sentences that say what is
+wrong with it.
 """
 
 from __future__ import annotations
@@ -32,3 +34,9 @@ class Stretch(NamedTuple):
     starts: NDArray[np.bool_]  # [rows]: does a sequence start here? The first row of an input always says so
     lines: NDArray[np.int64]  # [rows]: the line of each row, from 1
     source: str  # the name of the input, for messages
+
+
+def kinds_of(batch: Any) -> dict[str, str]:
+    """What each column of a stretch holds: "symbol", "number" or "bag"."""
+    names = {SYMBOL: "symbol", NUMBER: "number", BAG: "bag"}
+    return {field.name: names[field.type] for field in batch.schema if not field.name.endswith(VALUES_SUFFIX)}

@@ -18,7 +18,12 @@ from chainfold.kernels.strings import (
     place_strings,
 )
 
-_LEAST = 1024
+_LEAST, _LARGE = 1024, 1 << 18
+
+
+def _larger(size: int) -> int:
+    """A small table grows fourfold, as entering everything anew costs most of the time; a large one twofold."""
+    return 4 * size if size < _LARGE else 2 * size
 
 
 class StringTable:
@@ -34,7 +39,7 @@ class StringTable:
         )
 
     def __len__(self) -> int:
-        return int(self.arrays.count[0])
+        return int(self.arrays.used[0])
 
     @property
     def nbytes(self) -> int:
@@ -73,28 +78,26 @@ class StringTable:
         used = int(old.ends[count])
         blob, capacity = old.blob, old.hashes.size
         if used + size > blob.size:
-            blob = np.empty(max(2 * blob.size, used + size), np.uint8)
+            blob = np.empty(max(_larger(blob.size), used + size), np.uint8)
             blob[:used] = old.blob[:used]
         if count == capacity:
-            capacity *= 2
+            capacity = _larger(capacity)
         ends, hashes, slots = np.zeros(capacity + 1, np.int64), np.empty(capacity, np.uint64), old.slots
         ends[: count + 1], hashes[:count] = old.ends[: count + 1], old.hashes[:count]
         if slots.size != 2 * capacity:
             slots = np.full(2 * capacity, -1, np.int32)
             place_strings(hashes, count, slots)
-        self.arrays = StringArrays(blob, ends, hashes, slots, old.count)
+        self.arrays = StringArrays(blob, ends, hashes, slots, old.used)
 
 
 class PairTable:
     """Pairs of codes with codes of their own, in order of first appearance."""
 
     def __init__(self) -> None:
-        self.arrays = PairArrays(
-            np.empty(_LEAST, np.int64), np.full(2 * _LEAST, -1, np.int32), np.zeros(1, np.int64)
-        )
+        self.arrays = PairArrays(np.empty(_LEAST, np.int64), np.full(2 * _LEAST, -1, np.int32), np.zeros(1, np.int64))
 
     def __len__(self) -> int:
-        return int(self.arrays.count[0])
+        return int(self.arrays.used[0])
 
     @property
     def nbytes(self) -> int:
@@ -110,11 +113,11 @@ class PairTable:
 
     def _grow(self) -> None:
         old, count = self.arrays, len(self)
-        pairs = np.empty(2 * old.pairs.size, np.int64)
+        pairs = np.empty(_larger(old.pairs.size), np.int64)
         pairs[:count] = old.pairs[:count]
         slots = np.full(2 * pairs.size, -1, np.int32)
         place_pairs(pairs, count, slots)
-        self.arrays = PairArrays(pairs, slots, old.count)
+        self.arrays = PairArrays(pairs, slots, old.used)
 
 
 def spans(strings: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

@@ -5,8 +5,8 @@ A table of strings is one run of bytes, where each string ends in it, each strin
     slot(h), slot(h)+1, …   the code of the string with hash h, or -1 where the search may stop
 
 A table of pairs is the same with the pair itself, packed into 64 bits, in place of the bytes. Kernels stop early when a
-table is full; the caller enlarges it and calls again from there. The hash is FNV-1a with a final mix and never changes:
-hashed attributes on disk depend on it.
+table is full; the caller enlarges it and calls again from there. The hash never changes: hashed attributes on disk
+depend on it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import STRICT, kernel
+from chainfold.kernels.words import WORD, put_word, word
 
-_BASIS = np.uint64(14695981039346656037)
-_PRIME = np.uint64(1099511628211)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -31,7 +30,7 @@ class StringArrays(NamedTuple):
     ends: NDArray[np.int64]  # [capacity + 1]: string c is blob[ends[c] : ends[c + 1]]
     hashes: NDArray[np.uint64]  # [capacity]
     slots: NDArray[np.int32]  # [a power of two, at least twice the capacity]
-    count: NDArray[np.int64]  # [1]
+    used: NDArray[np.int64]  # [1]: how many codes there are
 
 
 class PairArrays(NamedTuple):
@@ -39,7 +38,7 @@ class PairArrays(NamedTuple):
 
     pairs: NDArray[np.int64]  # [capacity]
     slots: NDArray[np.int32]
-    count: NDArray[np.int64]  # [1]
+    used: NDArray[np.int64]  # [1]: how many codes there are
 
 
 @kernel(fastmath=STRICT, inline=True)
@@ -51,11 +50,41 @@ def mixed(number: Any) -> Any:
 
 @kernel(fastmath=STRICT, inline=True)
 def hashed(buffer: Any, low: Any, high: Any) -> Any:
-    """h ← (h xor byte) · prime, then mixed."""
-    state = _BASIS
-    for k in range(low, high):
-        state = (state ^ np.uint64(buffer[k])) * _PRIME
-    return mixed(state)
+    """h ← mixed(h xor word), from the size on, over the words of the string; the last one is filled up with zeros."""
+    state = mixed(np.uint64(high - low))
+    k = low
+    while k + WORD <= high:
+        state = mixed(state ^ word(buffer, k))
+        k += WORD
+    last = np.uint64(0)
+    for j in range(k, high):
+        last |= np.uint64(buffer[j]) << np.uint64(8 * (j - k))
+    return mixed(state ^ last)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def equal(a: Any, i: Any, b: Any, j: Any, size: Any) -> Any:
+    """Are a[i : i + size] and b[j : j + size] the same?"""
+    k = 0
+    while k + WORD <= size:
+        if word(a, i + k) != word(b, j + k):
+            return False
+        k += WORD
+    while k < size and a[i + k] == b[j + k]:
+        k += 1
+    return k == size
+
+
+@kernel(fastmath=STRICT, inline=True)
+def copied(source: Any, i: Any, target: Any, j: Any, size: Any) -> None:
+    """target[j : j + size] = source[i : i + size]."""
+    k = 0
+    while k + WORD <= size:
+        put_word(target, j + k, word(source, i + k))
+        k += WORD
+    while k < size:
+        target[j + k] = source[i + k]
+        k += 1
 
 
 @kernel(fastmath=STRICT)
@@ -75,28 +104,22 @@ def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, 
         slot = np.int64(state & np.uint64(mask))
         code = table.slots[slot]
         while code >= 0:
-            if table.hashes[code] == state and table.ends[code + 1] - table.ends[code] == size:
-                begin = table.ends[code]
-                same = True
-                for k in range(size):
-                    if table.blob[begin + k] != buffer[low + k]:
-                        same = False
-                        break
-                if same:
-                    break
+            begin = table.ends[code]
+            alike = table.hashes[code] == state and table.ends[code + 1] - begin == size
+            if alike and equal(table.blob, begin, buffer, low, size):
+                break
             slot = (slot + 1) & mask
             code = table.slots[slot]
         if code < 0:
-            count = table.count[0]
+            count = table.used[0]
             begin = table.ends[count]
             if count == table.hashes.size or begin + size > table.blob.size:
                 return i
-            for k in range(size):
-                table.blob[begin + k] = buffer[low + k]
+            copied(buffer, low, table.blob, begin, size)
             table.ends[count + 1] = begin + size
             table.hashes[count] = state
             table.slots[slot] = count
-            table.count[0] = count + 1
+            table.used[0] = count + 1
             code = count
         out[i] = code
     return begins.size
@@ -128,12 +151,12 @@ def intern_pairs(left: Any, right: Any, first: Any, table: Any, out: Any) -> Any
             slot = (slot + 1) & mask
             code = table.slots[slot]
         if code < 0:
-            count = table.count[0]
+            count = table.used[0]
             if count == table.pairs.size:
                 return i
             table.pairs[count] = pair
             table.slots[slot] = count
-            table.count[0] = count + 1
+            table.used[0] = count + 1
             code = count
         out[i] = code
     return left.size
@@ -154,7 +177,6 @@ def place_pairs(pairs: Any, count: Any, slots: Any) -> None:
 def paste(blob: Any, ends: Any, codes: Any, buffer: Any, at: Any) -> None:
     """Copy string codes[i] to buffer[at[i]], and move at[i] behind it."""
     for i in range(codes.size):
-        begin, size, target = ends[codes[i]], ends[codes[i] + 1] - ends[codes[i]], at[i]
-        for k in range(size):
-            buffer[target + k] = blob[begin + k]
-        at[i] = target + size
+        begin, size = ends[codes[i]], ends[codes[i] + 1] - ends[codes[i]]
+        copied(blob, begin, buffer, at[i], size)
+        at[i] += size

@@ -1,0 +1,180 @@
+"""Any input to stretches of rows: which format it is in, and the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Protocol
+
+from chainfold.data.columns import NUMBER, SYMBOL, Stretch
+from chainfold.data.inputs import Inputs, Stream
+from chainfold.data.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
+from chainfold.data.text_formats import ConllReader, CrfsuiteReader
+from chainfold.errors import BadFile, BadSetting
+
+_LOOK_AT = 1 << 16
+_PACKED = {".gz", ".xz", ".zst"}
+_PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+_MOST_LINES = 500
+
+
+class Format(StrEnum):
+    CONLL = "conll"
+    CONLLU = "conllu"
+    CRFSUITE = "crfsuite"
+    CSV = "csv"
+    TSV = "tsv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_NAMES = {f".{one.value}": one for one in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
+_TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
+_NO_ROWS = {
+    Format.CONLL: "has only blank lines.",
+    Format.CONLLU: "has only blank lines and comments.",
+    Format.CRFSUITE: "has only blank lines.",
+    Format.CSV: "has no rows, only blank lines or a header.",
+    Format.TSV: "has no rows, only blank lines or a header.",
+    Format.PARQUET: "has no rows.",
+    Format.ARROW: "has no rows.",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the user says of an input; what is not said is found out."""
+
+    format: Format | None = None
+    columns: tuple[str, ...] | None = None  # the names of the columns
+    header: bool | None = None  # does CSV begin with a line of names?
+    symbols: frozenset[str] = frozenset()  # columns of tables that are symbols even if they look like numbers
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise BadSetting("the list of columns", list(self.columns), "names that are all different")
+
+
+class _Reader(Protocol):
+    def read(self, stream: Stream) -> Iterator[Stretch]: ...
+
+
+def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
+    """All inputs after one another; their columns are the same."""
+    readers: dict[Format, _Reader] = {}
+    text: Format | None = None
+    same = _SameColumns()
+    for one in inputs:
+        with closing(one.open()) as stream:
+            if not stream.peek(1):
+                raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
+            form = reading.format or _by_name(one.name) or _by_magic(stream) or text or _by_content(stream)
+            text = form if form in _TEXT else text
+            reader = readers.setdefault(form, _reader(form, reading))
+            rows = 0
+            for stretch in reader.read(stream):
+                if form is not Format.CRFSUITE:
+                    same.check(stretch)
+                rows += stretch.lines.size
+                yield stretch
+            if not rows:
+                raise BadFile(one.name, _NO_ROWS[form])
+
+
+def read_table(table: object, reading: Reading) -> Iterator[Stretch]:
+    """A table that is in memory."""
+    same = _SameColumns()
+    empty = True
+    for stretch in read_memory(table, reading.columns, reading.symbols):
+        same.check(stretch)
+        empty = False
+        yield stretch
+    if empty:
+        raise BadFile(TABLE, "has no rows.")
+
+
+class _SameColumns:
+    """Holds all stretches to the columns of the first."""
+
+    def __init__(self) -> None:
+        self._first: Stretch | None = None
+
+    def check(self, stretch: Stretch) -> None:
+        first = self._first = self._first or stretch
+        names, expected = stretch.batch.schema.names, first.batch.schema.names
+        if names != expected:
+            whose = "those" if stretch.source == first.source else f"those of {first.source}"
+            problem = f"its columns are {', '.join(names)}, but {whose} before are {', '.join(expected)}."
+            raise BadFile(stretch.source, problem)
+        for name, kind, wanted in zip(names, stretch.batch.schema.types, first.batch.schema.types, strict=True):
+            if kind != wanted:
+                problem = f"column {name!r} holds {_kind(kind)} at line {stretch.lines[0]}, but {_kind(wanted)} before"
+                raise BadFile(stretch.source, f"{problem} (in {first.source}); have it read as symbols.")
+
+
+def _kind(kind: object) -> str:
+    return "symbols" if kind == SYMBOL else "numbers" if kind == NUMBER else "lists"
+
+
+def _reader(form: Format, reading: Reading) -> _Reader:
+    columns, symbols = reading.columns, reading.symbols
+    if form in (Format.CONLL, Format.CONLLU):
+        return ConllReader(columns, universal=form is Format.CONLLU)
+    if form is Format.CRFSUITE:
+        if columns is not None:
+            raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
+        return CrfsuiteReader()
+    if form in (Format.CSV, Format.TSV):
+        return CsvReader("," if form is Format.CSV else "\t", columns, reading.header, symbols)
+    return ParquetReader(columns, symbols) if form is Format.PARQUET else ArrowReader(columns, symbols)
+
+
+def _by_name(name: str) -> Format | None:
+    path = PurePath(name.lower())
+    return _NAMES.get((path.with_suffix("") if path.suffix in _PACKED else path).suffix)
+
+
+def _by_magic(stream: Stream) -> Format | None:
+    head = stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC)))
+    if head.startswith(_PARQUET_MAGIC):
+        return Format.PARQUET
+    return Format.ARROW if head.startswith((_ARROW_MAGIC, _STREAM_MAGIC)) else None
+
+
+def _by_content(stream: Stream) -> Format:
+    """A guess from the first lines of a text."""
+    text = stream.peek(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+    lines = text.split("\n")[:_MOST_LINES]
+    whole = lines[:-1] if len(lines) > 1 else lines
+    rows = [line.rstrip("\r") for line in whole if line.strip()]
+    tabbed = [row.split("\t") for row in rows if not row.startswith("-DOCSTART-")]
+    if _is_conllu(rows):
+        return Format.CONLLU
+    if _is_crfsuite(tabbed):
+        return Format.CRFSUITE
+    return Format.CSV if _is_csv(rows) else Format.CONLL
+
+
+def _is_conllu(rows: list[str]) -> bool:
+    """Ten fields, a number first, comments apart."""
+    fields = [row.split("\t") for row in rows if not row.startswith("#")]
+    if not fields:
+        return bool(rows)
+    return all(len(row) == 10 and row[0].replace("-", "").replace(".", "").isdecimal() for row in fields)
+
+
+def _is_crfsuite(rows: list[list[str]]) -> bool:
+    """Tabs, and lines of different widths, or every field after the label has '=' or ':' in it."""
+    if not any(len(row) > 1 for row in rows):
+        return False
+    marked = all("=" in field or ":" in field for row in rows for field in row[1:])
+    return marked or len({len(row) for row in rows}) > 1
+
+
+def _is_csv(rows: list[str]) -> bool:
+    """The same number of commas on every line, but not the same number of words."""
+    commas, words = {row.count(",") for row in rows}, {len(row.split()) for row in rows}
+    return len(commas) == 1 and 0 not in commas and (len(words) > 1 or words == {1})

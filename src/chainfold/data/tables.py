@@ -1,0 +1,463 @@
+"""Tables: CSV and TSV, Parquet, Arrow IPC, and tables that are already in memory.
+
+Whatever the types of a table, its columns become those of `data.columns`: text, categories, booleans and dates are
+symbols, numbers are numbers, lists of text are bags. CSV goes through pyarrow a chunk of whole lines at a time; where
+pyarrow finds something wrong, the chunk is looked at again, slowly, for the line, the column and the text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from chainfold.data.columns import BAG, NUMBER, SYMBOL, VALUES_SUFFIX, Stretch
+from chainfold.data.inputs import Chunk, Stream, after_last_line, chunks, count_of
+from chainfold.data.text_formats import counted, first_no_number
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.kernels.text import quoted_rows
+
+ROWS = 65536
+CSV_CHUNK = 4 << 20
+TABLE = "the table"
+_BLOCK = 1 << 20
+_QUOTE, _NO_QUOTE = ord('"'), -1
+_ARROW_MAGIC = b"ARROW1"
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class CsvReader:
+    """Rows of fields; what the first rows of the first input look like holds for all that follow."""
+
+    def __init__(
+        self,
+        delimiter: str,
+        columns: tuple[str, ...] | None = None,
+        header: bool | None = None,
+        symbols: frozenset[str] = frozenset(),
+        chunk: int = CSV_CHUNK,
+    ) -> None:
+        self._delimiter = delimiter
+        self._quotes = delimiter == ","  # in files with tabs a quote is a letter like any other
+        self._given = columns
+        self._header = header
+        self._symbols = symbols
+        self._chunk = chunk
+        self._first: tuple[str, list[str]] | None = None  # the name of the first input and its first row
+        self._names: list[str] = []
+        self._types: dict[str, Any] = {}
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        begun = fresh = False
+        for chunk in chunks(stream, self._chunk, self._cut):
+            if not chunk.data.strip(b"\r\n"):
+                continue
+            if not begun:
+                chunk, begun, fresh = self._begin(chunk, stream.name), True, True
+            if chunk.data.strip(b"\r\n"):
+                lines = self._lines(chunk, stream.name)
+                self._types = self._types or self._guessed_types(chunk, lines, stream.name)
+                yield from _cut_up(self._table(chunk, lines, stream.name), lines, stream.name, fresh)
+                fresh = False
+
+    def _cut(self, data: bytes) -> int:
+        if self._quotes and b'"' in data:
+            return int(self._rows(data, 1)[1])
+        return after_last_line(data)
+
+    def _rows(self, data: bytes, line: int) -> tuple[NDArray[np.int64], int]:
+        """The line of every row, and where the last whole row ends."""
+        lines = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
+        quote = _QUOTE if self._quotes else _NO_QUOTE
+        rows, end = quoted_rows(np.frombuffer(data, np.uint8), ord(self._delimiter), quote, line, lines)
+        return lines[:rows], end
+
+    def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
+        data = chunk.data
+        plain = b"\r" not in data and b"\n\n" not in data and not data.startswith(b"\n")
+        if plain and not (self._quotes and b'"' in data):
+            return np.arange(chunk.line, chunk.line + count_of(b"\n", data))
+        lines, end = self._rows(data, chunk.line)
+        if end < len(data):
+            line = chunk.line + data.count(b"\n", 0, end)
+            raise BadFile(source, f"a quote is opened in the row that begins on line {line}, but never closed.")
+        return lines
+
+    def _begin(self, chunk: Chunk, source: str) -> Chunk:
+        """Look at the first row of an input; give the rows that follow its header."""
+        row, rest = self._first_row(chunk, source)
+        if self._first is None:
+            self._header = _looks_like_names(row) if self._header is None else self._header
+            self._names = self._named(row, source)
+            self._first = source, row
+        first, names = self._first
+        if self._header and row != names:
+            raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
+        return rest if self._header else chunk
+
+    def _first_row(self, chunk: Chunk, source: str) -> tuple[list[str], Chunk]:
+        decoded = chunk.data.decode()
+        text = io.StringIO(decoded, newline="")
+        quoting: Any = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
+        try:
+            row = next(row for row in csv.reader(text, delimiter=self._delimiter, quoting=quoting) if row)
+        except (csv.Error, StopIteration) as error:
+            raise BadFile(source, f"line {chunk.line} cannot be read: {error}.") from None
+        end = len(decoded[: text.tell()].encode())
+        return row, Chunk(chunk.data[end:], chunk.line + chunk.data.count(b"\n", 0, end))
+
+    def _named(self, row: list[str], source: str) -> list[str]:
+        names = row if self._header else [str(k) for k in range(len(row))]
+        if self._given is not None:
+            if len(self._given) != len(row):
+                raise BadFile(source, f"has {counted(len(row), 'column')}, but there are names for {len(self._given)}.")
+            names = list(self._given)
+        for name in names:
+            if names.count(name) > 1:
+                raise BadFile(source, f"two columns are called {name!r}; name the columns yourself.")
+        return names
+
+    def _guessed_types(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> dict[str, Any]:
+        """A column is of numbers if it has any, and nothing else."""
+        table = self._table(chunk, lines, source)
+        return {
+            name: NUMBER if name not in self._symbols and _only_numbers(table.column(name)) else SYMBOL
+            for name in self._names
+        }
+
+    def _table(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
+        try:
+            return self._parsed(chunk.data, self._types, _BLOCK, True, [])
+        except pa.ArrowInvalid:
+            return self._table_slowly(chunk, lines, source)
+
+    def _table_slowly(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
+        """The table if its rows were only too long, else a sentence."""
+        ragged: list[Any] = []
+        try:
+            return self._parsed(chunk.data, self._types, len(chunk.data) + 1, False, ragged)
+        except pa.ArrowInvalid as error:
+            if ragged:
+                raise self._ragged(ragged[0], lines, source) from None
+            table = self._parsed(chunk.data, {}, len(chunk.data) + 1, False, [])
+            raise self._no_number(table, lines, source, error) from None
+
+    def _parsed(self, data: bytes, types: dict[str, Any], block: int, threads: bool, ragged: list[Any]) -> Any:
+        """The rows of a chunk; columns without a type are symbols, and a row of another width is put into `ragged`."""
+
+        def note(row: Any) -> str:
+            ragged.append(row)
+            return "error"
+
+        quoted = self._quotes and b'"' in data
+        return pa_csv.read_csv(
+            pa.py_buffer(data),
+            pa_csv.ReadOptions(column_names=self._names, block_size=block, use_threads=threads),
+            pa_csv.ParseOptions(
+                delimiter=self._delimiter,
+                quote_char='"' if quoted else False,
+                newlines_in_values=quoted,
+                invalid_row_handler=note,
+            ),
+            pa_csv.ConvertOptions(
+                column_types={name: types.get(name, SYMBOL) for name in self._names},
+                null_values=[""],
+                strings_can_be_null=True,
+                check_utf8=False,
+            ),
+        )
+
+    def _ragged(self, row: Any, lines: NDArray[np.int64], source: str) -> BadFile:
+        found, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
+        remedy = "quote a field that has a comma in it." if self._quotes else "is a tab missing, or one too many?"
+        return BadFile(source, f"line {lines[row.number - 1]} has {found}, but the first line has {expected}; {remedy}")
+
+    def _no_number(self, table: Any, lines: NDArray[np.int64], source: str, error: Exception) -> BadFile:
+        """The first field that should be a number but is not; `table` has symbols only."""
+        found = [
+            (row, name, text)
+            for name in self._names
+            if self._types.get(name) == NUMBER
+            for row, text in _first_word(table.column(name))
+        ]
+        if not found:
+            return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {_first_line(error)}.")
+        row, name, text = min(found)
+        problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
+        return BadFile(source, f"{problem}; correct it, or have the column read as symbols.")
+
+
+def _looks_like_names(row: list[str]) -> bool:
+    return len(set(row)) == len(row) and all(field and not _is_number(field) for field in row)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _trimmed(texts: Any) -> Any:
+    return pc.utf8_trim(texts, " \t")
+
+
+def _only_numbers(column: Any) -> bool:
+    parts = [_trimmed(part.dictionary) for part in column.chunks]
+    return any(len(part) for part in parts) and all(first_no_number(part) is None for part in parts)
+
+
+def _first_word(column: Any) -> Iterator[tuple[int, str]]:
+    """The first row of a column of symbols that is not a number, and its text, if there is one."""
+    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    texts = texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
+    code = first_no_number(_trimmed(texts.dictionary))
+    if code is not None:
+        yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0].rstrip(". ")
+
+
+@contextmanager
+def _in_one_sentence(name: str, what: str) -> Iterator[None]:
+    """Whatever pyarrow and Python may raise."""
+    try:
+        yield
+    except ChainfoldError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise BadFile(name, f"{what}: {_first_line(error)}.") from None
+
+
+class ParquetReader:
+    """Parquet, a row group at a time."""
+
+    def __init__(self, columns: tuple[str, ...] | None = None, symbols: frozenset[str] = frozenset()) -> None:
+        self._columns, self._symbols = columns, symbols
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        where = _to_seek_in(stream, "Parquet")
+        with _in_one_sentence(stream.name, "cannot be read as Parquet"):
+            file = pq.ParquetFile(where, pre_buffer=False)
+            texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
+            file = pq.ParquetFile(where, pre_buffer=False, read_dictionary=texts)
+            rows = max(file.metadata.num_rows, 1)
+            batches = file.iter_batches(batch_size=ROWS)
+            for stretch in _stretches(batches, self._columns, self._symbols, stream.name):
+                yield stretch
+                stream.reached(int(stretch.lines[-1]) / rows)
+
+
+class ArrowReader:
+    """Arrow IPC, files and streams, a record batch at a time."""
+
+    def __init__(self, columns: tuple[str, ...] | None = None, symbols: frozenset[str] = frozenset()) -> None:
+        self._columns, self._symbols = columns, symbols
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        is_file = stream.peek(len(_ARROW_MAGIC)) == _ARROW_MAGIC
+        batches = _batches_of_file(stream) if is_file else _batches_of_stream(stream)
+        with _in_one_sentence(stream.name, "cannot be read as Arrow IPC, or is cut short"):
+            yield from _stretches(batches, self._columns, self._symbols, stream.name)
+
+
+def _batches_of_stream(stream: Stream) -> Iterator[Any]:
+    yield from pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+
+
+def _batches_of_file(stream: Stream) -> Iterator[Any]:
+    where = _to_seek_in(stream, "an Arrow file")
+    with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
+        reader = pa.ipc.open_file(source)
+        for k in range(reader.num_record_batches):
+            yield reader.get_batch(k)
+            stream.reached((k + 1) / reader.num_record_batches)
+
+
+def _to_seek_in(stream: Stream, what: str) -> Any:
+    """The path or the file behind a stream, for a format whose index is at the end."""
+    if stream.compression:
+        raise BadFile(stream.name, f"is {what} inside {stream.compression} data; decompress it first.")
+    where = stream.path or stream.input.file
+    if where is None:
+        raise BadFile(stream.name, f"{what} cannot be read from a pipe, as its index is at the end; name the file.")
+    return where
+
+
+def read_memory(table: object, columns: tuple[str, ...] | None, symbols: frozenset[str]) -> Iterator[Stretch]:
+    """Arrow, pandas and polars tables, and NumPy arrays."""
+    with _in_one_sentence(TABLE, f"this {type(table).__name__} cannot be read as a table"):
+        yield from _stretches(_batches(table), columns, symbols, TABLE)
+
+
+def _batches(table: Any) -> Iterator[Any]:
+    if isinstance(table, np.ndarray):
+        return _array_batches(table)
+    if isinstance(table, pa.RecordBatch):
+        return iter([table])
+    if hasattr(table, "__arrow_c_stream__"):
+        return iter(pa.RecordBatchReader.from_stream(table))
+    raise TypeError("give an Arrow, pandas or polars table, or a NumPy array of two dimensions or with named fields")
+
+
+def _array_batches(array: NDArray[Any]) -> Iterator[Any]:
+    if array.dtype.names is None and array.ndim != 2:
+        raise TypeError(f"it has {counted(array.ndim, 'dimension')}; give it two, or named fields")
+    for low in range(0, len(array), ROWS):
+        part = array[low : low + ROWS]
+        named = {name: part[name] for name in array.dtype.names or ()}
+        columns = named or {str(k): part[:, k] for k in range(part.shape[1])}
+        yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+
+
+def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: frozenset[str], source: str) -> Iterator[Stretch]:
+    row = 1
+    for batch in batches:
+        for low in range(0, batch.num_rows, ROWS):
+            part = _without_index(batch.slice(low, ROWS))
+            if names is not None:
+                if len(names) != part.num_columns:
+                    raise BadFile(
+                        source, f"has {counted(part.num_columns, 'column')}, but there are names for {len(names)}."
+                    )
+                part = part.rename_columns(list(names))
+            lines = np.arange(row, row + part.num_rows)
+            starts = np.zeros(part.num_rows, np.bool_)
+            starts[0] = row == 1
+            yield Stretch(_normal(part, symbols, lines, source), starts, lines, source)
+            row += part.num_rows
+
+
+def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> Iterator[Stretch]:
+    """The stretches of a table whose columns have their types, as few as there may be."""
+    low = 0
+    for batch in table.unify_dictionaries().combine_chunks().to_batches(max_chunksize=ROWS):
+        high = low + batch.num_rows
+        columns = [_tidy(column) if column.type == SYMBOL else column for column in batch.columns]
+        starts = np.zeros(batch.num_rows, np.bool_)
+        starts[:1] = fresh and low == 0
+        yield Stretch(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), starts, lines[low:high], source)
+        low = high
+
+
+def _without_index(batch: Any) -> Any:
+    """The batch without the index that pandas adds to the columns of a table."""
+    return batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
+
+
+def _normal(batch: Any, symbols: frozenset[str], lines: NDArray[np.int64], source: str) -> Any:
+    """The batch with our types of columns."""
+    names = batch.schema.names
+    columns = {}
+    for name, column in zip(names, batch.columns, strict=True):
+        if name in columns:
+            raise BadFile(source, f"two columns are called {name!r}; name the columns yourself.")
+        owner = name.removesuffix(VALUES_SUFFIX)
+        try:
+            if owner != name and owner in names:
+                columns[name] = _list_of(column, pc.list_flatten(column).cast(NUMBER, safe=False))
+            else:
+                columns[name] = _column(column, name in symbols)
+        except (pa.ArrowException, TypeError):
+            problem = f"column {name!r} is of type {column.type}, which is neither text nor numbers nor lists of text"
+            raise BadFile(source, f"{problem}; leave it out or convert it.") from None
+    for name in names:
+        if pa.types.is_large_list(columns[name].type):
+            _check_bag(columns, name, lines, source)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _column(column: Any, as_symbols: bool) -> Any:
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _column(column.storage, as_symbols)
+    if _is_list(kind):
+        entries = pc.list_flatten(column)
+        if not (_is_text(entries.type) or pa.types.is_dictionary(entries.type) or pa.types.is_null(entries.type)):
+            raise TypeError(kind)
+        return _list_of(column, _as_symbols(entries))
+    if _is_number_type(kind) and not as_symbols:
+        return column.cast(NUMBER, safe=False)
+    if _is_number_type(kind) or _is_text(kind) or _is_word(kind):
+        return _as_symbols(column)
+    raise TypeError(kind)
+
+
+def _is_list(kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_number_type(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_word(kind: Any) -> bool:
+    """Something else that is written as one word."""
+    types = pa.types
+    dates = types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind)
+    return bool(types.is_dictionary(kind) or types.is_boolean(kind) or types.is_null(kind) or dates)
+
+
+def _as_symbols(column: Any) -> Any:
+    if not pa.types.is_dictionary(column.type):
+        return column.cast(pa.string()).dictionary_encode()
+    tidy = _tidy(column)
+    strings = tidy.dictionary.cast(pa.string())
+    if strings.null_count:
+        return strings.take(tidy.indices).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(tidy.indices.cast(pa.int32()), strings)
+
+
+def _tidy(column: Any) -> Any:
+    """The same symbols, their dictionary only of what occurs, in order of first appearance."""
+    used = pc.unique(column.indices.drop_null())
+    if len(used) == len(column.dictionary) and (used.to_numpy() == np.arange(len(used))).all():
+        return column
+    place = np.zeros(len(column.dictionary), np.int32)
+    place[used.to_numpy()] = np.arange(len(used))
+    entries = column.dictionary
+    entries = entries.cast(pa.string()) if pa.types.is_string_view(entries.type) else entries
+    return pa.DictionaryArray.from_arrays(pa.array(place).take(column.indices), entries.take(used))
+
+
+def _list_of(lists: Any, entries: Any) -> Any:
+    """Large lists with these entries, of the lengths of other lists; a missing list is empty."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    return pa.LargeListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])), entries)
+
+
+def _check_bag(columns: dict[str, Any], name: str, lines: NDArray[np.int64], source: str) -> None:
+    """No entry may be missing, and a bag has as many values as attributes."""
+    bag = columns[name]
+    offsets = bag.offsets.to_numpy()
+    if bag.values.null_count:
+        entry = np.argmax(bag.values.is_null().to_numpy(zero_copy_only=False))
+        row = lines[np.searchsorted(offsets, entry, side="right") - 1]
+        raise BadFile(source, f"row {row}, column {name!r}: an entry of the list is missing.")
+    values = columns.get(name + VALUES_SUFFIX)
+    if bag.type == BAG and values is not None and (offsets != values.offsets.to_numpy()).any():
+        row = lines[np.argmax(offsets[1:] != values.offsets.to_numpy()[1:])]
+        raise BadFile(source, f"row {row}, column {name!r}: there are not as many values as attributes.")

@@ -1,0 +1,232 @@
+"""Sequences as lines of text: CoNLL columns, CoNLL-U, and CRFsuite's lines of attributes.
+
+A chunk of whole lines at a time is taken apart by a kernel into places in its bytes, and each column is given codes by
+a table of its own; no string is made for a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.data.chain import frozen, position_of
+from chainfold.data.columns import VALUES_SUFFIX, Stretch
+from chainfold.data.inputs import CHUNK, Chunk, Stream, chunks, count_of
+from chainfold.data.interning import StringTable
+from chainfold.errors import BadFile, BadSetting
+from chainfold.kernels.text import (
+    COLUMNS,
+    DECLARATION,
+    NAMELESS,
+    START,
+    STATE_SIZE,
+    TABS,
+    UNKNOWN,
+    WRONG,
+    WRONG_LINE,
+    AttributeArrays,
+    ConllArrays,
+    attribute_rows,
+    conll_rows,
+)
+
+CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
+
+LABEL, ATTRIBUTES, EDGE = "label", "attributes", "edge"
+
+
+class ConllReader:
+    """Columns of words, a blank line between sequences; the first line of the first input sets the width."""
+
+    def __init__(self, columns: tuple[str, ...] | None = None, universal: bool = False, chunk: int = CHUNK) -> None:
+        self._names = columns
+        self._universal = universal
+        self._chunk = chunk
+        self._state = np.zeros(STATE_SIZE, np.int64)
+        self._state[TABS] = 1 if universal else UNKNOWN
+        self._state[COLUMNS] = len(CONLLU_COLUMNS) if universal else len(columns) if columns else UNKNOWN
+        self._before = "the lines before it have" if columns is None else "there are names for"
+        if universal:
+            self._before = "CoNLL-U has"
+            if columns is not None and len(columns) != len(CONLLU_COLUMNS):
+                raise BadSetting("the list of columns", list(columns), "ten names, as CoNLL-U has ten columns")
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        self._state[START] = 1
+        for chunk in chunks(stream, self._chunk):
+            stretch = self._stretch(chunk, stream.name)
+            if stretch.lines.size:
+                yield stretch
+            if self._state[WRONG_LINE]:
+                raise self._ragged(stream.name)
+
+    def _stretch(self, chunk: Chunk, source: str) -> Stretch:
+        most_rows = count_of(b"\n", chunk.data)
+        most_fields = most_rows + count_of(b"\t", chunk.data) + count_of(b" ", chunk.data)
+        data = np.frombuffer(chunk.data, np.uint8)
+        out = ConllArrays(
+            np.empty(most_fields, np.int64),
+            np.empty(most_fields, np.int64),
+            np.empty(most_rows, np.int64),
+            np.empty(most_rows, np.bool_),
+        )
+        rows = conll_rows(data, chunk.line, self._universal, self._state, out)
+        batch = self._batch(data, rows, out) if rows else None
+        return Stretch(batch, out.starts[:rows], out.lines[:rows], source)
+
+    def _batch(self, data: NDArray[np.uint8], rows: int, out: ConllArrays) -> Any:
+        width = int(self._state[COLUMNS])
+        begins = np.ascontiguousarray(out.begins[: rows * width].reshape(rows, width).T)
+        ends = np.ascontiguousarray(out.ends[: rows * width].reshape(rows, width).T)
+        names = self._names or (CONLLU_COLUMNS if self._universal else tuple(str(k) for k in range(width)))
+        columns = []
+        for k in range(width):
+            missing = ends[k] == begins[k]
+            if self._universal and CONLLU_COLUMNS[k] not in _NEVER_MISSING:
+                missing |= (ends[k] == begins[k] + 1) & (data[begins[k]] == ord("_"))
+            columns.append(_symbols(data, begins[k], ends[k], missing))
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _ragged(self, name: str) -> BadFile:
+        line, found, expected = (int(self._state[k]) for k in (WRONG_LINE, WRONG, COLUMNS))
+        cause = "; is a tab missing, or one too many?" if self._state[TABS] == 1 else "; correct the line."
+        return BadFile(name, f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}")
+
+
+class CrfsuiteReader:
+    """A label and its attributes on a line, tabs between them, a blank line between sequences."""
+
+    def __init__(self, chunk: int = CHUNK) -> None:
+        self._chunk = chunk
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        state = np.zeros(STATE_SIZE, np.int64)
+        state[START] = 1
+        for chunk in chunks(stream, self._chunk):
+            data = np.frombuffer(chunk.data, np.uint8)
+            out = _room(chunk.data)
+            rows = attribute_rows(data, chunk.line, state, out)
+            if rows:
+                batch = _attribute_batch(data, rows, out, stream.name)
+                yield Stretch(batch, out.starts[:rows], out.lines[:rows], stream.name)
+            if state[WRONG_LINE]:
+                raise BadFile(stream.name, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
+
+
+def _what_is_wrong(problem: int) -> str:
+    if problem == DECLARATION:
+        return (
+            "has a declaration, a field that begins with '@'; only @edge is understood here. Write \\@ where it is the "
+            "name of an attribute."
+        )
+    if problem == NAMELESS:
+        return "has an attribute without a name; write \\: for a colon that belongs to the name."
+    return "has a colon but no value after it; write \\: for a colon that belongs to the name."
+
+
+def _room(data: bytes) -> AttributeArrays:
+    """Arrays that are large enough for whatever the lines hold."""
+    rows, entries = count_of(b"\n", data), count_of(b"\t", data)
+    return AttributeArrays(
+        names=np.empty(len(data), np.uint8),
+        name_ends=np.empty(entries + 1, np.int64),
+        value_begins=np.empty(entries, np.int64),
+        value_ends=np.empty(entries, np.int64),
+        edges=np.empty(entries, np.bool_),
+        offsets=np.empty(rows + 1, np.int64),
+        label_begins=np.empty(rows, np.int64),
+        label_ends=np.empty(rows, np.int64),
+        lines=np.empty(rows, np.int64),
+        starts=np.empty(rows, np.bool_),
+    )
+
+
+def _attribute_batch(data: NDArray[np.uint8], rows: int, out: AttributeArrays, source: str) -> Any:
+    entries = int(out.offsets[rows])
+    label_begins, label_ends = out.label_begins[:rows], out.label_ends[:rows]
+    columns = {LABEL: _symbols(data, label_begins, label_ends, label_begins == label_ends)}
+    values = _values(data, rows, out, source)
+    edges = out.edges[:entries]
+    for name, chosen in ((ATTRIBUTES, ~edges), (EDGE, edges)):
+        if name == EDGE and not edges.any():
+            continue
+        offsets = pa.array(np.concatenate([[0], np.cumsum(chosen)])[out.offsets[: rows + 1]])
+        begins, ends = out.name_ends[:entries][chosen], out.name_ends[1 : entries + 1][chosen]
+        columns[name] = pa.LargeListArray.from_arrays(offsets, _symbols(out.names, begins, ends))
+        if (values[chosen] != 1.0).any():
+            columns[name + VALUES_SUFFIX] = pa.LargeListArray.from_arrays(offsets, pa.array(values[chosen]))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _values(data: NDArray[np.uint8], rows: int, out: AttributeArrays, source: str) -> NDArray[np.float64]:
+    """The value of each entry, one where none is written; each distinct text is read once."""
+    entries = int(out.offsets[rows])
+    values = np.ones(entries)
+    given = np.flatnonzero(out.value_begins[:entries] >= 0)
+    if given.size:
+        texts = _symbols(data, out.value_begins[given], out.value_ends[given])
+        codes = texts.indices.to_numpy()
+        culprit = first_no_number(texts.dictionary)
+        if culprit is not None:
+            raise _no_value(data, int(given[np.argmax(codes == culprit)]), rows, out, source)
+        values[given] = texts.dictionary.cast(pa.float64()).to_numpy()[codes]
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if wrong.size:
+            raise _no_value(data, int(wrong[0]), rows, out, source)
+    return values
+
+
+def _no_value(data: NDArray[np.uint8], entry: int, rows: int, out: AttributeArrays, source: str) -> BadFile:
+    row = position_of(out.offsets[: rows + 1], entry)
+    begin, end = int(out.value_begins[entry]), int(out.value_ends[entry])
+    text = data.tobytes()
+    name = out.names[out.name_ends[entry] : out.name_ends[entry + 1]].tobytes().decode()
+    column, value = begin - text.rfind(b"\n", 0, begin), text[begin:end].decode()
+    problem = f"line {out.lines[row]}, byte {column}: the value {value!r} of attribute {name!r} is not a finite number."
+    return BadFile(source, problem)
+
+
+def first_no_number(texts: Any) -> int | None:
+    """The first of an Arrow array of strings that is not the text of a number."""
+    low, high = 0, len(texts)
+    if _all_numbers(texts):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _all_numbers(texts[low:middle]) else (low, middle)
+    return low
+
+
+def _all_numbers(texts: Any) -> bool:
+    try:
+        texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _symbols(
+    data: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    missing: NDArray[np.bool_] | None = None,
+) -> Any:
+    """The strings data[begins[i] : ends[i]] as dictionary codes; null where missing, and then in no dictionary."""
+    table = StringTable()
+    if missing is None or not missing.any():
+        codes = table.codes(frozen(data, np.uint8), frozen(begins, np.int64), frozen(ends, np.int64))
+    else:
+        codes, there = np.zeros(begins.size, np.int32), ~missing
+        codes[there] = table.codes(
+            frozen(data, np.uint8), frozen(begins[there], np.int64), frozen(ends[there], np.int64)
+        )
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), table.strings().cast(pa.string()))
+
+
+def counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
