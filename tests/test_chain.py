@@ -1,18 +1,12 @@
-"""The chain: in memory, made on the fly, on disk."""
+"""The chain: in memory, and made on the fly."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, errors, evaluate
-from chainfold.data.chain import Block, Source, gather
-from chainfold.data.store import open_chain, write_chain
-from shapes import CASES
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
+from chainfold.data.chain import Block, gather
 
 
 def same(a: Block, b: Block) -> None:
@@ -102,107 +96,9 @@ def test_labels_are_sampled_from_the_model_itself(n_edge_attributes: int) -> Non
 SYNTHETIC_TWIN = {k: SyntheticChain(400, 3, 12, 2, seed=0, mean_length=10, n_edge_attributes=k) for k in (0, 2)}
 
 
-@pytest.mark.parametrize("name", [*SYNTHETIC, *CASES])
-def test_a_chain_comes_back_from_disk(name: str, tmp_path: Path) -> None:
-    source: Source = SYNTHETIC[name] if name in SYNTHETIC else CASES[name](np.random.default_rng(0))[1]
-    path = tmp_path / "chain.arrow"
-    write_chain(path, source)
-    stored = open_chain(path)
-    for attribute in ("positions", "n_labels", "n_attributes", "n_edge_attributes", "active", "labelled"):
-        assert getattr(stored, attribute) == getattr(source, attribute)
-    same(stored.block(0, stored.positions), source.block(0, source.positions))
-    assert [p.name for p in tmp_path.iterdir()] == ["chain.arrow"]
-
-
-def test_blocks_of_a_stored_chain_may_span_batches(tmp_path: Path) -> None:
-    source = SyntheticChain(150_000, 3, 10, 2, seed=6, n_edge_attributes=2, mean_length=100)
-    path = tmp_path / "chain.arrow"
-    write_chain(path, source)
-    stored = open_chain(path)
-    for low, high in ((65_530, 65_540), (0, 65_536), (65_536, 65_537), (60_000, 140_000), (131_072, 150_000)):
-        same(stored.block(low, high), source.block(low, high))
-    model = Model.random(Layout.full(3, 10, 2))
-    assert evaluate(model, stored).log_z == evaluate(model, source).log_z
-
-
-def test_files_that_are_no_chains(tmp_path: Path) -> None:
-    with pytest.raises(errors.BadFile, match="no such file"):
-        open_chain(tmp_path / "missing")
-    (tmp_path / "text").write_text("not a chain")
-    with pytest.raises(errors.BadFile, match="not a chain written by chainfold"):
-        open_chain(tmp_path / "text")
-    (tmp_path / "empty").touch()
-    with pytest.raises(errors.BadFile, match="not a chain"):
-        open_chain(tmp_path / "empty")
-    with pytest.raises(errors.BadFile, match="cannot be read"):
-        open_chain(tmp_path)
-    write_chain(tmp_path / "whole", SYNTHETIC["plain"])
-    data = (tmp_path / "whole").read_bytes()
-    (tmp_path / "cut").write_bytes(data[: len(data) // 2])
-    with pytest.raises(errors.BadFile, match="cut short"):
-        open_chain(tmp_path / "cut")
-    with pytest.raises(errors.BadFile, match="cannot be written"):
-        write_chain(tmp_path / "missing" / "chain", SYNTHETIC["plain"])
-
-
-CORRUPT = """
-import sys, numpy as np, chainfold as cf
-path, damaged = sys.argv[1:]
-data = np.fromfile(path, np.uint8)
-model = cf.Model.random(cf.Layout.full(3, 10, 2))
-random = np.random.default_rng(0)
-refused = 0
-for trial in range(150):
-    copy = data.copy()
-    at = random.integers(0, copy.size - 4)
-    copy[at : at + 4] = random.integers(0, 256, 4)
-    copy.tofile(damaged)
-    try:
-        cf.evaluate(model, cf.open_chain(damaged), block=700)
-    except cf.ChainfoldError as error:
-        refused += 1
-print(refused)
-"""
-
-
-def test_a_damaged_chain_never_crashes_the_process(tmp_path: Path) -> None:
-    write_chain(tmp_path / "whole", SyntheticChain(3000, 3, 10, 2, n_edge_attributes=2, mean_length=30))
-    command = [sys.executable, "-c", CORRUPT, str(tmp_path / "whole"), str(tmp_path / "damaged")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 20, "some damage cannot be told from data, but much can"
-
-
-def test_edge_offsets_without_edges_are_no_edges(tmp_path: Path) -> None:
-    positions = 70_000
-    chain = Chain.from_arrays(
-        offsets=np.arange(positions + 1),
-        ids=np.zeros(positions, int),
-        labels=np.zeros(positions, int),
-        edge_offsets=np.zeros(positions + 1),
-    )
-    write_chain(tmp_path / "chain", chain)
-    model = Model.random(Layout.full(1, 1))
-    found, stored = evaluate(model, chain, block=100), evaluate(model, open_chain(tmp_path / "chain"))
-    assert found.log_z == pytest.approx(stored.log_z, rel=1e-14)
-    assert found.report.bytes_read < 40 * positions
-
-
 @pytest.mark.parametrize(("sticky", "active"), [(1.0, 0), (1.0, 3), (0.5, 0)])
 def test_true_weights_at_the_ends_of_the_knobs(sticky: float, active: int) -> None:
     source = SyntheticChain(500, 3, 6, active, sticky=sticky, n_edge_attributes=2)
     weights = source.true_weights()
     assert not np.isnan(weights).any()
     assert evaluate(Model(Layout.full(3, 6, 2), weights), source).log_likelihood is not None
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    class Broken(SyntheticChain):
-        def block(self, low: int, high: int) -> Block:
-            if low:
-                raise KeyboardInterrupt
-            return super().block(low, high)
-
-    with pytest.raises(KeyboardInterrupt):
-        write_chain(tmp_path / "chain", Broken(100_000, 2, 4, 1))
-    assert list(tmp_path.iterdir()) == []

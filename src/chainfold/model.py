@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.data.chain import Source
+from chainfold.data.chain import Source, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.kernels.expectation import Features
 from chainfold.kernels.scores import NO_LABEL, Rows, Slots, padded
@@ -51,13 +51,14 @@ class Layout:
 
     @classmethod
     def observed(cls, source: Source, block: int = 65536) -> Layout:
-        """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept."""
-        pairs = _pairs_of(source, block)
-        if not pairs.size and not source.labelled:
+        """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept.
+
+        The vocabulary of the source knows the pairs; without one, the source is read.
+        """
+        vocabulary = vocabulary_of(source)
+        offsets, labels = _rows_of(source, block) if vocabulary is None else vocabulary.pairs()
+        if not labels.size and not source.labelled:
             raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
-        rows = np.bincount(pairs // source.n_labels, minlength=source.n_attributes)
-        offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-        labels = (pairs % source.n_labels).astype(np.int32)
         return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
 
     @property
@@ -172,6 +173,14 @@ class Layout:
     def _pairs(self, slots: Floats) -> Floats:
         """Label pairs without their padding: [·, N, N]."""
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
+
+
+def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The labels of each attribute, from the data: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
+    pairs = _pairs_of(source, block)
+    rows = np.bincount(pairs // max(source.n_labels, 1), minlength=source.n_attributes)
+    offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    return offsets, (pairs % max(source.n_labels, 1)).astype(np.int32)
 
 
 def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:

@@ -11,13 +11,15 @@ empty, all of value one; edge attributes likewise. Everything that counts positi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import (
     AttributeOutOfRange,
     BadChain,
@@ -103,6 +105,7 @@ class Chain:
     n_labels: int
     n_attributes: int
     n_edge_attributes: int
+    vocabulary: Vocabulary | None = None
 
     @classmethod
     def from_arrays(
@@ -154,6 +157,51 @@ class Chain:
             n_edge_attributes=edge[3],
         )
 
+    @classmethod
+    def from_sequences(
+        cls,
+        sequences: Iterable[Any],
+        labels: Iterable[Any] | None = None,
+        *,
+        min_count: int = 1,
+        hash_bits: int | None = None,
+    ) -> Chain:
+        """Sequences of items, each a dict of strings, numbers and bools or a collection of strings; labels likewise.
+
+        Iterators are read once. `encode_sequences` writes them to disk instead.
+        """
+        from chainfold.data.encode import chain_of_sequences
+
+        return chain_of_sequences(sequences, labels, min_count, hash_bits)
+
+    @classmethod
+    def from_table(cls, table: Any, **options: Any) -> Chain:
+        """A table of Arrow, pandas, polars or NumPy; the options are those of `encode`, which writes it to disk."""
+        from chainfold.data.encode import chain_of_table
+
+        return chain_of_table(table, **options)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        rows: Any,
+        labels: ArrayLike | None = None,
+        *,
+        starts: ArrayLike | None = None,
+        n_labels: int | None = None,
+    ) -> Chain:
+        """A SciPy sparse or NumPy matrix: a position for each row, an attribute for each column.
+
+        Labels are numbers or texts; sequences start at the positions, or the marks, given.
+        """
+        from chainfold.data.matrix import chain_of_matrix
+
+        return chain_of_matrix(rows, labels, starts, n_labels)
+
+    def with_vocabulary(self, vocabulary: Vocabulary) -> Chain:
+        """The same chain with names for its numbers."""
+        return replace(self, vocabulary=vocabulary)
+
     @property
     def positions(self) -> int:
         return self.labels.size
@@ -188,7 +236,14 @@ def gather(source: Source, positions: int | None = None) -> Chain:
         n_labels=source.n_labels,
         n_attributes=source.n_attributes,
         n_edge_attributes=source.n_edge_attributes,
+        vocabulary=vocabulary_of(source),
     )
+
+
+def vocabulary_of(source: Source) -> Vocabulary | None:
+    """What the numbers of a source stand for, where that is known."""
+    vocabulary: Vocabulary | None = getattr(source, "vocabulary", None)
+    return vocabulary
 
 
 def _labels(labels: ArrayLike | None, positions: int, n_labels: int | None) -> NDArray[np.int32]:

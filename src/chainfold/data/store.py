@@ -1,81 +1,309 @@
-"""The chain on disk: one Arrow IPC file, memory-mapped.
+"""The chain on disk: one Arrow IPC file, memory-mapped; or the same as an Arrow IPC stream, through a pipe.
 
-A record batch holds a stretch of positions, a column each for label, start mark, attribute ids, their values (left out
-where all are one), edge attribute ids and their values. Blocks are views of the mapped file: nothing is copied unless a
-block spans two batches. Pages that have been read are let go of now and then, so that the resident memory of a reader
-stays small however large the file is. The file is written under a temporary name and renamed when it is whole.
+A record batch holds a stretch of positions, all batches but the last equally many:
+
+    label        int32, -1 where unknown
+    start        uint8, 1 where a sequence starts
+    ids          large_list of attribute ids: a dictionary of their names, or int32 where they have none
+    values       large_list of float64; left out where all are one
+    edge_ids     like ids, edge_values like values; left out where there are no edge attributes
+
+The sizes and the vocabulary stand in the schema's metadata, under a digest that is checked when the chain is opened. A
+batch carries a checksum of its numbers, checked when it is first read. Blocks are views of the mapped file: nothing is
+copied unless a block spans two batches. Pages that have been read are let go of now and then, so that the resident
+memory of a reader stays small however large the file is. The file is written under a temporary name and renamed when it
+is whole.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
-from bisect import bisect_right
-from collections.abc import Iterator
+import threading
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import chain as one_after_another
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.data.chain import Block, Source, frozen
-from chainfold.errors import BadFile
+from chainfold.data.ahead import read_ahead
+from chainfold.data.chain import Block, Source, check_block, frozen, vocabulary_of
+from chainfold.data.interning import spans
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
+from chainfold.kernels.scores import NO_LABEL
 
-_KEY = b"chainfold"
-_VERSION = 1
-_BATCH = 65536
+VERSION = 2
+_CODEC = "zstd"  # of counts and marks, which are mostly alike
+_ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
+_MOST_ROWS = 65536  # in a batch
+_MOST_ENTRIES = 1 << 22  # in a batch, or so
+_MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
 _LET_GO_EVERY = 32 << 20  # bytes read
+_STREAM = b"\xff\xff\xff\xff"  # how an Arrow stream begins
+_NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
+_STATE, _EDGE = "", "edge_"  # prefixes of columns
 
 
-def write_chain(path: str | Path, source: Source) -> None:
-    """Store a source; `open_chain` reads it back."""
-    about = {
-        "version": _VERSION,
-        "positions": source.positions,
-        "n_labels": source.n_labels,
-        "n_attributes": source.n_attributes,
-        "n_edge_attributes": source.n_edge_attributes,
-        "active": source.active,
-        "labelled": source.labelled,
-    }
-    with written_whole(path) as file:
-        _write_batches(file, source, {_KEY: json.dumps(about).encode()})
+@dataclass(frozen=True)
+class Header:
+    """What a stored chain says of itself; kept as JSON."""
+
+    positions: int
+    entries: int
+    sequences: int
+    n_labels: int
+    n_attributes: int
+    n_edge_attributes: int
+    active: float
+    labelled: bool
+    valued: bool
+    edge_valued: bool
+    named: bool
+    edge_named: bool
+    batch: int
+    labels: tuple[str, ...] | None = None
+    hash_bits: int | None = None
+    min_count: int = 1
+    template: str | None = None
+    words: int = 1  # of marks, for each attribute
+    vocabulary: str | None = None  # its sha256
+
+    @property
+    def batches(self) -> int:
+        return -(-self.positions // self.batch)
+
+    @property
+    def schema(self) -> Any:
+        """The columns of each batch."""
+        columns = {"label": pa.int32(), "start": pa.uint8()}
+        for prefix, there, named, valued in (
+            (_STATE, True, self.named, self.valued),
+            (_EDGE, self.n_edge_attributes > 0, self.edge_named, self.edge_valued),
+        ):
+            if there:
+                ids = pa.dictionary(pa.int32(), pa.large_string()) if named else pa.int32()
+                columns[f"{prefix}ids"] = pa.large_list(ids)
+                if valued:
+                    columns[f"{prefix}values"] = pa.large_list(pa.float64())
+        return pa.schema(columns)
 
 
-def _write_batches(file: Any, source: Source, metadata: dict[bytes, bytes]) -> None:
-    writer = None
-    for low in range(0, source.positions, _BATCH):
-        batch = _batch(source.block(low, min(low + _BATCH, source.positions)))
-        if writer is None:
-            writer = pa.ipc.new_file(file, batch.schema.with_metadata(metadata))
-        writer.write_batch(batch.replace_schema_metadata(metadata))
-    assert writer is not None, "a source has at least one position"
+def write_chain(target: str | Path | BinaryIO, source: Source) -> None:
+    """Store a source in a file, or send it through an open one; `open_chain` reads it back.
+
+    A source that has `sequences`, their number, is read once and in order. It may then also say whether it is `valued`
+    and `edge_valued`, has values other than one; otherwise its first block says so.
+    """
+    if isinstance(target, str | Path):
+        with written_whole(target) as file:
+            _write(pa.ipc.new_file, file, source)
+        return
+    try:
+        _write(pa.ipc.new_stream, target, source)
+        target.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BadFile("standard output", f"cannot be written: {error.strerror or error}.") from None
+
+
+def _write(new_writer: Callable[..., Any], file: Any, source: Source) -> None:
+    header, blocks = _surveyed(source)
+    vocabulary = vocabulary_of(source)
+    names = {} if vocabulary is None else _names_to_write(header, vocabulary)
+    metadata = _metadata(header, vocabulary)
+    schema = header.schema.with_metadata(metadata)
+    writer = new_writer(file, schema)
+    sequences, entries, unknown = 0, 0, 0
+    for k, block in enumerate(read_ahead(blocks)):
+        batch = _batch(block, schema, names)
+        checksum = _checksum(batch, metadata[_DIGEST], k)
+        writer.write_batch(batch, custom_metadata={_CHECKSUM: b"%d" % checksum})
+        sequences += int(np.count_nonzero(block.starts))
+        entries += int(block.offsets[-1] - block.offsets[0])
+        unknown += int(np.count_nonzero(block.labels == NO_LABEL))
+    if (sequences, entries) != (header.sequences, header.entries) or (header.labelled and unknown):
+        raise BadChain(
+            f"the source has {sequences} sequences, {entries} attributes in all and {unknown} unknown labels, and had "
+            f"said otherwise."
+        )
     writer.close()
 
 
-def _batch(block: Block) -> Any:
+def _surveyed(source: Source) -> tuple[Header, Iterable[Block]]:
+    """What must be known before the first batch is written, and the blocks to write."""
+    if source.positions < 1:
+        raise EmptyChain
+    rows = int(min(max(_MOST_ENTRIES // max(source.active, 1.0), 1), _MOST_ROWS))
+    blocks: Iterable[Block] = _checked_blocks(source, rows)
+    if hasattr(source, "sequences"):
+        first = next(iter(blocks))
+        blocks = one_after_another([first], blocks)
+        sequences, entries = int(source.sequences), round(source.active * source.positions)
+        valued = bool(getattr(source, "valued", first.values.size > 0))
+        edge_valued = bool(getattr(source, "edge_valued", first.edge_values.size > 0))
+    else:
+        sequences, entries, valued, edge_valued = 0, 0, False, False
+        for block in blocks:
+            sequences += int(np.count_nonzero(block.starts))
+            entries += int(block.offsets[-1] - block.offsets[0])
+            valued |= block.values.size > 0
+            edge_valued |= block.edge_values.size > 0
+        blocks = _checked_blocks(source, rows)
+    return _header(source, rows, sequences, entries, valued, edge_valued), blocks
+
+
+def _checked_blocks(source: Source, rows: int) -> Iterator[Block]:
+    for low in range(0, source.positions, rows):
+        high = min(low + rows, source.positions)
+        block = source.block(low, high)
+        check_block(block, low, high, source.n_labels, source.n_attributes, source.n_edge_attributes)
+        yield block
+
+
+def _header(source: Source, rows: int, sequences: int, entries: int, valued: bool, edge_valued: bool) -> Header:
+    vocabulary = vocabulary_of(source)
+    meaning: dict[str, Any] = {}
+    if vocabulary is not None:
+        for name in ("labels", "hash_bits", "min_count", "template"):
+            meaning[name] = getattr(vocabulary, name)
+        meaning["words"] = vocabulary.marks.shape[1]
+        meaning["vocabulary"] = digest_of(vocabulary)
+    return Header(
+        positions=source.positions,
+        entries=entries,
+        sequences=sequences,
+        n_labels=source.n_labels,
+        n_attributes=source.n_attributes,
+        n_edge_attributes=source.n_edge_attributes,
+        active=entries / source.positions,
+        labelled=bool(source.labelled),
+        valued=valued,
+        edge_valued=edge_valued,
+        named=vocabulary is not None and vocabulary.attributes is not None,
+        edge_named=vocabulary is not None and vocabulary.edge_attributes is not None,
+        batch=rows,
+        **meaning,
+    )
+
+
+def _metadata(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
+    metadata = {_ABOUT: json.dumps({"version": VERSION, **asdict(header)}).encode()}
+    if vocabulary is not None:
+        metadata[_COUNTS] = pa.compress(vocabulary.counts.astype("<i8").tobytes(), _CODEC, asbytes=True)
+        metadata[_MARKS] = pa.compress(vocabulary.marks.astype("<u8").tobytes(), _CODEC, asbytes=True)
+        size = sum(map(len, metadata.values()))
+        if size > _MOST_METADATA:
+            raise BadChain(
+                f"its vocabulary needs {size / 1e9:.1f} GB beside the names, more than a stored chain can have; raise "
+                f"--min-count or lower --hash-bits."
+            )
+    metadata[_DIGEST] = _digest(metadata)
+    return metadata
+
+
+def _digest(metadata: dict[bytes, bytes]) -> bytes:
+    """sha256 of all metadata but the digest itself."""
+    state = hashlib.sha256()
+    for key in (_ABOUT, _COUNTS, _MARKS):
+        value = metadata.get(key, b"")
+        state.update(len(value).to_bytes(8, "little"))
+        state.update(value)
+    return state.digest()
+
+
+def digest_of(vocabulary: Vocabulary) -> str:
+    """sha256 of what gives ids their meaning: two chains with the same digest can be read by the same model."""
+    all_names = (vocabulary.attributes, vocabulary.edge_attributes)
+    sizes = [None if names is None else len(names) for names in all_names]
+    about = [vocabulary.labels, vocabulary.hash_bits, vocabulary.template, sizes, vocabulary.marks.shape]
+    state = hashlib.sha256(json.dumps(about).encode())
+    for names in all_names:
+        if names is not None and len(names):
+            blob, begins, ends = spans(names)
+            state.update(np.ascontiguousarray(ends - begins[0], "<i8").data)
+            state.update(blob[begins[0] : ends[-1]].data)
+    state.update(np.ascontiguousarray(vocabulary.counts, "<i8").data)
+    state.update(np.ascontiguousarray(vocabulary.marks, "<u8").data)
+    return state.hexdigest()
+
+
+def _names_to_write(header: Header, vocabulary: Vocabulary) -> dict[str, Any]:
+    """The dictionary of each kind of ids, one and the same array for all batches; raises unless all sizes agree."""
+    names = {_STATE: vocabulary.attributes, _EDGE: vocabulary.edge_attributes}
+    names = {prefix: array for prefix, array in names.items() if array is not None}
+    for array in names.values():
+        array.validate(full=True)
+        if array.null_count:
+            raise BadChain("its vocabulary has attributes without a name.")
+    for what, count, found in (
+        ("labels", header.n_labels, len(vocabulary.labels)),
+        ("attributes", header.n_attributes, vocabulary.counts.size),
+        ("attributes", header.n_attributes, len(vocabulary.marks)),
+        ("attributes", header.n_attributes, len(names.get(_STATE, vocabulary.counts))),
+        ("edge attributes", header.n_edge_attributes, len(names.get(_EDGE, range(header.n_edge_attributes)))),
+    ):
+        if count != found:
+            raise BadChain(f"it has {count} {what}, but its vocabulary knows {found}.")
+    return names
+
+
+def _batch(block: Block, schema: Any, names: dict[str, Any]) -> Any:
     columns = {"label": pa.array(block.labels), "start": pa.array(block.starts.view(np.uint8))}
     for prefix, offsets, ids, values in (
-        ("", block.offsets, block.ids, block.values),
-        ("edge_", block.edge_offsets, block.edge_ids, block.edge_values),
+        (_STATE, block.offsets, block.ids, block.values),
+        (_EDGE, block.edge_offsets, block.edge_ids, block.edge_values),
     ):
-        if offsets.size:
-            ends, part = pa.array(offsets - offsets[0]), slice(offsets[0], offsets[-1])
-            columns[f"{prefix}ids"] = pa.LargeListArray.from_arrays(ends, pa.array(ids[part]))
-            if values.size:
-                columns[f"{prefix}values"] = pa.LargeListArray.from_arrays(ends, pa.array(values[part]))
-    return pa.RecordBatch.from_pydict(columns)
+        if f"{prefix}ids" not in schema.names:
+            continue
+        ends, part = pa.array(offsets - offsets[0]), slice(offsets[0], offsets[-1])
+        entries = pa.array(ids[part])
+        if prefix in names:
+            entries = pa.DictionaryArray.from_arrays(entries, names[prefix], safe=False)  # `check_block` has looked
+        columns[f"{prefix}ids"] = pa.LargeListArray.from_arrays(ends, entries)
+        if f"{prefix}values" in schema.names:
+            numbers = values[part] if values.size else np.ones(len(entries))
+            columns[f"{prefix}values"] = pa.LargeListArray.from_arrays(ends, pa.array(numbers))
+        elif values.size:
+            raise BadChain("some of its attributes have values, and its first ones had none.")
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _checksum(batch: Any, digest: bytes, k: int) -> int:
+    """Of all numbers of batch k, so that it is not taken for another batch or for one of another file."""
+    total = zlib.crc32(digest + k.to_bytes(8, "little"))
+    for column in batch.columns:
+        if pa.types.is_large_list(column.type):
+            total = zlib.crc32(_numbers(column.offsets).data, total)
+            column = column.values
+        total = zlib.crc32(_numbers(column).data, total)
+    return total
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """The numbers of a column as they lie in memory; of names, their ids."""
+    numbers: NDArray[Any] = (column.indices if pa.types.is_dictionary(column.type) else column).to_numpy()
+    return numbers
 
 
 @contextmanager
-def _damage(path: str | Path, sentence: str) -> Iterator[None]:
+def _damage(path: object, sentence: str) -> Iterator[None]:
     """Whatever reading the file may end in, as one sentence."""
     try:
         yield
-    except BadFile:
+    except ChainfoldError:
         raise
     except FileNotFoundError:
         raise BadFile(path, "there is no such file.") from None
@@ -83,38 +311,138 @@ def _damage(path: str | Path, sentence: str) -> Iterator[None]:
         raise BadFile(path, "cannot be read: Is a directory.") from None
     except PermissionError:
         raise BadFile(path, "cannot be read: Permission denied.") from None
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ):
         raise BadFile(path, f"{sentence}.") from None
 
 
-class StoredChain:
+def _header_of(path: object, metadata: dict[bytes, bytes]) -> Header:
+    """The header of a chain, if its metadata are whole."""
+    about = json.loads(metadata[_ABOUT])
+    if about["version"] != VERSION:
+        raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {VERSION}.")
+    header = Header(**{field.name: about[field.name] for field in fields(Header)})
+    if _digest(metadata) != metadata[_DIGEST] or header.positions < 1 or header.batch < 1:
+        raise BadFile(path, f"{_NO_CHAIN}.")
+    return header
+
+
+class _Batches:
+    """What a chain in a file and a chain in a pipe have in common: sizes, and blocks that are cut from batches."""
+
+    def __init__(self, path: str | Path, schema: Any) -> None:
+        self.path = path
+        self._metadata: dict[bytes, bytes] = schema.metadata or {}
+        self.header = header = _header_of(path, self._metadata)
+        if not schema.equals(header.schema):
+            raise BadFile(path, f"{_NO_CHAIN}.")
+        self.positions, self.entries, self.sequences = header.positions, header.entries, header.sequences
+        self.n_labels, self.n_attributes = header.n_labels, header.n_attributes
+        self.n_edge_attributes = header.n_edge_attributes
+        self.active, self.labelled, self.batch = header.active, header.labelled, header.batch
+        self.valued, self.edge_valued = header.valued, header.edge_valued
+        self._names: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def block(self, low: int, high: int) -> Block:
+        with _damage(self.path, f"positions {low} to {high - 1} are damaged"):
+            first, last = low // self.batch, (high - 1) // self.batch
+            parts = [
+                _cut(whole, max(low - begin, 0), min(high - begin, self.batch))
+                for begin, whole in zip(
+                    range(first * self.batch, high, self.batch), self._wholes(first, last), strict=True
+                )
+            ]
+            return parts[0] if len(parts) == 1 else _join(parts)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """What the numbers stand for; None where that was not known."""
+        header = self.header
+        if header.vocabulary is None:
+            return None
+        with _damage(self.path, "its vocabulary is damaged"):
+            if not self._names and (header.named or header.edge_named):
+                self._wholes(0, 0)
+            nothing = pa.array([], pa.large_string())
+            found = Vocabulary(
+                labels=tuple(header.labels or ()),
+                attributes=self._names[_STATE] if header.named else None,
+                edge_attributes=self._names.get(_EDGE, nothing) if header.edge_named else None,
+                counts=self._unpacked(_COUNTS, np.int64, header.n_attributes),
+                marks=self._unpacked(_MARKS, np.uint64, header.n_attributes * header.words).reshape(-1, header.words),
+                hash_bits=header.hash_bits,
+                min_count=header.min_count,
+                template=header.template,
+            )
+            if digest_of(found) != header.vocabulary:
+                raise BadFile(self.path, "its vocabulary is damaged.")
+        return found
+
+    def _unpacked(self, key: bytes, kind: type[np.generic], count: int) -> NDArray[Any]:
+        """Numbers of the vocabulary, from the metadata."""
+        size = count * np.dtype(kind).itemsize
+        return np.frombuffer(pa.decompress(self._metadata[key], size, _CODEC, asbytes=True), kind)
+
+    def _wholes(self, first: int, last: int) -> list[Block]:
+        """The batches first … last, as blocks."""
+        raise NotImplementedError
+
+    def _check(self, k: int, batch: Any, checksum: bytes) -> None:
+        """Raise unless the batch is as it was written; nothing looks at its numbers before its buffers have."""
+        batch.validate()
+        rows = min(self.batch, self.positions - k * self.batch)
+        if batch.num_rows != rows or _checksum(batch, self._metadata[_DIGEST], k) != int(checksum):
+            begin = k * self.batch
+            raise BadFile(self.path, f"positions {begin} to {begin + rows - 1} are damaged.")
+        if not self._names:
+            self._names = {
+                prefix: batch.column(f"{prefix}ids").values.dictionary
+                for prefix, named in ((_STATE, self.header.named), (_EDGE, self.header.edge_named))
+                if named and f"{prefix}ids" in batch.schema.names
+            }
+
+
+class StoredChain(_Batches):
     """A source whose blocks are views of a memory-mapped file."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path = path
-        self._bytes_read = 0
-        with _damage(path, "this is not a chain written by chainfold, or it is cut short"):
+        with _damage(path, _NO_CHAIN):
             with Path(path).open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._reader = pa.ipc.open_file(pa.py_buffer(self._map))
-            about = json.loads((self._reader.schema.metadata or {})[_KEY])
-            if about["version"] != _VERSION:
-                raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {_VERSION}.")
-            self.positions, self.n_labels = int(about["positions"]), int(about["n_labels"])
-            self.n_attributes, self.n_edge_attributes = int(about["n_attributes"]), int(about["n_edge_attributes"])
-            self.active, self.labelled = float(about["active"]), bool(about["labelled"])
-            self._begins = range(0, self.positions, _BATCH)
+            super().__init__(path, self._reader.schema)
+            if self._reader.num_record_batches != self.header.batches:
+                raise BadFile(path, f"{_NO_CHAIN}.")
+        self._checked: set[int] = set()
+        self._bytes_read = 0
 
     def block(self, low: int, high: int) -> Block:
-        parts = []
-        with _damage(self._path, f"positions {low} to {high - 1} are damaged"):
-            for k in range(bisect_right(self._begins, low) - 1, bisect_right(self._begins, high - 1)):
-                begin = self._begins[k]
-                columns = self._reader.get_batch(k)
-                parts.append(_cut(columns, max(low - begin, 0), min(high - begin, columns.num_rows)))
-            block = parts[0] if len(parts) == 1 else _join(parts)
+        block = super().block(low, high)
         self._let_go(block.nbytes)
         return block
+
+    def _wholes(self, first: int, last: int) -> list[Block]:
+        return [self._whole(k) for k in range(first, last + 1)]
+
+    def _whole(self, k: int) -> Block:
+        with self._lock:
+            batch, metadata = self._reader.get_batch_with_custom_metadata(k)
+        if k in self._checked:
+            return _block(batch)
+        self._check(k, batch, metadata[_CHECKSUM])
+        self._checked.add(k)
+        whole = _block(batch)
+        self._let_go(whole.nbytes)
+        return whole
 
     def _let_go(self, read: int) -> None:
         """Give the pages back once in a while; whoever still looks at one gets it again from the file."""
@@ -124,28 +452,105 @@ class StoredChain:
             self._bytes_read = 0
 
 
-def open_chain(path: str | Path) -> StoredChain:
-    """A chain that `write_chain` has stored; nothing is read until blocks are asked for."""
-    return StoredChain(path)
+class PipedChain(_Batches):
+    """A source that is read forward, once; the batches of the latest block and the one before are held."""
+
+    def __init__(self, file: Any, path: str | Path = "standard input") -> None:
+        with _damage(path, _NO_CHAIN):
+            self._reader = pa.ipc.open_stream(file)
+            super().__init__(path, self._reader.schema)
+        self._held: deque[Block] = deque()
+        self._next = 0  # the batch that comes next
+
+    def _wholes(self, first: int, last: int) -> list[Block]:
+        with self._lock:
+            if first < self._oldest:
+                raise ChainfoldError(
+                    "the chain comes through a pipe and can be read only once; take --engine stream, or store it in a "
+                    "file first."
+                )
+            self._drop(first - 1)
+            while self._next <= last:
+                self._held.append(self._read())
+                self._next += 1
+                self._drop(first - 1)
+            return list(self._held)[first - self._oldest : last + 1 - self._oldest]
+
+    @property
+    def _oldest(self) -> int:
+        """The first batch that is held."""
+        return self._next - len(self._held)
+
+    def _drop(self, first: int) -> None:
+        """Hold no batch before the one given."""
+        while self._held and self._oldest < first:
+            self._held.popleft()
+
+    def _read(self) -> Block:
+        try:
+            batch, metadata = self._reader.read_next_batch_with_custom_metadata()
+        except StopIteration:
+            raise BadFile(self.path, f"ends after {self._next * self.batch} of {self.positions} positions.") from None
+        self._check(self._next, batch, metadata[_CHECKSUM])
+        return _block(batch)
 
 
-def _cut(columns: Any, low: int, high: int) -> Block:
-    """Rows low … high-1 of a batch, as views."""
+def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:
+    """A chain that `write_chain` has stored, or that comes through a pipe; only its header is read as yet."""
+    if not isinstance(source, str | Path):
+        return PipedChain(source)
+    with _damage(source, _NO_CHAIN):
+        if _is_stream(Path(source)):
+            return _piped(Path(source))
+    return StoredChain(source)
 
-    def numbers(name: str) -> NDArray[Any]:
-        return frozen(columns.column(name).to_numpy(), None)
+
+def _is_stream(path: Path) -> bool:
+    if path.is_fifo():
+        return True
+    with path.open("rb") as file:
+        return file.read(len(_STREAM)) == _STREAM
+
+
+def _piped(path: Path) -> PipedChain:
+    file = path.open("rb")
+    try:
+        chain = PipedChain(file, path)
+    except BaseException:
+        file.close()
+        raise
+    weakref.finalize(chain, file.close)
+    return chain
+
+
+def _block(batch: Any) -> Block:
+    """A batch as a block of views."""
 
     def lists(prefix: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-        if f"{prefix}ids" not in columns.schema.names:
+        if f"{prefix}ids" not in batch.schema.names:
             return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
-        ids = columns.column(f"{prefix}ids")
-        offsets = frozen(ids.offsets.to_numpy(), np.int64)[low : high + 1]
-        values = None
-        if f"{prefix}values" in columns.schema.names:
-            values = columns.column(f"{prefix}values").values.to_numpy()
-        return offsets, frozen(ids.values.to_numpy(), np.int32), frozen(values, np.float64)
+        ids, values = batch.column(f"{prefix}ids"), None
+        if f"{prefix}values" in batch.schema.names:
+            values = _numbers(batch.column(f"{prefix}values").values)
+        return frozen(ids.offsets.to_numpy(), np.int64), frozen(_numbers(ids.values), np.int32), frozen(values, float)
 
-    return Block(numbers("label")[low:high], numbers("start").view(np.bool_)[low:high], *lists(""), *lists("edge_"))
+    return Block(
+        frozen(_numbers(batch.column("label")), np.int32),
+        frozen(_numbers(batch.column("start")).view(np.bool_), np.bool_),
+        *lists(_STATE),
+        *lists(_EDGE),
+    )
+
+
+def _cut(whole: Block, low: int, high: int) -> Block:
+    """Rows low … high-1 of a batch."""
+    edges = whole.edge_offsets[low : high + 1] if whole.edge_offsets.size else whole.edge_offsets
+    return whole._replace(
+        labels=whole.labels[low:high],
+        starts=whole.starts[low:high],
+        offsets=whole.offsets[low : high + 1],
+        edge_offsets=edges,
+    )
 
 
 def _join(parts: list[Block]) -> Block:

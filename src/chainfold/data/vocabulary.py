@@ -1,4 +1,4 @@
-"""What the numbers of a chain stand for: names of labels and attributes, how often each occurs, and with which labels."""
+"""What the numbers of a chain stand for: names of labels and attributes, how often each occurs, with which labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MARKS = 64  # labels in a word of marks
+_BITS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,13 @@ class Vocabulary:
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The (attribute, label) pairs that occur: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
-        bits = np.unpackbits(self.marks.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-        offsets = np.concatenate([[0], np.cumsum(bits.sum(axis=1, dtype=np.int64))])
-        return offsets, np.nonzero(bits)[1].astype(np.int32)
+        size, words = self.marks.shape
+        counts = np.bitwise_count(self.marks).sum(axis=1, dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        labels = np.empty(int(offsets[-1]), np.int32)
+        rows = max(1, _BITS_AT_ONCE // (MARKS * max(words, 1)))
+        for low in range(0, size, rows):
+            marks = np.ascontiguousarray(self.marks[low : low + rows], "<u8")
+            bits = np.unpackbits(marks.view(np.uint8), axis=1, bitorder="little")
+            labels[offsets[low] : offsets[min(low + rows, size)]] = np.nonzero(bits)[1]
+        return offsets, labels

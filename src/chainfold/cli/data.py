@@ -1,0 +1,200 @@
+"""`chainfold data`: what is in a stored chain, in numbers or as text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from chainfold.cli import options
+from chainfold.errors import BadSetting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from chainfold.data.store import PipedChain, StoredChain
+    from chainfold.data.vocabulary import Vocabulary
+
+_MOST_LABELS = 40  # in the table
+_MOST_TEXT = 60  # characters of a template in the table
+
+
+def data(
+    chain: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="A chain stored by chainfold; - for standard input.", allow_dash=True),
+    ],
+    decode: Annotated[bool, typer.Option("--decode", help="Print the chain as lines of attributes.")] = False,
+    top: Annotated[int, typer.Option(metavar="K", help="How many of the most frequent attributes to show.")] = 10,
+    as_json: options.Json = False,
+) -> None:
+    """Say what is in a chain: sizes, labels, attributes, vocabulary; or print it as text.
+
+    Example: chainfold data train.chain
+    """
+    from chainfold.data.store import open_chain
+
+    if top < 0:
+        raise BadSetting("top", top, "at least 0")
+    source = open_chain(sys.stdin.buffer if str(chain) == "-" else chain)
+    if decode:
+        from chainfold.data.decode import decode as write_lines
+
+        write_lines(source, sys.stdout.buffer)
+        return
+    facts = _facts(source, top)
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+class Counts(NamedTuple):
+    """What a pass over the labels and start marks finds."""
+
+    labels: NDArray[np.int64]  # [1 + labels], unknown ones first
+    longest: int
+
+
+def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
+    from chainfold.data.store import VERSION
+
+    header, vocabulary = source.header, source.vocabulary
+    counts = _counted(source)
+    names = [str(label) for label in range(source.n_labels)] if vocabulary is None else vocabulary.labels
+    size = _size(Path(source.path))
+    return {
+        "chain": str(source.path),
+        "version": VERSION,
+        "bytes": size,
+        "bytes_a_position": None if size is None else size / source.positions,
+        "positions": source.positions,
+        "sequences": source.sequences,
+        "mean_length": source.positions / source.sequences,
+        "longest": counts.longest,
+        "labels": [
+            {"label": name, "count": int(count), "share": int(count) / source.positions}
+            for name, count in zip(names, counts.labels[1:], strict=True)
+        ],
+        "unknown_labels": int(counts.labels[0]),
+        "attributes": source.n_attributes,
+        "attributes_a_position": source.active,
+        "pairs": None if vocabulary is None else _pairs(vocabulary),
+        "top": None if vocabulary is None else _most_frequent(vocabulary, top),
+        "values": header.valued,
+        "edge_attributes": source.n_edge_attributes,
+        "edge_values": header.edge_valued,
+        "template": header.template,
+        "hash_bits": header.hash_bits,
+        "min_count": header.min_count,
+        "vocabulary": header.vocabulary,
+    }
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of the file; None for a pipe."""
+    return path.stat().st_size if path.is_file() else None
+
+
+def _counted(source: StoredChain | PipedChain) -> Counts:
+    """Read the chain once, a batch at a time."""
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import Progress
+
+    labels, longest, last_start = np.zeros(1 + source.n_labels, np.int64), 0, 0
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("counting labels", total=source.positions)
+        for low in range(0, source.positions, source.batch):
+            block = source.block(low, min(low + source.batch, source.positions))
+            labels += np.bincount(block.labels + 1, minlength=labels.size)
+            starts = np.concatenate([[last_start], low + np.flatnonzero(block.starts)])
+            longest, last_start = max(longest, int(np.diff(starts).max(initial=0))), int(starts[-1])
+            progress.advance(task, block.labels.size)
+    return Counts(labels, max(longest, source.positions - last_start))
+
+
+def _pairs(vocabulary: Vocabulary) -> int:
+    """How many (attribute, label) pairs occur."""
+    import numpy as np
+
+    return int(np.bitwise_count(vocabulary.marks).sum(dtype=np.int64))
+
+
+def _most_frequent(vocabulary: Vocabulary, top: int) -> list[dict[str, Any]]:
+    import numpy as np
+
+    order = np.argsort(-vocabulary.counts, kind="stable")[:top].tolist()
+    names = order if vocabulary.attributes is None else vocabulary.attributes.take(order).to_pylist()
+    return [
+        {"attribute": str(name), "count": int(vocabulary.counts[attribute])}
+        for name, attribute in zip(names, order, strict=True)
+    ]
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_sizes(facts))
+    labels = sorted(facts["labels"], key=lambda row: -row["count"])
+    if facts["unknown_labels"]:
+        unknown = facts["unknown_labels"]
+        labels.append({"label": "(unknown)", "count": unknown, "share": unknown / facts["positions"]})
+    if labels:
+        rows = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels]
+        console.print(_table(("label", "positions", "share"), rows[:_MOST_LABELS]))
+        if len(rows) > _MOST_LABELS:
+            console.print(f"… and {len(rows) - _MOST_LABELS:,} more labels; --json has all of them.")
+    if facts["top"]:
+        frequent = [(row["attribute"], f"{row['count']:,}") for row in facts["top"]]
+        console.print(_table(("most frequent attributes", "entries"), frequent))
+
+
+def _sizes(facts: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    rows = [
+        ("positions", f"{facts['positions']:,}"),
+        ("sequences", f"{facts['sequences']:,}"),
+        ("length, mean and longest", f"{facts['mean_length']:,.1f}, {facts['longest']:,}"),
+        ("labels", f"{len(facts['labels']):,}"),
+        ("attributes", f"{facts['attributes']:,}"),
+        ("attributes a position", f"{facts['attributes_a_position']:,.2f}"),
+        ("values other than one", "yes" if facts["values"] else "no"),
+        ("edge attributes", f"{facts['edge_attributes']:,}"),
+    ]
+    if facts["vocabulary"] is not None:
+        template = facts["template"] or "none"
+        rows += [
+            ("(attribute, label) pairs", f"{facts['pairs']:,}"),
+            ("hash bits", "names are exact" if facts["hash_bits"] is None else f"{facts['hash_bits']}"),
+            ("least count of an attribute", f"{facts['min_count']:,}"),
+            ("template", template if len(template) <= _MOST_TEXT else f"{template[:_MOST_TEXT]}…"),
+            ("vocabulary sha256", f"{facts['vocabulary'][:16]}…"),
+        ]
+    if facts["bytes"] is not None:
+        rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes a position"))
+    rows.append(("version", f"{facts['version']}"))
+    table: Table = _table((), rows, facts["chain"])
+    return table
+
+
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], title: str | None = None) -> Any:
+    """A table of texts, none of which is markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=None if title is None else Text(title), show_header=bool(headings), title_justify="left")
+    for k in range(len(rows[0])):
+        heading = headings[k] if headings else ""
+        table.add_column(heading, style="bold" if k == 0 else None, justify="left" if k == 0 else "right")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
