@@ -20,7 +20,9 @@ slow: .venv/installed
 	$(BIN)/pytest -m slow
 
 bench: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks.engines
+	$(BIN)/python -m benchmarks.encoding --memory
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

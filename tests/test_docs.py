@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,24 +28,27 @@ def test_python_snippets_run_in_order(page: Path, capsys: pytest.CaptureFixture[
         exec(compile(snippet, page.name, "exec"), names)
 
 
-@pytest.mark.parametrize(
-    "command",
-    sorted(
-        {
-            line
-            for page in PAGES
-            for block in fenced(page, "sh")
-            for line in block.splitlines()
-            if line != "chainfold demo"
-        }
-    ),
-)
-def test_shell_commands_run(command: str) -> None:
-    arguments = shlex.split(command)
-    assert arguments[0] == "chainfold"
-    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+SAMPLES = {
+    "train.txt": "the DT B-NP\ncat NN I-NP\nsat VBD B-VP\n\nit PRP B-NP\nslept VBD B-VP\n",
+    "log.csv": "duration,service,bytes,label\n0,http,181,normal\n0,http,239,normal\n2,ftp,9000,warez\n",
+}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: page.name)
+def test_shell_commands_run_in_order(page: Path, tmp_path: Path) -> None:
+    """In a folder with a small `train.txt` and `log.csv`, plain and compressed."""
+    for name, text in SAMPLES.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for block in fenced(page, "sh"):
+        for command in block.splitlines():
+            if command == "chainfold demo":
+                continue
+            shell = ["bash", "-o", "pipefail", "-c", command]
+            done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            assert done.stdout
 
 
 def test_make_targets_of_the_readme_exist() -> None:

@@ -9,8 +9,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Block, Chain, Source
+    from chainfold.data.encode import encode, encode_sequences
     from chainfold.data.store import StoredChain, open_chain, write_chain
     from chainfold.data.synthetic import SyntheticChain
+    from chainfold.data.template import Template
+    from chainfold.data.vocabulary import Vocabulary
     from chainfold.errors import ChainfoldError
     from chainfold.evaluation import Evaluation, evaluate
     from chainfold.model import Layout, Model
@@ -25,6 +28,10 @@ __all__ = [
     "Source",
     "StoredChain",
     "SyntheticChain",
+    "Template",
+    "Vocabulary",
+    "encode",
+    "encode_sequences",
     "evaluate",
     "open_chain",
     "write_chain",
@@ -40,6 +47,10 @@ _HOME = {
     "Source": "data.chain",
     "StoredChain": "data.store",
     "SyntheticChain": "data.synthetic",
+    "Template": "data.template",
+    "Vocabulary": "data.vocabulary",
+    "encode": "data.encode",
+    "encode_sequences": "data.encode",
     "evaluate": "evaluation",
     "open_chain": "data.store",
     "write_chain": "data.store",

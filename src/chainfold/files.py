@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all, and working files have no name."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def working_file(folder: Path) -> Iterator[None]:
+    """Work on a temporary file in the folder; what goes wrong is one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise BadFile(folder, f"cannot keep working files there: {error.strerror or error}.") from None

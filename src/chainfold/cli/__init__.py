@@ -14,7 +14,9 @@ from typing import Any
 
 import typer
 
+from chainfold.cli.data import data
 from chainfold.cli.demo import demo
+from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.gradient import gradient
 from chainfold.cli.plan import plan
@@ -53,12 +55,12 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for verb in (gradient, plan, engines, demo):
+for verb in (encode, data, gradient, plan, engines, demo):
     app.command()(guarded(verb))
 
 
 @app.callback(invoke_without_command=True)
-def options(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def chainfold(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
     """Linear-chain conditional random fields on sequences of any length."""
     if version:
         from chainfold import __version__

@@ -92,10 +92,16 @@ def gradient(
 
 
 def _model(source: Source, weights: Weights | None, seed: int) -> Model:
+    from chainfold.data.chain import vocabulary_of
     from chainfold.data.synthetic import SyntheticChain
     from chainfold.model import Layout, Model
 
-    layout = Layout.full(source.n_labels, source.n_attributes, source.n_edge_attributes)
+    if source.n_labels == 0:
+        raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
+    if vocabulary_of(source) is None:
+        layout = Layout.full(source.n_labels, source.n_attributes, source.n_edge_attributes)
+    else:
+        layout = Layout.observed(source)
     if isinstance(source, SyntheticChain) and weights in (None, Weights.TRUE):
         return Model(layout, source.true_weights())
     if weights is Weights.TRUE:

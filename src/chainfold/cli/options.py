@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,10 @@ from chainfold.errors import BadSize, BadSyntheticSpec, ChainfoldError
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
 
-Data = Annotated[Path | None, typer.Argument(help="A chain stored by chainfold.", show_default=False)]
+Data = Annotated[
+    Path | None,
+    typer.Argument(help="A chain made by `chainfold encode`, or - for one from standard input.", show_default=False),
+]
 Synthetic = Annotated[
     str | None,
     typer.Option(
@@ -67,7 +71,7 @@ def open_source(
     if data is not None:
         from chainfold.data.store import open_chain
 
-        return open_chain(data)
+        return open_chain(sys.stdin.buffer if str(data) == "-" else data)
     from chainfold.data.synthetic import SyntheticChain
 
     assert synthetic is not None

@@ -1,0 +1,199 @@
+"""`chainfold encode`: files of any size to a chain on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainfold.cli import options
+from chainfold.cli.machine import peak_rss_mb
+from chainfold.errors import ChainfoldError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chainfold.data.encoder import Progress
+
+_STANDARD_OUTPUT = "-"
+
+
+def encode(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="DATA", help="The chain to write; - for standard output.")
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="conll, conllu, crfsuite, csv, tsv, parquet or arrow; recognised unless given.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Names for columns that have none, for instance word,pos,chunk.")
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Does the first line of a CSV or TSV file name the columns? Guessed unless given.",
+        ),
+    ] = None,
+    encoding: Annotated[str, typer.Option(metavar="NAME", help="The encoding of text.")] = "utf-8",
+    template: Annotated[Path | None, typer.Option(metavar="FILE", help="A CRF++ or Wapiti template.")] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPRESSIONS",
+            help='Attributes to make, for instance "word[-1] word shape(word)"; every column as it is unless given.',
+        ),
+    ] = None,
+    border: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WAY",
+            help="What --attributes see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The labels; the column called label, else the last, unless given."),
+    ] = None,
+    labels: Annotated[bool, typer.Option("--labels/--no-labels", help="Is there a column of labels?")] = True,
+    unknown: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Stands for an unknown label, as an empty one does.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="A new sequence starts where this column changes.")
+    ] = None,
+    one_sequence: Annotated[bool, typer.Option("--one-sequence", help="Nothing starts a new sequence.")] = False,
+    min_count: Annotated[int, typer.Option(metavar="K", help="Leave out attributes that occur less often.")] = 1,
+    hash_bits: Annotated[
+        int | None, typer.Option(metavar="B", help="Hash attributes to B bits: memory that does not grow, no names.")
+    ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Put the positions behind those that DATA has already.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Encode files of any size into a chain on disk, in memory that does not grow with them.
+
+    Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
+    """
+    from rich.console import Console
+
+    from chainfold.data.encode import Options, encode_to
+    from chainfold.data.encode import encode as encode_files
+
+    if append and output == _STANDARD_OUTPUT:
+        raise ChainfoldError("--append continues a file, and standard output is none; name the chain with -o.")
+    begin = time.perf_counter()
+    with _watched(Console(stderr=True)) as progress:
+        how = Options(
+            format=form,
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            header=header,
+            encoding=encoding,
+            template=template,
+            attributes=attributes,
+            border=border,
+            label=label,
+            labels=labels,
+            unknown=unknown,
+            group=group,
+            one_sequence=one_sequence,
+            min_count=min_count,
+            hash_bits=hash_bits,
+            progress=progress,
+        )
+        if output == _STANDARD_OUTPUT:
+            encode_to(sys.stdout.buffer, inputs, **how)
+            return
+        chain = encode_files(inputs, output, append=append, **how)
+    seconds = time.perf_counter() - begin
+    facts = {
+        "output": output,
+        "positions": chain.positions,
+        "sequences": chain.sequences,
+        "labels": chain.n_labels,
+        "attributes": chain.n_attributes,
+        "edge_attributes": chain.n_edge_attributes,
+        "attributes_per_position": chain.active,
+        "bytes": Path(output).stat().st_size,
+        "seconds": seconds,
+        "positions_per_second": chain.positions / seconds,
+        "peak_rss_mb": peak_rss_mb(),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+@contextmanager
+def _watched(console: Console) -> Iterator[Progress]:
+    """A bar over the bytes of the input, with the positions done and how many a second; nothing off a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    from chainfold.data.encoder import Progress
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[done]:>13,} positions"),
+        TextColumn("{task.fields[rate]:>9,.0f}/s"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("reading", total=None, done=0, rate=0.0)
+        total: list[int | None] = [None]
+        begin, done = [time.perf_counter()], [0]
+
+        def phase(name: str) -> None:
+            begin[0], done[0] = time.perf_counter(), 0
+            bars.reset(task, description=name, total=total[0], done=0, rate=0.0)
+
+        def positions(count: int) -> None:
+            done[0] += count
+            bars.update(task, done=done[0], rate=done[0] / (time.perf_counter() - begin[0]))
+
+        yield Progress(
+            total=lambda size: total.__setitem__(0, size),
+            phase=phase,
+            read=lambda size: bars.advance(task, size),
+            positions=positions,
+        )
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{facts['output']}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, text in (
+        ("positions", f"{facts['positions']:,}"),
+        ("sequences", f"{facts['sequences']:,}"),
+        ("labels", f"{facts['labels']:,}"),
+        ("attributes", f"{facts['attributes']:,}"),
+        ("edge attributes", f"{facts['edge_attributes']:,}"),
+        ("attributes a position", f"{facts['attributes_per_position']:.1f}"),
+        ("size", f"{facts['bytes'] / 1e6:,.1f} MB"),
+        ("seconds", f"{facts['seconds']:.2f}"),
+        ("positions a second", f"{facts['positions_per_second']:,.0f}"),
+        ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
+    ):
+        table.add_row(name, text)
+    Console().print(table)

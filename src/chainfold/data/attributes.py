@@ -1,0 +1,434 @@
+"""A template at work: stretches of columns in, attributes of positions out.
+
+Everything is done on codes, a whole stretch at a time. A column's distinct texts have codes; a factor is a column's
+codes after its steps, shifted; a combination of factors is a code for each distinct pair of codes, taken two by two.
+The text of an attribute is put together once, when its code is first seen, and given to the vocabulary.
+
+Rows whose right context has not come yet wait for the next stretch, with the left context of the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from chainfold.data.columns import VALUES_SUFFIX, Stretch
+from chainfold.data.interning import PairTable, StringTable
+from chainfold.data.naming import Names
+from chainfold.data.numbers import bin_codes, bin_name, numbers_of
+from chainfold.data.spool import without_gaps
+from chainfold.data.template import Border, Factor, Feature, Step, Template
+from chainfold.data.texts import apply
+from chainfold.errors import ChainfoldError
+from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unnamed
+from chainfold.kernels.strings import paste
+
+Codes = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NOTHING = -1
+_MOST_CACHED = 64 << 20  # bytes of tables after which hashed attributes begin with empty ones
+
+
+class Entries(NamedTuple):
+    """The attributes of a stretch of positions: ids[offsets[t] : offsets[t + 1]], values likewise or empty."""
+
+    offsets: Offsets
+    ids: Codes
+    values: Floats
+
+
+class Window:
+    """The rows that can be done now, among those at hand, and how far each is from the borders of its sequence."""
+
+    def __init__(self, starts: NDArray[np.bool_], low: int, high: int) -> None:
+        self.low, self.high = low, high
+        self.back, self.ahead = np.empty(high - low, np.int32), np.empty(high - low, np.int32)
+        borders(starts, low, high, self.back, self.ahead)
+
+    def shifted(self, codes: Codes, offset: int, before: Codes, after: Codes) -> Codes:
+        """The codes `offset` rows away, or those of the border symbols where the sequence does not reach so far."""
+        if offset == 0:
+            return codes[self.low : self.high]
+        out = np.empty(self.high - self.low, np.int32)
+        shift(codes, self.low, offset, self.back, self.ahead, before, after, out)
+        return out
+
+
+class Symbols:
+    """The codes of a column after its steps, and the texts that they stand for."""
+
+    def __init__(self, column: str, steps: tuple[Step, ...], border: Border, reach: int) -> None:
+        self._column, self._border, self._reach = column, border, reach
+        self._edges = np.array(steps[0].arguments, float) if steps and steps[0].name == "bins" else None
+        self._steps = tuple(step for step in steps if step.name not in ("bins", "symbol"))
+        self.codes = np.empty(0, np.int32)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Empty tables, but for the bins and the border symbols."""
+        self.table = StringTable()
+        self._given = StringTable() if self._steps else self.table
+        self._derived = np.empty(0, np.int32)  # code of each given text after its steps
+        if self._edges is not None:
+            for code in range(self._edges.size + 1):
+                self.table.code(bin_name(self._edges, code))
+        self.before = np.array([self._symbol(self._border.before(k + 1)) for k in range(self._reach)], np.int32)
+        self.after = np.array([self._symbol(self._border.after(k + 1)) for k in range(self._reach)], np.int32)
+
+    def _symbol(self, text: str | None) -> int:
+        return NOTHING if text is None else self.table.code(apply(self._steps, text))
+
+    def extend(self, stretch: Stretch) -> None:
+        """Put the codes of further rows behind those at hand."""
+        self.codes = np.concatenate([self.codes, self._read(stretch)])
+
+    def _read(self, stretch: Stretch) -> Codes:
+        if self._edges is not None:
+            numbers, missing = numbers_of(stretch, self._column)
+            return np.where(missing, np.int32(NOTHING), bin_codes(numbers, self._edges))
+        return self._derive(symbol_codes(stretch.batch.column(self._column), self._given))
+
+    def _derive(self, codes: Codes) -> Codes:
+        if not self._steps:
+            return codes
+        known = self._derived.size
+        new = [self.table.code(apply(self._steps, text)) for text in self._given.strings(known).to_pylist()]
+        self._derived = np.concatenate([self._derived, np.array(new, np.int32)])
+        return np.where(codes >= 0, self._derived[codes], np.int32(NOTHING))
+
+    def drop(self, rows: int) -> None:
+        """Let go of the first rows at hand."""
+        self.codes = self.codes[rows:].copy()
+
+    def forget(self) -> None:
+        """Begin with empty tables; the rows at hand keep their texts."""
+        texts = [None if code == NOTHING else self.table.text(code) for code in self.codes.tolist()]
+        self._begin()
+        self.codes = np.array([NOTHING if text is None else self.table.code(text) for text in texts], np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes + self._given.nbytes + self._derived.nbytes
+
+
+def symbol_codes(column: Any, table: StringTable) -> Codes:
+    """The codes of a column of symbols, or of the texts of a column of numbers; -1 where a value is missing."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    codes = table.codes_of(column.dictionary)
+    if column.null_count == 0:
+        found: Codes = codes[column.indices.to_numpy()]
+        return found
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    indices = column.indices.fill_null(0).to_numpy()
+    return np.where(missing, np.int32(NOTHING), codes[indices] if codes.size else np.int32(NOTHING))
+
+
+class Reals:
+    """The values of a column, scaled, and whether each is there (code 0) or missing (code -1)."""
+
+    def __init__(self, column: str, steps: tuple[Step, ...], reach: int) -> None:
+        self._column = column
+        self._mean, self._deviation = (0.0, 1.0)
+        if steps and steps[0].name == "scale":
+            self._mean, self._deviation = (float(number) for number in steps[0].arguments)
+        self.codes, self._values = np.empty(0, np.int32), np.empty(0)
+        self.before = self.after = np.full(reach, NOTHING, np.int32)
+
+    def extend(self, stretch: Stretch) -> None:
+        numbers, missing = numbers_of(stretch, self._column)
+        self.codes = np.concatenate([self.codes, np.where(missing, np.int32(NOTHING), np.int32(0))])
+        self._values = np.concatenate([self._values, (numbers - self._mean) / self._deviation])
+
+    def values(self, window: Window, offset: int) -> Floats:
+        rows = np.arange(window.low + offset, window.high + offset)
+        return self._values[np.clip(rows, 0, self._values.size - 1)]
+
+    def drop(self, rows: int) -> None:
+        self.codes, self._values = self.codes[rows:].copy(), self._values[rows:].copy()
+
+
+class Bags:
+    """A column with any number of attributes at each row."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self.table = StringTable()
+        self._counts, self._codes, self._values = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
+
+    def extend(self, stretch: Stretch) -> None:
+        names = stretch.batch.schema.names
+        if self._column not in names:  # attribute lines without any of this kind
+            self._counts = np.concatenate([self._counts, np.zeros(stretch.batch.num_rows, np.int64)])
+            return
+        bags = stretch.batch.column(self._column)
+        counts = pc.list_value_length(bags).fill_null(0).to_numpy()
+        codes = symbol_codes(bags.flatten(), self.table)
+        valued = self._column + VALUES_SUFFIX in names
+        values = stretch.batch.column(self._column + VALUES_SUFFIX).flatten().to_numpy() if valued else np.empty(0)
+        if values.size or self._values.size:
+            values = values if values.size else np.ones(codes.size)
+            self._values = np.concatenate([self._values if self._values.size else np.ones(self._codes.size), values])
+        self._counts = np.concatenate([self._counts, counts])
+        self._codes = np.concatenate([self._codes, codes])
+
+    def entries(self, window: Window) -> Entries:
+        """The bags of the rows to be done, codes for ids."""
+        offsets = np.concatenate([[0], np.cumsum(self._counts[: window.high])])[window.low :]
+        part = slice(offsets[0], offsets[-1])
+        return Entries(offsets - offsets[0], self._codes[part], self._values[part])
+
+    def drop(self, rows: int) -> None:
+        entries = int(self._counts[:rows].sum())
+        self._counts, self._codes = self._counts[rows:].copy(), self._codes[entries:].copy()
+        self._values = self._values[entries:].copy()
+
+    def forget(self) -> None:
+        texts = self.table.strings().take(pa.array(self._codes))
+        self.table = StringTable()
+        self._codes = self.table.codes_of(texts)
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes
+
+
+class Found(NamedTuple):
+    """One feature at the rows to be done: its codes, each with the row it belongs to, and what they are made of."""
+
+    codes: Codes
+    rows: NDArray[np.int64] | None  # None: a code for each row
+    literals: tuple[str, ...]  # the texts around the parts
+    parts: tuple[tuple[StringTable, Codes], ...]
+    values: Floats | None
+
+
+class Features:
+    """Features of one kind, state or edge, and the ids of those seen so far."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._ids: list[Codes] = []  # for each feature: the id of each of its codes, -1 where it has none yet
+
+    @property
+    def nbytes(self) -> int:
+        return sum(ids.nbytes for ids in self._ids)
+
+    def forget(self) -> None:
+        self._ids = []
+
+    def entries(self, dense: list[Found], bags: list[tuple[Found, Offsets]], rows: int) -> Entries:
+        """Ids for all that was found, new attributes named in the order of their rows."""
+        everything = [*dense, *(found for found, _ in bags)]
+        self._make_room(everything)
+        self._name(everything, rows)
+        counts = np.full(rows, len(dense), np.int64)
+        for _, offsets in bags:
+            counts += np.diff(offsets)
+        begins = np.concatenate([[0], np.cumsum(counts)])
+        ids = np.empty(int(begins[-1]), np.int32)
+        values = np.ones(ids.size if any(found.values is not None for found in everything) else 0)
+        for place, found in enumerate(dense):
+            name_rows(found.codes, self._ids[place], begins, place, ids)
+            if found.values is not None:
+                values[begins[:-1] + place] = found.values
+        place_in_row = np.full(rows, len(dense), np.int64)
+        for index, (found, offsets) in enumerate(bags):
+            name_bags(offsets, found.codes, self._ids[len(dense) + index], begins, place_in_row, ids)
+            if found.values is not None:
+                counts = np.diff(offsets)
+                values[np.repeat(begins[:-1] + place_in_row - offsets[:-1], counts) + np.arange(offsets[-1])] = (
+                    found.values
+                )
+            place_in_row += np.diff(offsets)
+        return Entries(*without_gaps(begins, ids, values))
+
+    def _make_room(self, everything: list[Found]) -> None:
+        while len(self._ids) < len(everything):
+            self._ids.append(np.empty(0, np.int32))
+        for index, found in enumerate(everything):
+            old, size = self._ids[index], int(found.codes.max(initial=-1)) + 1
+            if size > old.size:
+                self._ids[index] = np.full(max(size, 2 * old.size), -1, np.int32)
+                self._ids[index][: old.size] = old
+
+    def _name(self, everything: list[Found], rows: int) -> None:
+        """Give ids to the attributes that have none, by row, and in a row by feature."""
+        if not everything:
+            return
+        firsts, texts = [], []
+        for found, ids in zip(everything, self._ids, strict=True):
+            room = np.empty(min(found.codes.size, ids.size), np.int64)
+            first = room[: unnamed(found.codes, ids, room)]
+            firsts.append(first)
+            texts.append(_texts(found, first))
+        in_rows = np.concatenate(
+            [
+                first if found.rows is None else found.rows[first]
+                for found, first in zip(everything, firsts, strict=True)
+            ]
+        )
+        if not in_rows.size:
+            return
+        order = np.empty(in_rows.size, np.int64)
+        order_by_row(in_rows, np.concatenate([[0], np.cumsum(np.bincount(in_rows, minlength=rows))]), order)
+        buffer, begins, ends = _joined(texts)
+        new = np.empty(order.size, np.int32)
+        new[order] = self._names.ids(buffer, begins[order], ends[order])
+        done = 0
+        for found, ids, first in zip(everything, self._ids, firsts, strict=True):
+            ids[found.codes[first]] = new[done : done + first.size]
+            done += first.size
+
+
+def _texts(found: Found, first: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Offsets]:
+    """The texts of a feature at some of its codes: one run of bytes, and offsets into it."""
+    literals = [np.frombuffer(literal.encode(), np.uint8) for literal in found.literals]
+    chosen = [(table.arrays.blob, table.arrays.ends, codes[first]) for table, codes in found.parts]
+    lengths = np.full(first.size, sum(literal.size for literal in literals), np.int64)
+    for _, ends, codes in chosen:
+        lengths += ends[codes + 1] - ends[codes]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
+    same = np.zeros(first.size, np.int32)
+    for index, literal in enumerate(literals):
+        paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
+        if index < len(chosen):
+            blob, ends, codes = chosen[index]
+            paste(blob, ends, codes, buffer, at)
+    return buffer, offsets
+
+
+def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:
+    """Several runs of bytes as one, with where each text begins and ends."""
+    bases = np.concatenate([[0], np.cumsum([buffer.size for buffer, _ in texts])])
+    begins = [offsets[:-1] + base for (_, offsets), base in zip(texts, bases[:-1], strict=True)]
+    ends = [offsets[1:] + base for (_, offsets), base in zip(texts, bases[:-1], strict=True)]
+    return np.concatenate([buffer for buffer, _ in texts]), np.concatenate(begins), np.concatenate(ends)
+
+
+class Attributes:
+    """A resolved and fitted template over the columns of the given kinds ("symbol", "number" or "bag")."""
+
+    def __init__(self, template: Template, kinds: Mapping[str, str], names: Names, edge_names: Names) -> None:
+        self._border = template.border
+        self._left, self._right = template.left, template.right
+        self._marks = self._border.marks
+        if self._marks is not None:
+            self._right = max(self._right, 1)  # to see that a row is the last of its sequence
+        self._sources: dict[tuple[str, tuple[Step, ...]], Symbols | Reals | Bags] = {}
+        for feature in template.features:
+            for factor in feature.factors:
+                self._prepare(factor, feature, kinds)
+        self._features = {edge: [f for f in template.features if f.edge == edge] for edge in (False, True)}
+        self._named = {False: Features(names), True: Features(edge_names)}
+        self._bounded = not names.exact
+        self._pairs: dict[tuple[Factor, ...], PairTable] = {}
+        self._starts = np.empty(0, np.bool_)
+        self._done = 0  # rows at hand that are there only as left context
+
+    def _prepare(self, factor: Factor, feature: Feature, kinds: Mapping[str, str]) -> None:
+        column, steps = str(factor.column), factor.steps
+        reach = max(self._left, self._right)
+        kind, step = kinds[column], steps[0].name if steps else ""
+        if kind == "bag":
+            if feature.factors != (Factor(factor.column),):
+                raise ChainfoldError(f"column {column!r} holds lists of attributes, which are taken only as they are.")
+            self._sources.setdefault((column, steps), Bags(column))
+        elif step in ("real", "scale") or (kind == "number" and not steps):
+            if len(feature.factors) > 1:
+                raise ChainfoldError(
+                    f"column {column!r} holds numbers, which cannot be joined with other columns; put them into bins "
+                    f"first, for instance quantile({column},8)."
+                )
+            self._sources.setdefault((column, steps), Reals(column, steps, reach))
+        elif kind == "number" and step not in ("bins", "symbol"):
+            raise ChainfoldError(f"column {column!r} holds numbers; write symbol({column}) to take them as texts.")
+        else:
+            self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
+
+    def add(self, stretch: Stretch, starts: NDArray[np.bool_]) -> tuple[Entries, Entries]:
+        """Further rows; gives the state and the edge attributes of the rows that can now be done."""
+        for source in self._sources.values():
+            source.extend(stretch)
+        self._starts = np.concatenate([self._starts, starts])
+        return self._do(max(self._starts.size - self._right, self._done))
+
+    def finish(self) -> tuple[Entries, Entries]:
+        """The rows still waiting: no more will come."""
+        return self._do(self._starts.size)
+
+    def _do(self, high: int) -> tuple[Entries, Entries]:
+        window = Window(self._starts, self._done, high)
+        made: dict[tuple[Factor, ...], Codes] = {}
+        state, edge = (self._entries(kind, window, made) for kind in (False, True))
+        behind = max(high - self._left, 0)
+        for source in self._sources.values():
+            source.drop(behind)
+        self._starts, self._done = self._starts[behind:].copy(), high - behind
+        if self._bounded and self._nbytes > _MOST_CACHED:
+            self._forget()
+        return state, edge
+
+    def _entries(self, edge: bool, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Entries:
+        rows = window.high - window.low
+        dense, bags = [], []
+        for feature in self._features[edge]:
+            source = self._source(feature.factors[0]) if feature.factors else None
+            if isinstance(source, Bags):
+                offsets, codes, values = source.entries(window)
+                row = np.repeat(np.arange(rows), np.diff(offsets))
+                found = Found(codes, row, feature.pieces, ((source.table, codes),), values if values.size else None)
+                bags.append((found, offsets))
+            elif isinstance(source, Reals):
+                offset = feature.factors[0].offset
+                codes = window.shifted(source.codes, offset, source.before, source.after)
+                name = feature.pieces[0].removesuffix("=")
+                dense.append(Found(codes, None, (name,), (), source.values(window, offset)))
+            else:
+                dense.append(self._symbolic(feature, window, made))
+        if self._marks is not None and not edge:
+            for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
+                dense.append(Found(np.where(distance == 0, np.int32(0), np.int32(NOTHING)), None, (mark,), (), None))
+        return self._named[edge].entries(dense, bags, rows)
+
+    def _symbolic(self, feature: Feature, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Found:
+        codes = np.zeros(window.high - window.low, np.int32)
+        parts = []
+        for count, factor in enumerate(feature.factors, 1):
+            source = self._source(factor)
+            assert isinstance(source, Symbols), "only symbols are combined"
+            if (factor,) not in made:
+                made[(factor,)] = window.shifted(source.codes, factor.offset, source.before, source.after)
+            parts.append((source.table, made[(factor,)]))
+            prefix = feature.factors[:count]
+            if prefix not in made:
+                made[prefix] = self._pairs.setdefault(prefix, PairTable()).codes(codes, made[(factor,)])
+            codes = made[prefix]
+        return Found(codes, None, feature.pieces, tuple(parts), None)
+
+    def _source(self, factor: Factor) -> Symbols | Reals | Bags:
+        return self._sources[str(factor.column), factor.steps]
+
+    @property
+    def _nbytes(self) -> int:
+        sources = sum(source.nbytes for source in self._sources.values() if not isinstance(source, Reals))
+        return (
+            sources + sum(pairs.nbytes for pairs in self._pairs.values()) + sum(f.nbytes for f in self._named.values())
+        )
+
+    def _forget(self) -> None:
+        """Let go of all tables: a hashed attribute has the same id whenever it comes."""
+        for source in self._sources.values():
+            if not isinstance(source, Reals):
+                source.forget()
+        self._pairs = {}
+        for features in self._named.values():
+            features.forget()

@@ -1,0 +1,187 @@
+"""Files, tables and Python's own sequences to a chain, on disk or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, TypedDict, Unpack
+
+from chainfold.data.chain import Chain, gather
+from chainfold.data.columns import Stretch
+from chainfold.data.encoder import Encoding, Progress, spooled
+from chainfold.data.inputs import Inputs
+from chainfold.data.reading import Format, Reading, read, read_table
+from chainfold.data.sequences import stretches_of
+from chainfold.data.spool import SpooledChain
+from chainfold.data.store import StoredChain, write_chain
+from chainfold.data.template import Border, Template, parse_attributes, parse_template
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+
+
+class Options(TypedDict, total=False):
+    """What to make of an input; everything has a default."""
+
+    format: str | None  # conll, conllu, crfsuite, csv, tsv, parquet or arrow; recognised unless given
+    columns: Sequence[str] | None  # names for columns that have none in the input
+    header: bool | None  # does the first line of a CSV or TSV file name the columns? Guessed unless given
+    encoding: str  # of text; UTF-8 unless given
+    template: str | Path | Template | None  # a CRF++ or Wapiti file, or a template
+    attributes: str | None  # expressions, as in "word[-1] word shape(word)"; every column as it is unless given
+    border: str | None  # what they see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti
+    label: str | None  # the column of labels; the one called `label`, else the last, unless given
+    labels: bool  # False: there are none
+    unknown: str | None  # a text that stands for an unknown label, as an empty one does
+    group: str | None  # a new sequence starts where this column changes; else at blank lines, and at each file
+    one_sequence: bool  # nothing starts a new sequence
+    min_count: int  # attributes that occur less often are left out
+    hash_bits: int | None  # hash attributes to so many bits: memory that does not grow, and no names
+    progress: Progress  # who wants to know how far things are
+
+
+def encode(inputs: Any, output: str | Path, *, append: bool = False, **options: Unpack[Options]) -> StoredChain:
+    """Encode files or a table into a chain on disk, in bounded memory, and open it.
+
+    The inputs are paths, globs, `-` for standard input, an open binary file, or a table (Arrow, pandas, polars, NumPy).
+    With `append` the positions are put behind those that the output has already. `Options` lists the options.
+    """
+    encoding = _encoding(options)
+    before = None
+    if append and Path(output).exists():
+        before = StoredChain(output)
+        encoding = _continuing(before, output, encoding)
+    with _spooled(inputs, options, encoding, before, Path(output).parent) as source:
+        write_chain(output, source)
+    return StoredChain(output)
+
+
+def encode_to(stream: BinaryIO, inputs: Any, **options: Unpack[Options]) -> None:
+    """Encode files or a table, and write the chain to a pipe when its numbers are final."""
+    with _spooled(inputs, options, _encoding(options)) as source:
+        write_chain(stream, source)
+
+
+def encode_sequences(
+    sequences: Iterable[Any],
+    labels: Iterable[Any] | None,
+    output: str | Path,
+    *,
+    min_count: int = 1,
+    hash_bits: int | None = None,
+) -> StoredChain:
+    """Encode sequences, as `Chain.from_sequences` takes them, into a chain on disk; iterators are read once."""
+    with _of_sequences(sequences, labels, min_count, hash_bits, Path(output).parent) as source:
+        write_chain(output, source)
+    return StoredChain(output)
+
+
+def chain_of_sequences(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, min_count: int, hash_bits: int | None
+) -> Chain:
+    """`Chain.from_sequences`."""
+    with _of_sequences(sequences, labels, min_count, hash_bits) as source:
+        return gather(source)
+
+
+def chain_of_table(table: Any, **options: Unpack[Options]) -> Chain:
+    """`Chain.from_table`."""
+    with _spooled(table, options, _encoding(options)) as source:
+        return gather(source)
+
+
+def _of_sequences(
+    sequences: Iterable[Any],
+    labels: Iterable[Any] | None,
+    min_count: int,
+    hash_bits: int | None,
+    folder: Path | None = None,
+) -> AbstractContextManager[SpooledChain]:
+    settings = Encoding(label="label", labels=labels is not None, min_count=min_count, hash_bits=hash_bits)
+    return spooled(stretches_of(sequences, labels), settings, folder=folder)
+
+
+def _spooled(
+    inputs: Any,
+    options: Options,
+    encoding: Encoding,
+    before: StoredChain | None = None,
+    folder: Path | None = None,
+) -> AbstractContextManager[SpooledChain]:
+    progress = _progress(options)
+    return spooled(_stretches(inputs, options, encoding), encoding, before=before, folder=folder, progress=progress)
+
+
+def _progress(options: Options) -> Progress:
+    return options.get("progress") or Progress()
+
+
+def _encoding(options: Options) -> Encoding:
+    return Encoding(
+        template=_template(options.get("template"), options.get("attributes"), options.get("border")),
+        label=options.get("label"),
+        labels=options.get("labels", True),
+        unknown=options.get("unknown"),
+        group=options.get("group"),
+        one_sequence=options.get("one_sequence", False),
+        min_count=options.get("min_count", 1),
+        hash_bits=options.get("hash_bits"),
+    )
+
+
+def _template(template: str | Path | Template | None, attributes: str | None, border: str | None) -> Template | None:
+    if template is not None and attributes is not None:
+        raise ChainfoldError("attributes come from a template file or from expressions: give one of the two.")
+    if border is not None and attributes is None:
+        raise ChainfoldError("a border is chosen for expressions; a template file has its own: leave it out.")
+    if border is not None and border not in list(Border):
+        raise BadSetting("border", border, f"one of {', '.join(Border)}")
+    if attributes is not None:
+        return parse_attributes(attributes, Border(border or Border.CRFSUITE))
+    if template is None or isinstance(template, Template):
+        return template
+    try:
+        return parse_template(Path(template).read_text(encoding="utf-8"), str(template))
+    except OSError as error:
+        raise BadFile(template, f"cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise BadFile(template, f"byte {error.start} is not UTF-8; a template is a text.") from None
+
+
+def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> Encoding:
+    """The settings with which the chain was made that is to be continued."""
+    vocabulary = before.vocabulary
+    if vocabulary is None or vocabulary.template is None:
+        raise BadFile(path, "cannot be appended to: it was not encoded from columns; encode it anew.")
+    if encoding.template is not None or encoding.hash_bits is not None or encoding.min_count != 1:
+        raise BadFile(path, "has its template, --min-count and --hash-bits already; append without them.")
+    return replace(
+        encoding,
+        template=Template.from_json(vocabulary.template),
+        hash_bits=vocabulary.hash_bits,
+        min_count=vocabulary.min_count,
+    )
+
+
+def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[Stretch]:
+    columns, form = options.get("columns"), options.get("format")
+    if form is not None and form not in list(Format):
+        raise BadSetting("format", form, f"one of {', '.join(Format)}")
+    reading = Reading(
+        format=None if form is None else Format(form),
+        columns=None if columns is None else tuple(columns),
+        header=options.get("header"),
+        symbols=frozenset(column for column in (encoding.label, encoding.group) if column is not None),
+    )
+    if not _are_files(inputs):
+        return read_table(inputs, reading)
+    progress = _progress(options)
+    files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
+    progress.total(files.total_bytes)
+    return read(files, reading)
+
+
+def _are_files(inputs: Any) -> bool:
+    if isinstance(inputs, (str, Path)) or hasattr(inputs, "read"):
+        return True
+    return isinstance(inputs, (list, tuple)) and all(_are_files(one) for one in inputs)

@@ -1,0 +1,61 @@
+"""Stretches kept on disk while they are first looked at, so that they can be gone through again: an input is read once.
+
+They lie compressed in a file without a name, which vanishes with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from chainfold.data.columns import Stretch
+from chainfold.files import working_file
+
+_SOURCE = b"source"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Kept:
+    """Stretches to go through twice."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir())
+        with working_file(self._folder):
+            self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (closed on leaving)
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def keeping(self, stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+        """The same stretches; each is kept before it is given."""
+        for stretch in stretches:
+            batch = stretch.batch
+            columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
+            whole = pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "starts", "lines"])
+            whole = whole.replace_schema_metadata({_SOURCE: stretch.source.encode()})
+            with working_file(self._folder), pa.ipc.new_stream(self._file, whole.schema, options=_OPTIONS) as writer:
+                writer.write_batch(whole)
+            self._count += 1
+            yield stretch
+
+    def __iter__(self) -> Iterator[Stretch]:
+        """What was kept, from the beginning."""
+        with working_file(self._folder):
+            self._file.seek(0)
+        for _ in range(self._count):
+            with working_file(self._folder):
+                (whole,) = pa.ipc.open_stream(self._file)
+            source = whole.schema.metadata[_SOURCE].decode()
+            columns = range(whole.num_columns - 2)
+            starts = whole.column(len(columns)).to_numpy(zero_copy_only=False)
+            lines = whole.column(len(columns) + 1).to_numpy().astype(np.int64)
+            yield Stretch(whole.select(list(columns)), starts, lines, source)

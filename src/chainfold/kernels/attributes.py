@@ -1,0 +1,134 @@
+"""From codes of columns to attributes, a stretch of rows at a time.
+
+    shifted_t = code_{t+o}       where t+o lies in the sequence of t, else the code of the border symbol, or -1: nothing
+    id_t(f)   = names[f][code_t(f)]      for each feature f, or -1: nothing
+
+and what is counted on the way: how often each attribute occurs, and with which labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chainfold.kernels.jit import STRICT, kernel
+
+_SEEN = -2  # in a feature's table of names: seen in this stretch, and not named yet
+_WORD, _BIT = 6, 63  # a label's word of marks is label >> 6, its bit label & 63
+
+
+@kernel(fastmath=STRICT)
+def borders(starts: Any, low: Any, high: Any, back: Any, ahead: Any) -> None:
+    """For rows low … high-1: how many rows of the same sequence lie before and after each, among those given."""
+    rows = starts.size
+    run = 0
+    for t in range(high):
+        run = 0 if starts[t] else run + 1
+        if t >= low:
+            back[t - low] = run
+    run = 0
+    for k in range(rows - low):
+        t = rows - 1 - k
+        if t < high:
+            ahead[t - low] = run
+        run = 0 if starts[t] else run + 1
+
+
+@kernel(fastmath=STRICT)
+def shift(codes: Any, low: Any, offset: Any, back: Any, ahead: Any, before: Any, after: Any, out: Any) -> None:
+    """out[t] = codes[low + t + offset], or before[k - 1] or after[k - 1] where that is k rows outside the sequence."""
+    for t in range(out.size):
+        if offset < -back[t]:
+            out[t] = before[-offset - back[t] - 1]
+        elif offset > ahead[t]:
+            out[t] = after[offset - ahead[t] - 1]
+        else:
+            out[t] = codes[low + t + offset]
+
+
+@kernel(fastmath=STRICT)
+def unnamed(codes: Any, names: Any, rows: Any) -> Any:
+    """The first row of each code that has no name yet; returns how many there are."""
+    count = 0
+    for t in range(codes.size):
+        code = codes[t]
+        if code >= 0 and names[code] == -1:
+            names[code] = _SEEN
+            rows[count] = t
+            count += 1
+    return count
+
+
+@kernel(fastmath=STRICT)
+def order_by_row(rows: Any, begins: Any, out: Any) -> None:
+    """The order in which rows ascend, equal ones as they stand; begins[t] counts the rows before t, and moves."""
+    for i in range(rows.size):
+        out[begins[rows[i]]] = i
+        begins[rows[i]] += 1
+
+
+@kernel(fastmath=STRICT)
+def name_rows(codes: Any, names: Any, begins: Any, place: Any, out: Any) -> None:
+    """Entry `place` of each row t, which stands at begins[t] + place: names[codes[t]], or -1."""
+    for t in range(codes.size):
+        code = codes[t]
+        out[begins[t] + place] = names[code] if code >= 0 else -1
+
+
+@kernel(fastmath=STRICT)
+def name_bags(offsets: Any, codes: Any, names: Any, begins: Any, place: Any, out: Any) -> None:
+    """The bag codes[offsets[t] : offsets[t + 1]] of each row t, named, to begins[t] + place[t] and on."""
+    for t in range(offsets.size - 1):
+        target = begins[t] + place[t]
+        for k in range(offsets[t], offsets[t + 1]):
+            code = codes[k]
+            out[target + k - offsets[t]] = names[code] if code >= 0 else -1
+
+
+@kernel(fastmath=STRICT)
+def present(ids: Any, begins: Any, offsets: Any) -> None:
+    """offsets[t + 1] - offsets[t] = how many entries of row t, which are ids[begins[t] : begins[t + 1]], are not -1."""
+    offsets[0] = 0
+    for t in range(offsets.size - 1):
+        count = 0
+        for k in range(begins[t], begins[t + 1]):
+            if ids[k] >= 0:
+                count += 1
+        offsets[t + 1] = offsets[t] + count
+
+
+@kernel(fastmath=STRICT)
+def compact(ids: Any, values: Any, new_ids: Any, new_values: Any) -> None:
+    """Entries without those whose id is -1."""
+    count = 0
+    for k in range(ids.size):
+        if ids[k] >= 0:
+            new_ids[count] = ids[k]
+            if values.size:
+                new_values[count] = values[k]
+            count += 1
+
+
+@kernel(fastmath=STRICT)
+def census(labels: Any, offsets: Any, ids: Any, words: Any, counts: Any, marks: Any) -> None:
+    """counts[a] += 1 for each entry a, and its mark for the label of its position is set."""
+    one = np.uint64(1)
+    for t in range(labels.size):
+        label = labels[t]
+        for k in range(offsets[t], offsets[t + 1]):
+            counts[ids[k]] += 1
+            if label >= 0:
+                marks[ids[k] * words + (label >> _WORD)] |= one << np.uint64(label & _BIT)
+
+
+@kernel(fastmath=STRICT)
+def first_appearances(ids: Any, seen: Any, out: Any) -> Any:
+    """The ids not yet seen, in order; returns how many."""
+    count = 0
+    for k in range(ids.size):
+        if not seen[ids[k]]:
+            seen[ids[k]] = True
+            out[count] = ids[k]
+            count += 1
+    return count

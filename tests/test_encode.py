@@ -1,0 +1,352 @@
+"""Files to chains: what comes out, from Python and from the shell, and what is said of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import chainfold as cf
+from chainfold.data.chain import gather
+from chainfold.data.encode import encode_to
+from chainfold.data.store import open_chain, write_chain
+from chainfold.engines import ENGINES
+from rows import attributes_of
+
+CONLL = "the DT B\ncat NN I\n\nsat VB O\n\n\non IN O\na DT B\n"
+CSV = "time,port,bytes,label\n1,http,10,ok\n2,http,20,ok\n2,ftp,,bad\n5,http,1000,ok\n"
+
+
+def chainfold(*arguments: str | Path, stdin: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "chainfold", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, **options)
+
+
+def encoded(tmp_path: Path, text: str, name: str = "input.txt", **options: Any) -> cf.Chain:
+    (tmp_path / name).write_text(text)
+    return gather(cf.encode(tmp_path / name, tmp_path / "out.chain", **options))
+
+
+def test_conll_columns_as_they_are(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, CONLL, columns=["word", "pos", "chunk"])
+    assert attributes_of(chain)[:2] == [["word=the", "pos=DT"], ["word=cat", "pos=NN"]]
+    assert chain.starts.tolist() == [True, False, True, True, False]
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("B", "I", "O")
+    assert chain.labels.tolist() == [0, 1, 2, 2, 0]
+
+
+def test_the_default_of_a_table_is_symbols_and_bins(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, CSV, "log.csv")
+    assert attributes_of(chain) == [
+        ["time=[-inf,2)", "port=http", "bytes=[-inf,20)"],
+        ["time=[2,5)", "port=http", "bytes=[20,1000)"],
+        ["time=[2,5)", "port=ftp"],
+        ["time=[5,inf)", "port=http", "bytes=[1000,inf)"],
+    ]
+
+
+def test_numbers_as_values(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, CSV, "log.csv", attributes="real(bytes) standard(time) port[-1]", border="crfpp")
+    assert chain.vocabulary is not None
+    assert attributes_of(chain)[2] == ["time", "port[-1]=http"]
+    values = [chain.values[chain.offsets[t] : chain.offsets[t + 1]].tolist() for t in range(4)]
+    deviation = np.std([1, 2, 2, 5])
+    assert values[0] == pytest.approx([10.0, -1.5 / deviation, 1.0])
+    assert values[2] == pytest.approx([-0.5 / deviation, 1.0])
+
+
+def test_a_group_column_separates_sequences(tmp_path: Path) -> None:
+    text = "session,word,label\n1,a,X\n1,b,X\n2,c,X\n1,d,X\n"
+    chain = encoded(tmp_path, text, "log.csv", group="session")
+    assert chain.starts.tolist() == [True, False, True, True]
+    assert attributes_of(chain) == [["word=a"], ["word=b"], ["word=c"], ["word=d"]]
+
+
+def test_a_group_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    for name, rows in (("1.csv", "1,a,X\n2,b,X\n"), ("2.csv", "2,c,X\n3,d,X\n")):
+        (tmp_path / name).write_text("session,word,label\n" + rows)
+    chain = cf.encode(str(tmp_path / "*.csv"), tmp_path / "out.chain", group="session", attributes="word[-1]")
+    assert gather(chain).starts.tolist() == [True, True, False, True]
+    assert attributes_of(gather(chain)) == [
+        ["__BOS__", "__EOS__"],
+        ["__BOS__"],
+        ["word[-1]=b", "__EOS__"],
+        ["__BOS__", "__EOS__"],
+    ]
+
+
+def test_one_sequence(tmp_path: Path) -> None:
+    assert encoded(tmp_path, CONLL, one_sequence=True).starts.tolist() == [True, False, False, False, False]
+
+
+def test_labels_unknown_or_not_there(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, "a ?\nb X\n", unknown="?")
+    assert chain.labels.tolist() == [-1, 0]
+    unlabelled = encoded(tmp_path, "a x\nb y\n", labels=False)
+    assert unlabelled.labels.tolist() == [-1, -1]
+    assert unlabelled.n_labels == 0
+    assert attributes_of(unlabelled) == [["0=a", "1=x"], ["0=b", "1=y"]]
+
+
+def test_labels_that_look_like_numbers(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, "x,label\na,1\nb,0\n", "log.csv")
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("1", "0")
+
+
+TEMPLATE = "word[-1] word|pos[1] lower(word)"
+
+
+@pytest.mark.parametrize("options", [{"attributes": TEMPLATE}, {"attributes": TEMPLATE, "hash_bits": 10}])
+def test_appending_equals_encoding_at_once(tmp_path: Path, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    for part in "ab":
+        rows = [f"w{rng.integers(40)} p{rng.integers(4)} L{rng.integers(3)}" for _ in range(300)]
+        (tmp_path / part).write_text("\n".join(row + "\n" * (rng.random() < 0.1) for row in rows) + "\n")
+    names = ["word", "pos", "label"]
+    cf.encode([tmp_path / "a", tmp_path / "b"], tmp_path / "once", columns=names, **options)
+    cf.encode(tmp_path / "a", tmp_path / "twice", columns=names, append=True, **options)
+    cf.encode(tmp_path / "b", tmp_path / "twice", columns=names, append=True)
+    assert (tmp_path / "once").read_bytes() == (tmp_path / "twice").read_bytes()
+
+
+def test_appending_keeps_the_bins(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,label\n1,A\n2,B\n3,A\n")
+    (tmp_path / "b.csv").write_text("x,label\n100,C\n")
+    cf.encode(tmp_path / "a.csv", tmp_path / "out.chain")
+    chain = gather(cf.encode(tmp_path / "b.csv", tmp_path / "out.chain", append=True))
+    assert attributes_of(chain)[-1] == ["x=[3,inf)"]
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("A", "B", "C")
+
+
+def test_appending_takes_no_other_template(tmp_path: Path) -> None:
+    encoded(tmp_path, CONLL)
+    with pytest.raises(cf.ChainfoldError, match="append without them"):
+        cf.encode(tmp_path / "input.txt", tmp_path / "out.chain", append=True, attributes="0")
+
+
+def test_every_engine_gives_the_same_bits_from_disk_and_from_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    rows = [f"w{rng.integers(9)} p{rng.integers(4)} L{rng.integers(3)}" for _ in range(150)]
+    (tmp_path / "input").write_text("\n".join(row + "\n" * (rng.random() < 0.1) for row in rows) + "\n")
+    stored = cf.encode(tmp_path / "input", tmp_path / "out.chain", columns=["w", "p", "label"], attributes="w[-1] w|p")
+    model = cf.Model.random(cf.Layout.observed(stored))
+    for name in ENGINES:
+        disk, memory = cf.evaluate(model, stored, name), cf.evaluate(model, gather(stored), name)
+        assert disk.log_z == memory.log_z, name
+        assert disk.gradient is not None
+        assert memory.gradient is not None
+        assert disk.gradient.tobytes() == memory.gradient.tobytes(), name
+
+
+def test_stream_reads_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    stored = cf.encode(tmp_path / "input", tmp_path / "out.chain")
+    model = cf.Model.random(cf.Layout.full(stored.n_labels, stored.n_attributes))
+    pipe = io.BytesIO()
+    encode_to(pipe, tmp_path / "input")
+    pipe.seek(0)
+    expected, found = cf.evaluate(model, stored), cf.evaluate(model, open_chain(pipe))
+    assert found.log_z == expected.log_z
+    assert found.report.passes == 1
+    assert expected.gradient is not None
+    assert found.gradient is not None
+    assert found.gradient.tobytes() == expected.gradient.tobytes()
+
+
+def test_pipes_from_the_shell(tmp_path: Path) -> None:
+    packed = gzip.compress(CSV.encode())
+    first = chainfold("encode", "-", "-o", "-", "--format", "csv", stdin=packed)
+    assert first.returncode == 0, first.stderr
+    second = chainfold("gradient", "-", "--engine", "stream", "--json", stdin=first.stdout)
+    assert second.returncode == 0, second.stderr
+    (tmp_path / "log.csv").write_text(CSV)
+    assert chainfold("encode", tmp_path / "log.csv", "-o", tmp_path / "x").returncode == 0
+    stored = chainfold("gradient", tmp_path / "x", "--engine", "stream", "--json")
+    for fact in (b'"gradient_sha256": "', b'"log_z": '):
+        found, expected = (run.stdout.split(fact)[1].split(b",")[0] for run in (second, stored))
+        assert found == expected
+
+
+def test_round_trip_through_decode(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    options = ("--columns", "w,p,label", "--attributes", "w[-1] w|p")
+    assert chainfold("encode", tmp_path / "input", "-o", tmp_path / "a", *options).returncode == 0
+    text = chainfold("data", tmp_path / "a", "--decode").stdout
+    assert text.decode().splitlines()[:3] == [
+        "B\tw|p=the|DT\t__BOS__",
+        "I\tw[-1]=the\tw|p=cat|NN\t__EOS__",
+        "",
+    ]
+    again = chainfold("encode", "-", "--format", "crfsuite", "-o", tmp_path / "b", stdin=text)
+    assert again.returncode == 0, again.stderr
+    assert chainfold("data", tmp_path / "b", "--decode").stdout == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "sentence"),
+    [
+        ("empty.txt", b"", (), "is empty"),
+        ("blank.txt", b"\n\n \n", (), "blank"),
+        ("ragged.txt", b"a b C\nd e F\ng h\n", (), "line 3"),
+        ("stray.tsv", b"w\tlabel\n" + b"a\tX\n" * 999 + b"a\t\tX\n", (), "line 1001"),
+        ("stray.conll", b"a\tX\n" * 1000 + b"a\tX\t\n", (), "line 1001"),
+        ("stray.csv", b"w,label\n" + b"a,X\n" * 999 + b"a,X\t\n", (), "line 1001, column 'label': the label 'X\\t'"),
+        ("bytes.txt", b"a X\n\xff Y\n", (), "line 2"),
+        ("words.csv", b"x,label\n1,A\ntwo,A\n", ("--attributes", "real(x)"), "line 3, column 'x'"),
+        ("nan.csv", b"x,label\n1,A\nnan,A\n", (), "line 3, column 'x'"),
+        ("cut.gz", gzip.compress(os.urandom(5000).hex().encode())[:-2000], (), "cut short"),
+        ("column.txt", b"a X\n", ("--attributes", "word"), "word"),
+        ("one.txt", b"a\nb\n", (), "--no-labels"),
+        ("label.txt", b"a X\n", ("--label", "chunk"), "no label column 'chunk'"),
+        ("lines.crfsuite", b"X\ta:1\nY\tb:x\n", (), "line 2"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, name: str, text: bytes, options: tuple[str, ...], sentence: str
+) -> None:
+    (tmp_path / name).write_bytes(text)
+    done = chainfold("encode", tmp_path / name, "-o", tmp_path / "out.chain", *options)
+    assert done.returncode == 2, done
+    message = done.stderr.decode()
+    assert message.count("\n") == 1, message
+    assert sentence in message
+    assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is left behind"
+
+
+def test_an_unwritable_folder(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    done = chainfold("encode", tmp_path / "input", "-o", tmp_path / "nowhere" / "out.chain")
+    assert done.returncode == 2
+    assert b"nowhere" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("a b C\n" * 40_000)
+    (tmp_path / "out.chain").write_text("as it was")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = chainfold("encode", tmp_path / "input", "-o", tmp_path / "out.chain", preexec_fn=limit)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"File too large" in done.stderr
+    assert (tmp_path / "out.chain").read_text() == "as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out.chain"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "chainfold", "encode", str(fifo), "-o", str(tmp_path / "out.chain")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, fifo.open("wb", buffering=0) as pipe:
+        pipe.write(b"a b C\n" * 1000)
+        time.sleep(0.5)
+        process.send_signal(how)
+        process.wait(20)
+        assert process.stderr is not None
+        message = process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    assert message == (b"chainfold: interrupted.\n" if how == signal.SIGINT else b"")
+
+
+X = [
+    [{"word": "a", "upper": True, "size": 2.5}, {"word": "b", "tags": ["x", "y"], "next": {"word": "c"}}],
+    [["p", "q"], {"r"}],
+]
+Y = [["A", "B"], ["A", "A"]]
+
+
+def test_sequences_as_sklearn_crfsuite_takes_them() -> None:
+    chain = cf.Chain.from_sequences(X, Y)
+    assert attributes_of(chain) == [
+        ["word:a", "upper", "size"],
+        ["word:b", "tags:x", "tags:y", "next:word:c"],
+        ["p", "q"],
+        ["r"],
+    ]
+    assert chain.values[:3].tolist() == [1.0, 1.0, 2.5]
+    assert chain.starts.tolist() == [True, False, True, False]
+    assert chain.vocabulary is not None
+    assert [chain.vocabulary.labels[label] for label in chain.labels] == ["A", "B", "A", "A"]
+    without = cf.Chain.from_sequences(iter(X))
+    assert without.labels.tolist() == [-1] * 4
+
+
+def test_generators_go_to_disk(tmp_path: Path) -> None:
+    stored = cf.encode_sequences((x for x in X), (y for y in Y), tmp_path / "out.chain")
+    assert attributes_of(gather(stored)) == attributes_of(cf.Chain.from_sequences(X, Y))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "sentence"),
+    [
+        ([[["a"]]], [["A", "B"]], "sequence 0 has 1 items, but 2 labels"),
+        ([[["a"]]], [], "only 0 sequences of labels"),
+        ([[["a"]]], [["A"], ["B"]], "more sequences of labels"),
+        ([], [], "no positions"),
+        ([[{"a": float("nan")}]], None, "the value of 'a' is nan"),
+        ([[{"a": None}]], None, "the value of 'a' is None"),
+        ([["a"]], None, "give a dict"),
+        ([[[1]]], None, "attributes are strings"),
+    ],
+)
+def test_bad_sequences(x: Any, y: Any, sentence: str) -> None:
+    with pytest.raises(cf.ChainfoldError, match=sentence):
+        cf.Chain.from_sequences(x, y)
+
+
+@pytest.mark.parametrize("library", ["arrow", "pandas", "polars", "numpy"])
+def test_tables(library: str) -> None:
+    columns = {"port": ["http", "ftp", "http"], "bytes": [1.0, 2.0, 3.0], "label": ["A", "B", "A"]}
+    if library == "arrow":
+        table: Any = pa.table(columns)
+    elif library == "numpy":
+        table = np.array(list(zip(*columns.values(), strict=True)), [("port", "U4"), ("bytes", "f8"), ("label", "U1")])
+    else:
+        table = pytest.importorskip(library, reason=f"{library} is not installed").DataFrame(columns)
+    chain = cf.Chain.from_table(table, attributes="port bins(bytes,2)", border="crfpp")
+    assert attributes_of(chain) == [
+        ["port=http", "bins(bytes,2)=[-inf,2)"],
+        ["port=ftp", "bins(bytes,2)=[2,inf)"],
+        ["port=http", "bins(bytes,2)=[2,inf)"],
+    ]
+
+
+def test_sparse_rows() -> None:
+    from scipy.sparse import csr_array
+
+    dense = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]])
+    for rows in (csr_array(dense), dense):
+        chain = cf.Chain.from_matrix(rows, ["X", "Y", "X"], starts=[0, 2])
+        assert chain.ids.tolist() == [1, 0, 2]
+        assert chain.values.tolist() == [2.0, 1.0, 3.0]
+        assert chain.offsets.tolist() == [0, 1, 3, 3]
+        assert chain.starts.tolist() == [True, False, True]
+        assert chain.labels.tolist() == [0, 1, 0]
+        assert chain.vocabulary is not None
+        assert chain.vocabulary.labels == ("X", "Y")
+        np.testing.assert_array_equal(cf.Layout.observed(chain).row_labels, [1, 0, 1])
+
+
+def test_a_chain_of_sequences_is_stored_with_its_names(tmp_path: Path) -> None:
+    chain = cf.Chain.from_sequences(X, Y)
+    write_chain(tmp_path / "out.chain", chain)
+    assert attributes_of(gather(cf.StoredChain(tmp_path / "out.chain"))) == attributes_of(chain)
