@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -117,6 +119,16 @@ def test_missing_values_have_no_attribute() -> None:
     chain = encoded([rows], ("w", "p", "label"), Encoding(template=template))  # type: ignore[list-item]
     assert attributes_of(chain) == [["w=a", "w|p=a|x", "p[1]=y"], [], ["w=b", "p[1]=_B+1"]]
     assert chain.labels.tolist() == [0, 0, -1]
+
+
+def test_a_column_may_be_missing_altogether() -> None:
+    template = parse_attributes("lower(w)[-1]|p suffix(w,1)", Border.CRFPP)
+    rows: Any = [(None, "x", "O")] * 3
+    assert attributes_of(encoded([rows], ("w", "p", "label"), Encoding(template=template), size=2)) == [
+        ["lower(w)[-1]|p=_b-1|x"],
+        [],
+        [],
+    ]
 
 
 @pytest.mark.parametrize("size", [7, 1000])

@@ -74,6 +74,18 @@ def test_a_group_column_separates_sequences(tmp_path: Path) -> None:
     assert attributes_of(chain) == [["word=a"], ["word=b"], ["word=c"], ["word=d"]]
 
 
+def test_a_group_that_is_missing_is_a_group(tmp_path: Path) -> None:
+    text = "session,word,label\n,a,X\n,b,X\n2,c,X\n,d,X\n"
+    assert encoded(tmp_path, text, "log.csv", group="session").starts.tolist() == [True, False, True, True]
+
+
+def test_edge_attributes_may_come_late(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, "A\tx\n" * 300_000 + "B\ty\t@edge\tjoin:2\n", "lines.crfsuite")
+    assert chain.n_edge_attributes == 1
+    assert chain.edge_offsets[-2:].tolist() == [0, 1]
+    assert chain.edge_values.tolist() == [2.0]
+
+
 def test_a_group_goes_on_in_the_next_file(tmp_path: Path) -> None:
     for name, rows in (("1.csv", "1,a,X\n2,b,X\n"), ("2.csv", "2,c,X\n3,d,X\n")):
         (tmp_path / name).write_text("session,word,label\n" + rows)

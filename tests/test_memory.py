@@ -15,6 +15,7 @@ from chainfold.engines import ENGINES
 from chainfold.engines.base import Settings, Shape
 
 FLAT_MB = 5.0
+FLAT_ENCODING_MB = 20.0  # allocators of several threads keep what they like
 SLOPE = 0.15
 
 
@@ -35,6 +36,32 @@ def test_resident_memory_does_not_depend_on_the_size_of_a_stored_chain(tmp_path:
         peaks.append(float(json.loads(done.stdout)["peak_rss_mb"]))
     assert path.stat().st_size > 150e6
     assert abs(peaks[1] - peaks[0]) <= FLAT_MB, peaks
+
+
+def encoding_peak(path: Path, *options: str) -> float:
+    command = [sys.executable, "-m", "chainfold", "encode", str(path), "-o", f"{path}.chain", "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout)["peak_rss_mb"])
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ("word{k} tag{m} L{m}\n", ("--hash-bits", "20")),  # never stops inventing words
+        ("word{m} tag{m} L{m}\n", ("--attributes", "0[-1] 0 0|1[1]", "--border", "crfpp")),
+        ("{k},{m},{m},L{m}\n", ("--format", "csv")),
+    ],
+    ids=["new words, hashed", "expressions", "numbers"],
+)
+def test_encoding_a_longer_file_takes_no_more_memory(tmp_path: Path, row: str, options: tuple[str, ...]) -> None:
+    peaks = []
+    for rows in (400_000, 4_000_000):
+        path = tmp_path / f"{rows}"
+        with path.open("w") as file:
+            file.writelines(row.format(k=k, m=k % 7) for k in range(rows))
+        encoding_peak(path, *options)  # compiles, if it never was
+        peaks.append(encoding_peak(path, *options))
+    assert peaks[1] - peaks[0] <= FLAT_ENCODING_MB, peaks
 
 
 def peak(sizes: str, engine: str, *options: str) -> float:

@@ -163,8 +163,8 @@ def test_crfsuite(chunk: int) -> None:
             assert stretch.batch.column("edge:values")[by_line[4]].as_py() == [1.0, -1000.0]
 
 
-def test_crfsuite_without_values_or_edges_has_no_columns_for_them() -> None:
-    assert list(columns_of(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n")) == ["label", "attributes"]
+def test_crfsuite_without_values_has_no_column_for_them() -> None:
+    assert list(columns_of(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n")) == ["label", "attributes", "edge"]
     assert columns_of(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n")["attributes"] == [["a", "@", "@b"]]
 
 

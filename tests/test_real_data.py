@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from chainfold import Chain, Layout, Model, evaluate
+from chainfold import Chain, Layout, Model, encode, evaluate, open_chain
+from chainfold.data.chain import gather
+from chainfold.data.encode import encode_to
+from rows import CHUNKING_EXPRESSIONS, attributes_of, chunking_attributes
 from tolerances import AT_LENGTH
 
 DATA = Path(os.environ.get("CHAINFOLD_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -22,47 +26,20 @@ pytestmark = [
 ]
 
 
-def chain_of(columns: list[NDArray[np.str_]], labels: NDArray[np.str_], starts: NDArray[np.bool_] | None) -> Chain:
-    """Each value of each column is an attribute; ids by falling frequency."""
-    codes, count = [], 0
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        codes.append(code + count)
-        count += values.size
-    ids = np.stack(codes, axis=1).ravel()
-    rank = np.empty(count, np.int64)
-    rank[np.argsort(-np.bincount(ids, minlength=count), kind="stable")] = np.arange(count)
-    positions = labels.size
-    return Chain.from_arrays(
-        offsets=np.arange(positions + 1) * len(columns),
-        ids=rank[ids],
-        labels=np.unique(labels, return_inverse=True)[1],
-        starts=starts,
-    )
+COLUMNS = ["w", "pos", "chunk"]
 
 
-def kdd(positions: int = 100_000) -> Chain:
-    """The beginning of KDD 10 %: one sequence, symbolic fields as they are, numbers by their logarithm, rounded."""
-    with gzip.open(DATA / "kddcup99" / "kddcup.data_10_percent.gz", "rt") as file:
-        rows = [line.rstrip().split(",") for line in islice(file, positions)]
-    table = np.array(rows)
-    columns = []
-    for k in range(41):
-        if k in (1, 2, 3):
-            columns.append(table[:, k])
-        else:
-            columns.append(np.round(np.log1p(table[:, k].astype(float)), 1).astype(str))
-    return chain_of(columns, table[:, 41], None)
+def kdd(folder: Path, positions: int = 100_000) -> Chain:
+    """The beginning of KDD 10 %: one sequence, symbolic fields as they are, numbers in bins."""
+    with gzip.open(DATA / "kddcup99" / "kddcup.data_10_percent.gz", "rb") as file:
+        rows = io.BytesIO(b"".join(islice(file, positions)))
+    return gather(encode(rows, folder / "kdd.chain"))
 
 
-def conll(run_together: bool) -> Chain:
-    with gzip.open(DATA / "conll2000" / "train.txt.gz", "rt") as file:
-        sentences = [sentence.split("\n") for sentence in file.read().strip().split("\n\n")]
-    words = np.array([line.split(" ") for sentence in sentences for line in sentence])
-    starts = np.concatenate([[True] + [False] * (len(sentence) - 1) for sentence in sentences])
-    columns = [words[:, 0], words[:, 1]]
-    columns += [np.roll(words[:, 0], shift) for shift in (1, -1)] + [np.roll(words[:, 1], shift) for shift in (1, -1)]
-    return chain_of(columns, words[:, 2], None if run_together else starts)
+def conll(folder: Path, run_together: bool) -> Chain:
+    path, attributes = DATA / "conll2000" / "train.txt.gz", "w[-1] w w[1] pos[-1] pos pos[1]"
+    stored = encode(path, folder / "conll.chain", attributes=attributes, one_sequence=run_together, columns=COLUMNS)
+    return gather(stored)
 
 
 def trained(chain: Chain, layout: Layout, iterations: int) -> Model:
@@ -81,8 +58,8 @@ def trained(chain: Chain, layout: Layout, iterations: int) -> Model:
 
 
 @pytest.mark.parametrize("name", ["kdd", "conll run together", "conll"])
-def test_engines_agree_on_real_data_and_it_forgets(name: str) -> None:
-    chain = kdd() if name == "kdd" else conll(run_together=name == "conll run together")
+def test_engines_agree_on_real_data_and_it_forgets(name: str, tmp_path: Path) -> None:
+    chain = kdd(tmp_path) if name == "kdd" else conll(tmp_path, run_together=name == "conll run together")
     model = trained(chain, Layout.observed(chain), iterations=15)
     reference = evaluate(model, chain, "fb")
     for engine in ("stream", "parallel", "checkpoint"):
@@ -92,3 +69,50 @@ def test_engines_agree_on_real_data_and_it_forgets(name: str) -> None:
         assert found.report.carried_blocks == 0
         assert found.report.in_order == 0
         assert found.report.lookahead_max <= 200
+
+
+def test_the_chunking_attributes_of_every_position_equal_a_plain_loop(tmp_path: Path) -> None:
+    path = DATA / "conll2000" / "train.txt.gz"
+    chain = gather(encode(path, tmp_path / "conll.chain", attributes=CHUNKING_EXPRESSIONS, columns=COLUMNS))
+    with gzip.open(path, "rt") as file:
+        texts = file.read().strip().split("\n\n")
+    sentences = [[tuple(line.split(" ")) for line in text.split("\n")] for text in texts]
+    assert chain.vocabulary is not None
+    found = iter(attributes_of(chain))
+    for sentence in sentences:
+        for expected in chunking_attributes(sentence):
+            here = next(found)
+            assert set(here) == expected
+            assert len(here) == len(expected)
+    assert next(found, None) is None
+    labels = [fields[2] for sentence in sentences for fields in sentence]
+    assert [chain.vocabulary.labels[label] for label in chain.labels] == labels
+    assert np.flatnonzero(chain.starts).tolist() == np.cumsum([0, *map(len, sentences[:-1])]).tolist()
+
+
+def test_kdd_through_a_pipe_and_from_disk_is_the_same_to_the_bit(tmp_path: Path) -> None:
+    path = DATA / "kddcup99" / "kddcup.data_10_percent.gz"
+    stored = encode(path, tmp_path / "kdd.chain")
+    pipe = io.BytesIO()
+    encode_to(pipe, path)
+    pipe.seek(0)
+    model = Model.random(Layout.observed(stored))
+    disk, piped = evaluate(model, stored), evaluate(model, open_chain(pipe))
+    assert piped.report.passes == 1
+    assert disk.log_z == piped.log_z
+    assert disk.gradient is not None
+    assert piped.gradient is not None
+    assert disk.gradient.tobytes() == piped.gradient.tobytes()
+    with gzip.open(path, "rt") as file:
+        first = [line.rstrip().split(",") for line in islice(file, 5)]
+    for expected, found in zip(first, attributes_of(gather(stored, 5)), strict=True):
+        assert len(found) == 41
+        for k, name in enumerate(found):
+            column, _, held = name.partition("=")
+            assert column == str(k)
+            value = expected[k]
+            if held.startswith("["):
+                low, high = (float(edge) for edge in held[1:-1].split(","))
+                assert low <= float(value) < high
+            else:
+                assert held == value

@@ -33,7 +33,7 @@ Offsets = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NOTHING = -1
-_MOST_CACHED = 64 << 20  # bytes of tables after which hashed attributes begin with empty ones
+_MOST_CACHED = 32 << 20  # bytes of tables after which hashed attributes begin with empty ones
 
 
 class Entries(NamedTuple):
@@ -101,7 +101,7 @@ class Symbols:
         known = self._derived.size
         new = [self.table.code(apply(self._steps, text)) for text in self._given.strings(known).to_pylist()]
         self._derived = np.concatenate([self._derived, np.array(new, np.int32)])
-        return np.where(codes >= 0, self._derived[codes], np.int32(NOTHING))
+        return np.where(codes >= 0, self._derived[codes], np.int32(NOTHING)) if self._derived.size else codes
 
     def drop(self, rows: int) -> None:
         """Let go of the first rows at hand."""
@@ -164,14 +164,10 @@ class Bags:
         self._counts, self._codes, self._values = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
 
     def extend(self, stretch: Stretch) -> None:
-        names = stretch.batch.schema.names
-        if self._column not in names:  # attribute lines without any of this kind
-            self._counts = np.concatenate([self._counts, np.zeros(stretch.batch.num_rows, np.int64)])
-            return
         bags = stretch.batch.column(self._column)
         counts = pc.list_value_length(bags).fill_null(0).to_numpy()
         codes = symbol_codes(bags.flatten(), self.table)
-        valued = self._column + VALUES_SUFFIX in names
+        valued = self._column + VALUES_SUFFIX in stretch.batch.schema.names
         values = stretch.batch.column(self._column + VALUES_SUFFIX).flatten().to_numpy() if valued else np.empty(0)
         if values.size or self._values.size:
             values = values if values.size else np.ones(codes.size)

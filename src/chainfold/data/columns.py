@@ -7,9 +7,8 @@ A reader turns its input into stretches, each a bounded number of consecutive ro
     large_list<dictionary<int32, string>>   a bag of attributes at each row; `values`, if the bag has them, is the
                                             sibling column `<name>:values`, a large_list<float64>
 
-The dictionary of a stretch has only values that occur in it. A bag and its values may be absent from a stretch of
-attribute lines that has none of them. A row's line is where it stood in its file, for the sentences that say what is
-wrong with it.
+The dictionary of a stretch has only values that occur in it; a stretch in which all values of a bag are one may come
+without the column of values. A row's line is where it stood in its file, for the sentences that say what is wrong.
 """
 
 from __future__ import annotations

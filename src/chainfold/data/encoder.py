@@ -216,7 +216,7 @@ class Encoder:
         self._census, self._edge_census = Census(), Census()
         self._labels = Labels(encoding.unknown)
         self._waiting_labels, self._waiting_starts = np.empty(0, np.int32), np.empty(0, np.bool_)
-        self._groups, self._last_group = StringTable(), -2
+        self._last_group: str | None = None
         self._begun = False
 
     def numbered_chain(self, source: Source) -> Iterator[Numbered]:
@@ -249,15 +249,22 @@ class Encoder:
 
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._roles.group is not None:
-            groups = symbol_codes(stretch.batch.column(self._roles.group), self._groups)
-            starts: NDArray[np.bool_] = np.concatenate([[self._last_group], groups[:-1]]) != groups
-            self._last_group = int(groups[-1])
+            starts = self._group_starts(stretch.batch.column(self._roles.group))
         elif self._encoding.one_sequence:
             starts = np.zeros(stretch.starts.size, np.bool_)
         else:
             starts = stretch.starts.copy()
         starts[0] |= not self._begun
         self._begun = True
+        return starts
+
+    def _group_starts(self, column: Any) -> NDArray[np.bool_]:
+        """Where the column differs from the row before; only the last group is kept for what comes next."""
+        texts = StringTable()
+        last = -1 if self._last_group is None else texts.code(self._last_group)
+        groups = symbol_codes(column, texts)
+        self._last_group = None if groups[-1] < 0 else texts.text(int(groups[-1]))
+        starts: NDArray[np.bool_] = np.concatenate([[last], groups[:-1]]) != groups
         return starts
 
     def _ready(self, state: Entries, edge: Entries) -> Numbered:
@@ -285,6 +292,7 @@ class Encoder:
 
     def finish(self) -> SpooledChain:
         """The chain with its final numbers."""
+        del self._attributes  # its tables are not needed any more
         state, attributes, counts, marks = self._number(self._names, self._census, self._spool.state.ids.size)
         edge, edge_attributes, _, _ = self._number(self._edge_names, self._edge_census, self._spool.edge.ids.size)
         vocabulary = Vocabulary(

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from chainfold.data.chain import frozen
 from chainfold.kernels.strings import (
     PairArrays,
     StringArrays,
@@ -48,6 +49,7 @@ class StringTable:
     def codes(self, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
         """The codes of the strings buffer[begins[i] : ends[i]]; new strings get new codes."""
         out = np.empty(begins.size, np.int32)
+        buffer, begins, ends = frozen(buffer, np.uint8), frozen(begins, np.int64), frozen(ends, np.int64)
         done = 0
         while (done := intern_strings(buffer, begins, ends, done, self.arrays, out)) < begins.size:
             self._grow(int(ends[done] - begins[done]))
@@ -106,6 +108,7 @@ class PairTable:
     def codes(self, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int32]:
         """The codes of the pairs (left[i], right[i]), -1 where either is -1; new pairs get new codes."""
         out = np.empty(left.size, np.int32)
+        left, right = frozen(left, np.int32), frozen(right, np.int32)
         done = 0
         while (done := intern_pairs(left, right, done, self.arrays, out)) < left.size:
             self._grow()
@@ -132,5 +135,5 @@ def spans(strings: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[n
 def hashes(buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
     """The hash of each string buffer[begins[i] : ends[i]]."""
     out = np.empty(begins.size, np.uint64)
-    hash_strings(buffer, begins, ends, out)
+    hash_strings(frozen(buffer, np.uint8), frozen(begins, np.int64), frozen(ends, np.int64), out)
     return out

@@ -100,7 +100,8 @@ class Census:
 
     def totals(self, n_attributes: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Counts and marks of the first ids."""
-        self._grow(n_attributes, 1)
+        if n_attributes > self._counts.size:
+            self._grow(n_attributes, 1)
         return self._counts[:n_attributes], self._marks[:n_attributes]
 
 

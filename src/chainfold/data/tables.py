@@ -29,7 +29,7 @@ from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.text import quoted_rows
 
 ROWS = 65536
-CSV_CHUNK = 4 << 20
+CSV_CHUNK = 1 << 20
 TABLE = "the table"
 _BLOCK = 1 << 20
 _QUOTE, _NO_QUOTE = ord('"'), -1

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.data.chain import frozen, position_of
+from chainfold.data.chain import position_of
 from chainfold.data.columns import VALUES_SUFFIX, Stretch
 from chainfold.data.inputs import CHUNK, Chunk, Stream, chunks, count_of
 from chainfold.data.interning import StringTable
@@ -153,8 +153,6 @@ def _attribute_batch(data: NDArray[np.uint8], rows: int, out: AttributeArrays, s
     values = _values(data, rows, out, source)
     edges = out.edges[:entries]
     for name, chosen in ((ATTRIBUTES, ~edges), (EDGE, edges)):
-        if name == EDGE and not edges.any():
-            continue
         offsets = pa.array(np.concatenate([[0], np.cumsum(chosen)])[out.offsets[: rows + 1]])
         begins, ends = out.name_ends[:entries][chosen], out.name_ends[1 : entries + 1][chosen]
         columns[name] = pa.LargeListArray.from_arrays(offsets, _symbols(out.names, begins, ends))
@@ -219,12 +217,10 @@ def _symbols(
     """The strings data[begins[i] : ends[i]] as dictionary codes; null where missing, and then in no dictionary."""
     table = StringTable()
     if missing is None or not missing.any():
-        codes = table.codes(frozen(data, np.uint8), frozen(begins, np.int64), frozen(ends, np.int64))
+        codes = table.codes(data, begins, ends)
     else:
         codes, there = np.zeros(begins.size, np.int32), ~missing
-        codes[there] = table.codes(
-            frozen(data, np.uint8), frozen(begins[there], np.int64), frozen(ends[there], np.int64)
-        )
+        codes[there] = table.codes(data, begins[there], ends[there])
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), table.strings().cast(pa.string()))
 
 
