@@ -25,7 +25,10 @@ from chainfold.data.decode import decode
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read
 from chainfold.data.store import write_chain
+from chainfold.data.template import parse_attributes
 from chainfold.data.vocabulary import Vocabulary
+
+TEMPLATE = parse_attributes("w[-1] w|p").to_json()
 
 
 def texts(strings: list[str]) -> Any:
@@ -64,7 +67,7 @@ def named(
         for attribute in row if label >= 0 else []:
             marks[attribute, 0] |= np.uint64(1 << label)
     counts = np.bincount(ids, minlength=len(names)).astype(np.int64)
-    vocabulary = Vocabulary(label_names, texts(names), texts(edge_names or []), counts, marks, template="{}")
+    vocabulary = Vocabulary(label_names, texts(names), texts(edge_names or []), counts, marks, template=TEMPLATE)
     return dataclasses.replace(chain, vocabulary=vocabulary)
 
 
@@ -222,7 +225,7 @@ def test_facts_as_json(stored: Path) -> None:
         "values": False,
         "edge_attributes": 0,
         "edge_values": False,
-        "template": "{}",
+        "template": ["w[-1]=…", "w|p=…|…"],
         "hash_bits": None,
         "min_count": 1,
     }

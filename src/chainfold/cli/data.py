@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chainfold.data.vocabulary import Vocabulary
 
 _MOST_LABELS = 40  # in the table
-_MOST_TEXT = 60  # characters of a template in the table
+_MOST_TEXT = 240  # characters of a template in the table
 
 
 def data(
@@ -89,11 +89,18 @@ def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
         "values": header.valued,
         "edge_attributes": source.n_edge_attributes,
         "edge_values": header.edge_valued,
-        "template": header.template,
+        "template": None if header.template is None else _outlines(header.template),
         "hash_bits": header.hash_bits,
         "min_count": header.min_count,
         "vocabulary": header.vocabulary,
     }
+
+
+def _outlines(template: str) -> list[str]:
+    """What the attributes of a template look like."""
+    from chainfold.data.template import Template
+
+    return [feature.outline for feature in Template.from_json(template).features]
 
 
 def _size(path: Path) -> int | None:
@@ -171,7 +178,7 @@ def _sizes(facts: dict[str, Any]) -> Any:
         ("edge attributes", f"{facts['edge_attributes']:,}"),
     ]
     if facts["vocabulary"] is not None:
-        template = facts["template"] or "none"
+        template = " ".join(facts["template"] or ["none"])
         rows += [
             ("(attribute, label) pairs", f"{facts['pairs']:,}"),
             ("hash bits", "names are exact" if facts["hash_bits"] is None else f"{facts['hash_bits']}"),
