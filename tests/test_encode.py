@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pty
 import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +262,22 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert b"File too large" in done.stderr
     assert (tmp_path / "out.chain").read_text() == "as it was"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out.chain"]
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "chainfold", "encode", str(tmp_path / "log.csv"), "-o", str(tmp_path / "out")]
+    with subprocess.Popen([*command, "--json"], stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the terminal is gone with the process
+            while more := os.read(ours, 4096):
+                shown += more
+    os.close(ours)
+    assert process.returncode == 0, shown
+    for text in (b"writing", b"MB read", b"positions"):
+        assert text in shown, shown
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

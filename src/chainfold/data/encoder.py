@@ -38,9 +38,10 @@ class Progress:
     """Who wants to know how far things are."""
 
     total: Callable[[int | None], None] = field(default=lambda size: None)  # bytes of the input, None if not known
-    phase: Callable[[str], None] = field(default=lambda name: None)  # what is done from now on
+    phase: Callable[[str, int | None], None] = field(default=lambda name, positions: None)
+    """What is done from now on, and to how many positions; None while that is not known."""
     read: Callable[[int], None] = field(default=lambda size: None)  # bytes that were read
-    positions: Callable[[int], None] = field(default=lambda count: None)  # positions that were encoded
+    positions: Callable[[int], None] = field(default=lambda count: None)  # positions that were done
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def spooled(
     `before` is a chain with a vocabulary that the stretches continue.
     """
     progress = progress or Progress()
-    progress.phase("encoding")
+    progress.phase("encoding", None)
     rows = read_ahead(stretches)
     first = next(rows, None)
     if first is None:
@@ -96,18 +97,19 @@ def spooled(
     rows = chained([first], rows)
     with ExitStack() as stack:
         if needs_fit(template):
-            progress.phase("looking at numbers")
+            progress.phase("looking at numbers", None)
             kept = stack.enter_context(Kept(folder))
-            template = fit(template, kept.keeping(rows))
-            progress.phase("encoding")
+            template = fit(template, kept.keeping(rows, progress.positions))
+            progress.phase("encoding", kept.rows)
             rows = read_ahead(kept)
         encoder = Encoder(template, roles, encoding, stack.enter_context(Spool(folder)))
         for numbered in encoder.numbered_chain(before) if before is not None else ():
             encoder.keep(numbered)
         for numbered in read_ahead(encoder.numbered(rows)):
             progress.positions(encoder.keep(numbered))
-        progress.phase("writing")
-        yield encoder.finish()
+        source = encoder.finish(progress.positions)
+        progress.phase("writing", source.positions)
+        yield source
 
 
 @dataclass(frozen=True)
@@ -290,8 +292,8 @@ class Encoder:
         self._spool.append(block)
         return block.labels.size
 
-    def finish(self) -> SpooledChain:
-        """The chain with its final numbers."""
+    def finish(self, given: Callable[[int], None]) -> SpooledChain:
+        """The chain with its final numbers, which says how many positions it has given."""
         del self._attributes  # its tables are not needed any more
         state, attributes, counts, marks = self._number(self._names, self._census, self._spool.state.ids.size)
         edge, edge_attributes, _, _ = self._number(self._edge_names, self._edge_census, self._spool.edge.ids.size)
@@ -305,7 +307,7 @@ class Encoder:
             min_count=self._encoding.min_count,
             template=self._template.to_json(),
         )
-        return SpooledChain(self._spool, vocabulary, state, edge)
+        return SpooledChain(self._spool, vocabulary, state, edge, given)
 
     def _number(
         self, names: Names, census: Census, entries: int

@@ -6,7 +6,7 @@ They lie compressed in a file without a name, which vanishes with the process, h
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ class Kept:
         self._folder = folder or Path(tempfile.gettempdir())
         with working_file(self._folder):
             self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (closed on leaving)
-        self._count = 0
+        self._count, self.rows = 0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -35,8 +35,8 @@ class Kept:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def keeping(self, stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-        """The same stretches; each is kept before it is given."""
+    def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
+        """The same stretches; each is kept before it is given, and its rows are told."""
         for stretch in stretches:
             batch = stretch.batch
             columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
@@ -45,6 +45,8 @@ class Kept:
             with working_file(self._folder), pa.ipc.new_stream(self._file, whole.schema, options=_OPTIONS) as writer:
                 writer.write_batch(whole)
             self._count += 1
+            self.rows += stretch.lines.size
+            kept(stretch.lines.size)
             yield stretch
 
     def __iter__(self) -> Iterator[Stretch]:

@@ -7,6 +7,7 @@ with its ids renumbered and those of dropped attributes left out.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +156,15 @@ class Numbering:
 class SpooledChain:
     """A source with its final numbers, which gives its positions once, in order."""
 
-    def __init__(self, spool: Spool, vocabulary: Vocabulary, state: Numbering, edge: Numbering) -> None:
-        self._spool, self._state, self._edge = spool, state, edge
+    def __init__(
+        self,
+        spool: Spool,
+        vocabulary: Vocabulary,
+        state: Numbering,
+        edge: Numbering,
+        given: Callable[[int], None],
+    ) -> None:
+        self._spool, self._state, self._edge, self._given = spool, state, edge, given
         self.vocabulary = vocabulary
         self.positions, self.sequences = spool.positions, spool.sequences
         self.n_labels = len(vocabulary.labels)
@@ -172,6 +180,7 @@ class SpooledChain:
         assert low == self._read, "positions come once, in order"
         self._read = high
         count = high - low
+        self._given(count)
         nothing = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
         return Block(
             frozen(self._spool.labels.read(count), np.int32),
