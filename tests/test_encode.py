@@ -59,6 +59,21 @@ def test_the_default_of_a_table_is_symbols_and_bins(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "first", "values"),
+    [
+        ("real", ["time", "port=http", "bytes"], [1.0, 1.0, 10.0]),
+        ("standard", ["time", "port=http", "bytes"], [-1.0, 1.0, (10 - 1030 / 3) / np.std([10, 20, 1000])]),
+        ("log", ["time=[1,2)", "port=http", "bytes=[8,16)"], []),
+        ("symbol", ["time=1", "port=http", "bytes=10"], []),
+    ],
+)
+def test_what_becomes_of_numbers(tmp_path: Path, numbers: str, first: list[str], values: list[float]) -> None:
+    chain = encoded(tmp_path, CSV, "log.csv", numbers=numbers)
+    assert attributes_of(chain)[0] == first
+    assert chain.values[:3].tolist() == pytest.approx(values)
+
+
 def test_numbers_as_values(tmp_path: Path) -> None:
     chain = encoded(tmp_path, CSV, "log.csv", attributes="real(bytes) standard(time) port[-1]", border="crfpp")
     assert chain.vocabulary is not None

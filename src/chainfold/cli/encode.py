@@ -66,6 +66,14 @@ def encode(
             help="What --attributes see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti.",
         ),
     ] = None,
+    numbers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WAY",
+            help="What becomes of columns of numbers taken as they are: quantile (16 bins, the default), log, real, "
+            "standard or symbol.",
+        ),
+    ] = None,
     label: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="The labels; the column called label, else the last, unless given."),
@@ -108,6 +116,7 @@ def encode(
             template=template,
             attributes=attributes,
             border=border,
+            numbers=numbers,
             label=label,
             labels=labels,
             unknown=unknown,

@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     template: str | Path | Template | None  # a CRF++ or Wapiti file, or a template
     attributes: str | None  # expressions, as in "word[-1] word shape(word)"; every column as it is unless given
     border: str | None  # what they see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti
+    numbers: str | None  # of columns as they are: quantile (16 bins, the default), log, real, standard or symbol
     label: str | None  # the column of labels; the one called `label`, else the last, unless given
     labels: bool  # False: there are none
     unknown: str | None  # a text that stands for an unknown label, as an empty one does
@@ -119,6 +120,7 @@ def _progress(options: Options) -> Progress:
 def _encoding(options: Options) -> Encoding:
     return Encoding(
         template=_template(options.get("template"), options.get("attributes"), options.get("border")),
+        numbers=options.get("numbers"),
         label=options.get("label"),
         labels=options.get("labels", True),
         unknown=options.get("unknown"),
@@ -153,8 +155,8 @@ def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> En
     vocabulary = before.vocabulary
     if vocabulary is None or vocabulary.template is None:
         raise BadFile(path, "cannot be appended to: it was not encoded from columns; encode it anew.")
-    if encoding.template is not None or encoding.hash_bits is not None or encoding.min_count != 1:
-        raise BadFile(path, "has its template, --min-count and --hash-bits already; append without them.")
+    if (encoding.template, encoding.numbers, encoding.hash_bits, encoding.min_count) != (None, None, None, 1):
+        raise BadFile(path, "has its template, --numbers, --min-count and --hash-bits already; append without them.")
     return replace(
         encoding,
         template=Template.from_json(vocabulary.template),

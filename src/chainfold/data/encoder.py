@@ -23,7 +23,7 @@ from chainfold.data.keep import Kept
 from chainfold.data.naming import Census, ExactNames, HashedNames, Names, by_falling_count
 from chainfold.data.numbers import fit, needs_fit
 from chainfold.data.spool import Numbering, Spool, SpooledChain
-from chainfold.data.template import Template, every_column
+from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
 from chainfold.data.text_formats import CONLLU_COLUMNS
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError, EmptyChain
@@ -49,6 +49,7 @@ class Encoding:
     """What to make of the columns."""
 
     template: Template | None = None  # None: every column as it is
+    numbers: str | None = None  # what becomes of numbers then: one of WAYS_OF_NUMBERS, quantiles unless given
     label: str | None = None  # the column of labels; None: the one called "label", else the last
     labels: bool = True  # are there labels at all?
     unknown: str | None = None  # what stands for an unknown label, beside a missing one
@@ -58,6 +59,10 @@ class Encoding:
     hash_bits: int | None = None  # hash attributes to so many bits instead of naming them
 
     def __post_init__(self) -> None:
+        if self.numbers is not None and self.numbers not in WAYS_OF_NUMBERS:
+            raise BadSetting("numbers", self.numbers, f"one of {', '.join(WAYS_OF_NUMBERS)}")
+        if self.numbers is not None and self.template is not None:
+            raise ChainfoldError("a template says itself what becomes of numbers: leave out --numbers.")
         if self.min_count < 1:
             raise BadSetting("min_count", self.min_count, "at least 1")
         if self.hash_bits is not None and self.min_count > 1:
@@ -93,7 +98,7 @@ def spooled(
     if first is None:
         raise EmptyChain
     roles = Roles.of(kinds_of(first.batch), encoding, first.source)
-    template = roles.template(encoding.template)
+    template = roles.template(encoding)
     rows = chained([first], rows)
     with ExitStack() as stack:
         if needs_fit(template):
@@ -132,14 +137,14 @@ class Roles:
                 raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
         return cls(kinds, label, encoding.group)
 
-    def template(self, given: Template | None) -> Template:
+    def template(self, encoding: Encoding) -> Template:
         """The template over the columns that there are.
 
         By default each column that is not the label or the group; of CoNLL-U, whose other columns are annotation too,
         the form alone.
         """
-        if given is not None:
-            return given.resolved(list(self.kinds))
+        if encoding.template is not None:
+            return encoding.template.resolved(list(self.kinds))
         names = ("form",) if tuple(self.kinds) == CONLLU_COLUMNS else tuple(self.kinds)
         others = {name: self.kinds[name] for name in names if name not in (self.label, self.group)}
         if not others:
@@ -147,7 +152,7 @@ class Roles:
                 f"the only column, {self.label!r}, is that of the labels, and nothing is left for attributes; say "
                 f"--no-labels if it is not a label."
             )
-        return every_column(others)
+        return every_column(others, encoding.numbers or WAYS_OF_NUMBERS[0])
 
 
 def _usual_label(names: list[str]) -> str | None:

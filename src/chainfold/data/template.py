@@ -26,6 +26,7 @@ from chainfold.errors import BadFile, ChainfoldError
 QUANTILES, MOST_QUANTILES = 16, 4096
 FARTHEST = 10_000  # rows from a position to what it looks at; the rows between are kept in memory
 REAL_STEPS = frozenset({"real", "standard", "scale"})  # the number is the attribute's value
+WAYS_OF_NUMBERS = ("quantile", "log", "real", "standard", "symbol")  # for all columns of numbers at once
 NUMBER_STEPS = REAL_STEPS | {"symbol", "quantile", "bins"}
 _LEAST_BASE = 1.1
 
@@ -154,15 +155,16 @@ class Template:
             raise ChainfoldError("this is not a template as chainfold writes it; make it again.") from None
 
 
-def every_column(columns: Mapping[str, str]) -> Template:
-    """Each column as it is, by its kind: a symbol, a bag of attributes, or a number in bins.
+def every_column(columns: Mapping[str, str], numbers: str = "quantile") -> Template:
+    """Each column as it is, by its kind: a symbol, a bag of attributes, or a number after one of `WAYS_OF_NUMBERS`.
 
     A bag called `edge` holds edge attributes, as those behind `@edge` on attribute lines.
     """
     features = []
     for name, kind in columns.items():
-        steps = (Step("quantile", (QUANTILES,)),) if kind == "number" else ()
-        title = "" if kind == "bag" else f"{name}="
+        steps = (_step(numbers, ()),) if kind == "number" else ()
+        valued = kind == "number" and numbers in REAL_STEPS
+        title = "" if kind == "bag" else name if valued else f"{name}="
         features.append(Feature((title, ""), (Factor(name, 0, steps),), edge=kind == "bag" and name == "edge"))
     return Template(tuple(features), Border.CRFPP)  # nothing looks beyond a sequence, and no marks are added
 
