@@ -74,6 +74,14 @@ def test_what_becomes_of_numbers(tmp_path: Path, numbers: str, first: list[str],
     assert chain.values[:3].tolist() == pytest.approx(values)
 
 
+@pytest.mark.parametrize("options", [{"symbols": ["code"]}, {"attributes": "symbol(code)", "border": "crfpp"}])
+def test_a_column_of_symbols_that_begins_like_numbers(tmp_path: Path, options: dict[str, Any]) -> None:
+    text = "code,label\n" + "7,A\n" * 600_000 + "x,A\n"
+    assert attributes_of(encoded(tmp_path, text, "log.csv", **options))[-1][0].endswith("=x")
+    with pytest.raises(cf.ChainfoldError, match=r"line 600002, column 'code': 'x' is not a number.*--symbols"):
+        encoded(tmp_path, text, "log.csv")
+
+
 def test_numbers_as_values(tmp_path: Path) -> None:
     chain = encoded(tmp_path, CSV, "log.csv", attributes="real(bytes) standard(time) port[-1]", border="crfpp")
     assert chain.vocabulary is not None

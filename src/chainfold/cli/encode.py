@@ -43,6 +43,10 @@ def encode(
     columns: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Names for columns that have none, for instance word,pos,chunk.")
     ] = None,
+    symbols: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Columns of tables that are symbols even if they look like numbers."),
+    ] = None,
     header: Annotated[
         bool | None,
         typer.Option(
@@ -110,7 +114,8 @@ def encode(
     with _watched(Console(stderr=True)) as progress:
         how = Options(
             format=form,
-            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            columns=None if columns is None else _names(columns),
+            symbols=[] if symbols is None else _names(symbols),
             header=header,
             encoding=encoding,
             template=template,
@@ -148,6 +153,10 @@ def encode(
         typer.echo(json.dumps(facts))
     else:
         _show(facts)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 @contextmanager

@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
 
     format: str | None  # conll, conllu, crfsuite, csv, tsv, parquet or arrow; recognised unless given
     columns: Sequence[str] | None  # names for columns that have none in the input
+    symbols: Sequence[str]  # columns of tables that are symbols even if they look like numbers
     header: bool | None  # does the first line of a CSV or TSV file name the columns? Guessed unless given
     encoding: str  # of text; UTF-8 unless given
     template: str | Path | Template | None  # a CRF++ or Wapiti file, or a template
@@ -173,7 +174,7 @@ def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[St
         format=None if form is None else Format(form),
         columns=None if columns is None else tuple(columns),
         header=options.get("header"),
-        symbols=frozenset(column for column in (encoding.label, encoding.group) if column is not None),
+        symbols=_symbols(options, encoding),
     )
     if not _are_files(inputs):
         return read_table(inputs, reading)
@@ -181,6 +182,15 @@ def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[St
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
     progress.total(files.total_bytes)
     return read(files, reading)
+
+
+def _symbols(options: Options, encoding: Encoding) -> frozenset[str]:
+    """The columns that are symbols whatever they look like."""
+    roles = {column for column in (encoding.label, encoding.group) if column is not None}
+    features = () if encoding.template is None else encoding.template.features
+    factors = (factor for feature in features for factor in feature.factors)
+    taken = {str(factor.column) for factor in factors if factor.steps and factor.steps[0].name == "symbol"}
+    return frozenset(roles | taken | set(options.get("symbols", ())))
 
 
 def _are_files(inputs: Any) -> bool:

@@ -112,7 +112,7 @@ class _SameColumns:
         for name, kind, wanted in zip(names, stretch.batch.schema.types, first.batch.schema.types, strict=True):
             if kind != wanted:
                 problem = f"column {name!r} holds {_kind(kind)} at line {stretch.lines[0]}, but {_kind(wanted)} before"
-                raise BadFile(stretch.source, f"{problem} (in {first.source}); have it read as symbols.")
+                raise BadFile(stretch.source, f"{problem} (in {first.source}); read it with --symbols.")
 
 
 def _kind(kind: object) -> str:

@@ -195,7 +195,7 @@ class CsvReader:
             return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {_first_line(error)}.")
         row, name, text = min(found)
         problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
-        return BadFile(source, f"{problem}; correct it, or have the column read as symbols.")
+        return BadFile(source, f"{problem}; correct it, or read the column with --symbols.")
 
 
 def _looks_like_names(row: list[str]) -> bool:
