@@ -12,11 +12,11 @@ from chainfold.data.chain import frozen
 from chainfold.kernels.strings import (
     PairArrays,
     StringArrays,
+    hash_pairs,
     hash_strings,
     intern_pairs,
     intern_strings,
-    place_pairs,
-    place_strings,
+    place,
 )
 
 _LEAST, _LARGE = 1024, 1 << 18
@@ -88,7 +88,7 @@ class StringTable:
         ends[: count + 1], hashes[:count] = old.ends[: count + 1], old.hashes[:count]
         if slots.size != 2 * capacity:
             slots = np.full(2 * capacity, -1, np.int32)
-            place_strings(hashes, count, slots)
+            place(hashes, count, slots)
         self.arrays = StringArrays(blob, ends, hashes, slots, old.used)
 
 
@@ -119,7 +119,9 @@ class PairTable:
         pairs = np.empty(_larger(old.pairs.size), np.int64)
         pairs[:count] = old.pairs[:count]
         slots = np.full(2 * pairs.size, -1, np.int32)
-        place_pairs(pairs, count, slots)
+        hashes = np.empty(count, np.uint64)
+        hash_pairs(pairs, hashes)
+        place(hashes, count, slots)
         self.arrays = PairArrays(pairs, slots, old.used)
 
 

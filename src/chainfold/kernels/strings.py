@@ -88,6 +88,13 @@ def copied(source: Any, i: Any, target: Any, j: Any, size: Any) -> None:
 
 
 @kernel(fastmath=STRICT)
+def hash_pairs(pairs: Any, out: Any) -> None:
+    """out[i] = the hash of a packed pair."""
+    for i in range(out.size):
+        out[i] = mixed(np.uint64(pairs[i]))
+
+
+@kernel(fastmath=STRICT)
 def hash_strings(buffer: Any, begins: Any, ends: Any, out: Any) -> None:
     """out[i] = the hash of buffer[begins[i] : ends[i]]."""
     for i in range(begins.size):
@@ -126,7 +133,7 @@ def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, 
 
 
 @kernel(fastmath=STRICT)
-def place_strings(hashes: Any, count: Any, slots: Any) -> None:
+def place(hashes: Any, count: Any, slots: Any) -> None:
     """Enter the codes 0 … count-1 into empty slots."""
     mask = slots.size - 1
     for code in range(count):
@@ -160,17 +167,6 @@ def intern_pairs(left: Any, right: Any, first: Any, table: Any, out: Any) -> Any
             code = count
         out[i] = code
     return left.size
-
-
-@kernel(fastmath=STRICT)
-def place_pairs(pairs: Any, count: Any, slots: Any) -> None:
-    """Enter the codes 0 … count-1 into empty slots."""
-    mask = slots.size - 1
-    for code in range(count):
-        slot = np.int64(mixed(np.uint64(pairs[code])) & np.uint64(mask))
-        while slots[slot] >= 0:
-            slot = (slot + 1) & mask
-        slots[slot] = code
 
 
 @kernel(fastmath=STRICT)
