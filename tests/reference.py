@@ -12,9 +12,9 @@ from chainfold.cli import app
 
 def option(parameter: Any) -> str:
     """One line of a verb's table."""
-    names = ", ".join(f"`{name}`" for name in parameter.opts)
+    names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
     if parameter.param_type_name == "argument":
-        names = f"`{parameter.name.upper()}`"
+        names = f"`{parameter.metavar or parameter.name.upper()}`"
     default = "" if parameter.default is None or parameter.default is False else f"`{parameter.default}`"
     return f"| {names} | {parameter.help or ''} | {default} |"
 

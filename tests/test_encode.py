@@ -82,10 +82,28 @@ def test_a_column_of_symbols_that_begins_like_numbers(tmp_path: Path, options: d
         encoded(tmp_path, text, "log.csv")
 
 
+def test_texts_that_look_like_numbers_stay_as_they_are(tmp_path: Path) -> None:
+    text = "port,code\n0080,007\n1e3,7\n9007199254740993,8\n9007199254740992,8\n"
+    chain = encoded(tmp_path, text, "log.csv", attributes="port", border="crfpp")
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("007", "7", "8")
+    assert attributes_of(chain) == [["port=0080"], ["port=1e3"], ["port=9007199254740993"], ["port=9007199254740992"]]
+    table = pa.table({"id": pa.array([2**60, 2**60 + 1]), "label": pa.array([2**60, 2**60 + 1])})
+    whole = cf.Chain.from_table(table, attributes="id", border="crfpp")
+    assert attributes_of(whole) == [["id=1152921504606846976"], ["id=1152921504606846977"]]
+    assert whole.n_labels == 2
+
+
+def test_a_crfpp_template_takes_numbers_as_texts(tmp_path: Path) -> None:
+    (tmp_path / "template").write_text("U00:%x[0,0]/end\nU01:%x[0,1]/%x[0,0]\n")
+    chain = encoded(tmp_path, "5,a,X\n6,b,Y\n", "log.csv", template=tmp_path / "template")
+    assert attributes_of(chain) == [["U00:5/end", "U01:a/5"], ["U00:6/end", "U01:b/6"]]
+
+
 def test_numbers_as_values(tmp_path: Path) -> None:
     chain = encoded(tmp_path, CSV, "log.csv", attributes="real(bytes) standard(time) port[-1]", border="crfpp")
     assert chain.vocabulary is not None
-    assert attributes_of(chain)[2] == ["time", "port[-1]=http"]
+    assert attributes_of(chain)[2] == ["standard(time)", "port[-1]=http"]
     values = [chain.values[chain.offsets[t] : chain.offsets[t + 1]].tolist() for t in range(4)]
     deviation = np.std([1, 2, 2, 5])
     assert values[0] == pytest.approx([10.0, -1.5 / deviation, 1.0])
@@ -184,6 +202,25 @@ def test_appending_takes_no_other_template(tmp_path: Path) -> None:
         cf.encode(tmp_path / "input.txt", tmp_path / "out.chain", append=True, attributes="0")
 
 
+def test_what_is_appended_starts_a_sequence(tmp_path: Path) -> None:
+    for name, text in (("a", "a x\nb y\n"), ("b", "c x\nd y\n")):
+        (tmp_path / name).write_text(text)
+    cf.encode(tmp_path / "a", tmp_path / "out", one_sequence=True, attributes="0 0[-1]")
+    chain = gather(cf.encode(tmp_path / "b", tmp_path / "out", one_sequence=True, append=True))
+    assert chain.starts.tolist() == [True, False, True, False]
+    assert attributes_of(chain)[2:] == [["0=c", "__BOS__"], ["0=d", "0[-1]=c", "__EOS__"]]
+
+
+def test_what_is_appended_has_the_same_labels(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a x p\nb y q\n")
+    cf.encode(tmp_path / "a", tmp_path / "out", label="1")
+    chain = cf.encode(tmp_path / "a", tmp_path / "out", append=True)
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("x", "y")
+    with pytest.raises(cf.ChainfoldError, match="labels from column '1'"):
+        cf.encode(tmp_path / "a", tmp_path / "out", append=True, label="2")
+
+
 def test_every_engine_gives_the_same_bits_from_disk_and_from_memory(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     rows = [f"w{rng.integers(9)} p{rng.integers(4)} L{rng.integers(3)}" for _ in range(150)]
@@ -271,6 +308,130 @@ def test_bad_input_is_one_sentence(
     assert message.count("\n") == 1, message
     assert sentence in message
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is left behind"
+
+
+@pytest.mark.parametrize("output", [".", "", "folder", "fifo", "nowhere/out", "x" * 300, "input", "link"])
+def test_outputs_that_cannot_be(tmp_path: Path, output: str) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("input")
+    os.mkfifo(tmp_path / "fifo")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = chainfold("encode", "input", "-o", output, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "input").read_text() == CONLL
+
+
+def test_a_long_name_and_a_link_are_written(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real/chain")
+    for name in ("n" * 250, "link"):
+        cf.encode(tmp_path / "input", tmp_path / name)
+        assert cf.StoredChain(tmp_path / name).positions == 5
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_failure_while_a_pipe_stays_open(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chainfold", "encode", "-", "-o", str(tmp_path / "out"), "--label", "zz"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"a b\n" * 400_000)
+        process.stdin.flush()
+        message = process.stderr.readline()
+        process.wait(60)
+        assert process.stderr.read() == b""
+    assert process.returncode == 2, message
+    assert b"no label column 'zz'" in message
+
+
+def test_nowhere_to_write(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    for arguments in (["encode", "input", "-o", "out"], ["data", "out"], ["data", "out", "--decode"]):
+        with Path("/dev/full").open("wb") as full:
+            command = [sys.executable, "-m", "chainfold", *arguments]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+        assert done.returncode == 2, arguments
+        assert done.stderr == b"chainfold: cannot write to standard output: No space left on device.\n"
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    (tmp_path / "[").mkdir()
+    (tmp_path / "input").write_text(CONLL)
+    done = chainfold("encode", "input", "-o", "[/red].chain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert b"[/red].chain" in done.stdout
+
+
+def test_a_chain_without_attributes_can_be_shown(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(CONLL)
+    cf.encode(tmp_path / "input", tmp_path / "out", min_count=99)
+    assert chainfold("data", tmp_path / "out").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"colums": ["a"]}, "no option 'colums'"),
+        ({"attributes": ["0"]}, "one text"),
+        ({"labels": False, "label": "0"}, "not both"),
+        ({"min_count": 2.5}, "a whole number"),
+        ({"hash_bits": 2.5}, "a whole number"),
+        ({"hash_bits": 25}, "from 1 to 24"),
+        ({"numbers": "roman"}, "one of quantile"),
+        ({"format": "xml"}, "one of conll"),
+        ({"encoding": "idna"}, "encoding"),
+        ({"encoding": "undefined"}, "encoding"),
+        ({"border": "soft", "attributes": "0"}, "one of crfpp"),
+        ({"border": "crfpp"}, "leave it out"),
+        ({"template": "nowhere"}, "nowhere: cannot be read"),
+        ({"template": "x", "attributes": "0"}, "one of the two"),
+        ({"group": "0", "one_sequence": True}, "not both"),
+        ({"min_count": 2, "hash_bits": 9}, "not both"),
+        ({"numbers": "log", "attributes": "0"}, "leave out --numbers"),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(cf.ChainfoldError, match=sentence):
+        encoded(tmp_path, CONLL, **options)
+    assert not (tmp_path / "out.chain").exists()
+
+
+def test_values_that_scaling_makes_infinite(tmp_path: Path) -> None:
+    with pytest.raises(cf.ChainfoldError, match=r"line 2, column 'x': 1e\+300 is too large"):
+        encoded(tmp_path, "x,label\n1e300,A\n", "log.csv", attributes="scale(x,0,1e-300)")
+    table = pa.table({"f": [["a"]], "f:values": [[float("inf")]], "label": ["A"]})
+    with pytest.raises(cf.ChainfoldError, match="row 1, column 'f:values': a value is not a finite number"):
+        cf.Chain.from_table(table)
+
+
+def test_a_damaged_arrow_file_does_not_end_the_process(tmp_path: Path) -> None:
+    """Bits flipped in a file that pyarrow wrote, read in a process of its own."""
+    script = """
+import sys, random, pyarrow as pa, chainfold as cf
+folder = sys.argv[1]
+table = pa.table({"w": pa.array(["a", "bc", None, "d"]).dictionary_encode(), "n": [1.0, 2.0, 3.0, 4.0],
+                  "bag": [["x"], [], ["y", "z"], []], "label": ["A", "B", "A", "é"]})
+with pa.ipc.new_file(folder + "/x.arrow", table.schema) as writer:
+    writer.write_table(table)
+data = bytearray(open(folder + "/x.arrow", "rb").read())
+rng = random.Random(1)
+for _ in range(1500):
+    at = rng.randrange(len(data) * 8)
+    data[at // 8] ^= 1 << at % 8
+    open(folder + "/y.arrow", "wb").write(data)
+    try:
+        chain = cf.encode(folder + "/y.arrow", folder + "/y.chain")
+        chain.vocabulary.attributes.to_pylist()
+    except cf.ChainfoldError:
+        pass
+    data[at // 8] ^= 1 << at % 8
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_an_unwritable_folder(tmp_path: Path) -> None:
@@ -367,10 +528,17 @@ def test_generators_go_to_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
     [
-        ([[["a"]]], [["A", "B"]], "sequence 0 has 1 items, but 2 labels"),
+        ([[["a"]]], [["A", "B"]], "sequence 0 has 1 items, but more labels"),
         ([[["a"]]], [], "only 0 sequences of labels"),
         ([[["a"]]], [["A"], ["B"]], "more sequences of labels"),
         ([], [], "no positions"),
+        ([], [["B"]], "more sequences of labels than the 0"),
+        ([[{"a": 10**400}]], None, "the value of 'a'"),
+        ([[["\ud800"]]], None, "half of a character"),
+        ([1], None, "cannot be gone through"),
+        (3, None, "cannot be gone through"),
+        (["ab"], None, "no sequence of items"),
+        ([[["a"]]], ["A"], "no sequence of items"),
         ([[{"a": float("nan")}]], None, "the value of 'a' is nan"),
         ([[{"a": None}]], None, "the value of 'a' is None"),
         ([["a"]], None, "give a dict"),
@@ -403,7 +571,7 @@ def test_sparse_rows() -> None:
     from scipy.sparse import csr_array
 
     dense = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]])
-    for rows in (csr_array(dense), dense):
+    for rows in (csr_array(dense), dense, dense.tolist()):
         chain = cf.Chain.from_matrix(rows, ["X", "Y", "X"], starts=[0, 2])
         assert chain.ids.tolist() == [1, 0, 2]
         assert chain.values.tolist() == [2.0, 1.0, 3.0]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.data import reading as module
-from chainfold.data.columns import BAG, BAG_VALUES, SYMBOL, Stretch
+from chainfold.data.columns import BAG, BAG_VALUES, SYMBOL, Stretch, chosen
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read
 from chainfold.data.tables import CsvReader
@@ -288,9 +288,9 @@ def test_later_inputs_have_the_columns_of_the_first(tmp_path: Path) -> None:
         pq.write_table(pa.table(table), tmp_path / name)
     with pytest.raises(BadFile, match=r"2: its columns are a, c, but those of .*1 before are a, b"):
         list(read(Inputs([tmp_path / "1", tmp_path / "2"]), Reading()))
-    with pytest.raises(BadFile, match=r"3: column 'b' holds symbols at line 1, but numbers before \(in .*1\)"):
+    with pytest.raises(BadFile, match=r"3: column 'b' holds symbols at row 1, but numbers before \(in .*1\)"):
         list(read(Inputs([tmp_path / "1", tmp_path / "3"]), Reading()))
-    assert len(list(read(Inputs([tmp_path / "1", tmp_path / "3"]), Reading(symbols=frozenset("b"))))) == 2
+    assert len(list(read(Inputs([tmp_path / "1", tmp_path / "3"]), Reading(symbols=chosen("b"))))) == 2
 
 
 def test_an_input_that_is_left_early_is_closed(tmp_path: Path) -> None:

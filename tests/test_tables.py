@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.data import tables
-from chainfold.data.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch
+from chainfold.data.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch, chosen
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read, read_table
 from chainfold.data.tables import CsvReader
@@ -106,7 +106,7 @@ def test_header_and_names_can_be_told() -> None:
 
 
 def test_a_column_without_values_is_of_symbols_and_numbers_can_be_symbols() -> None:
-    found = of_csv(b"1,,2\n3,,4\n", symbols=frozenset({"2"}))
+    found = of_csv(b"1,,2\n3,,4\n", symbols=chosen("2"))
     assert columns_of(found) == {"0": [1.0, 3.0], "1": [None, None], "2": ["2", "4"]}
 
 
@@ -173,7 +173,7 @@ def test_csv_agrees_with_the_writer_of_python(rows: list[tuple[str, str]], chunk
     for row in rows:
         lines.append(sink.getvalue().count("\n") + 1)
         writer.writerow(row)
-    found = of_csv(sink.getvalue().encode(), header=False, symbols=frozenset("01"), chunk=chunk)
+    found = of_csv(sink.getvalue().encode(), header=False, symbols=chosen("0", "1"), chunk=chunk)
     columns = columns_of(found)
     assert list(zip(columns["0"], columns["1"], strict=True)) == [(a or None, b or None) for a, b in rows]
     assert lines_of(found) == lines
@@ -231,7 +231,7 @@ def test_every_type_of_column(rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_numbers_as_symbols_and_other_names() -> None:
     table = pa.table({"a": [1, 2], "b": [0.5, 1.0]})
-    found = list(read_table(table, Reading(columns=("x", "y"), symbols=frozenset("xy"))))
+    found = list(read_table(table, Reading(columns=("x", "y"), symbols=chosen("x", "y"))))
     assert columns_of(found) == {"x": ["1", "2"], "y": ["0.5", "1"]}
 
 

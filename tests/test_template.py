@@ -225,8 +225,8 @@ def test_borders() -> None:
             Feature(("bins(bytes,-1,0,1e3)=", ""), (Factor("bytes", 0, (Step("bins", (-1, 0, 1000.0)),)),)),
         ),
         ("real(x)", Feature(("x", ""), (Factor("x", 0, (Step("real"),)),))),
-        ("standard(x)[-1]", Feature(("x[-1]", ""), (Factor("x", -1, (Step("standard"),)),))),
-        ("scale(x,1.5,2)", Feature(("x", ""), (Factor("x", 0, (Step("scale", (1.5, 2)),)),))),
+        ("standard(x)[-1]", Feature(("standard(x)[-1]", ""), (Factor("x", -1, (Step("standard"),)),))),
+        ("scale(x,1.5,2)", Feature(("scale(x,1.5,2)", ""), (Factor("x", 0, (Step("scale", (1.5, 2)),)),))),
     ],
 )
 def test_expressions(expression: str, feature: Feature) -> None:
@@ -349,7 +349,7 @@ def test_columns_are_found_by_name_and_by_index() -> None:
     assert [f.column for feature in resolved.features for f in feature.factors] == ["pos", "word", "pos", "word"]
     assert [feature.pieces for feature in resolved.features] == [feature.pieces for feature in template.features]
     assert resolved.resolved(["word", "pos"]) == resolved
-    assert parse_attributes("1").resolved(["1", "0"]).features[0].factors[0].column == "1"
+    assert parse_attributes("1").resolved(["1", "0"]).features[0].factors[0].column == "0"
 
 
 def test_columns_that_are_not_there() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from chainfold.errors import BadFile
 
+_MOST_LETTERS = 50  # of the target's name in the temporary one, which has to fit as well
+
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    target = target_of(path)
+    temporary = target.with_name(f".{target.name[:_MOST_LETTERS]}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as file:
             yield file
@@ -23,11 +25,25 @@ def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # after a failure; there is none any more after the rename
+
+
+def target_of(path: str | Path) -> Path:
+    """The file that is to be written or replaced, whatever links lead to it."""
+    try:
+        target = Path(path).resolve()
+        if not target.name or target.is_dir():
+            raise BadFile(repr(str(path)), "cannot be written: it is a directory; name a file.")
+        if target.exists() and not target.is_file():
+            raise BadFile(path, "cannot be written: it is no ordinary file; give - for standard output.")
+        if not target.parent.is_dir():
+            raise BadFile(path, f"cannot be written: there is no folder {target.parent}.")
+    except (OSError, RuntimeError) as error:
+        raise BadFile(path, f"cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+    return target
 
 
 @contextmanager

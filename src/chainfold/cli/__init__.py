@@ -38,21 +38,32 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **options: Any) -> None:
         try:
             verb(*arguments, **options)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except ChainfoldError as error:
             typer.echo(f"chainfold: {error}", err=True)
             raise typer.Exit(2) from None
         except MemoryError as error:
-            typer.echo(f"chainfold: not enough memory: {error}; take --engine stream, or a smaller model.", err=True)
+            remedy = "take --engine stream, a smaller model, or fewer --hash-bits"
+            typer.echo(f"chainfold: not enough memory: {error}; {remedy}.", err=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             typer.echo("chainfold: interrupted.", err=True)
             raise typer.Exit(130) from None
         except BrokenPipeError:  # whoever read the output has gone; nothing more can be said to them
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence()
             raise typer.Exit(0) from None
+        except OSError as error:
+            _silence()
+            typer.echo(f"chainfold: cannot write to standard output: {error.strerror or error}.", err=True)
+            raise typer.Exit(2) from None
 
     return run
+
+
+def _silence() -> None:
+    """Let what is left in the buffer of standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 for verb in (encode, data, gradient, plan, engines, demo):
@@ -71,4 +82,8 @@ def chainfold(version: bool = typer.Option(False, "--version", help="Print the v
 
 def main() -> None:
     """The entry point of the `chainfold` command."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a verb has begun
+        typer.echo("chainfold: interrupted.", err=True)
+        sys.exit(130)

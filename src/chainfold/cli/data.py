@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.show import table
 from chainfold.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def data(
 
     if top < 0:
         raise BadSetting("top", top, "at least 0")
-    source = open_chain(sys.stdin.buffer if str(chain) == "-" else chain)
+    source = open_chain(options.standard_input() if str(chain) == "-" else chain)
     if decode:
         from chainfold.data.decode import decode as write_lines
 
@@ -137,7 +137,7 @@ def _pairs(vocabulary: Vocabulary) -> int:
 def _most_frequent(vocabulary: Vocabulary, top: int) -> list[dict[str, Any]]:
     import numpy as np
 
-    order = np.argsort(-vocabulary.counts, kind="stable")[:top].tolist()
+    order = np.argsort(-vocabulary.counts, kind="stable")[:top]
     names = order if vocabulary.attributes is None else vocabulary.attributes.take(order).to_pylist()
     return [
         {"attribute": str(name), "count": int(vocabulary.counts[attribute])}
@@ -156,17 +156,15 @@ def _show(facts: dict[str, Any]) -> None:
         labels.append({"label": "(unknown)", "count": unknown, "share": unknown / facts["positions"]})
     if labels:
         rows = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels]
-        console.print(_table(("label", "positions", "share"), rows[:_MOST_LABELS]))
+        console.print(table(("label", "positions", "share"), rows[:_MOST_LABELS]))
         if len(rows) > _MOST_LABELS:
             console.print(f"… and {len(rows) - _MOST_LABELS:,} more labels; --json has all of them.")
     if facts["top"]:
         frequent = [(row["attribute"], f"{row['count']:,}") for row in facts["top"]]
-        console.print(_table(("most frequent attributes", "entries"), frequent))
+        console.print(table(("most frequent attributes", "entries"), frequent))
 
 
 def _sizes(facts: dict[str, Any]) -> Any:
-    from rich.table import Table
-
     rows = [
         ("positions", f"{facts['positions']:,}"),
         ("sequences", f"{facts['sequences']:,}"),
@@ -189,19 +187,4 @@ def _sizes(facts: dict[str, Any]) -> Any:
     if facts["bytes"] is not None:
         rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes a position"))
     rows.append(("version", f"{facts['version']}"))
-    table: Table = _table((), rows, facts["chain"])
-    return table
-
-
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], title: str | None = None) -> Any:
-    """A table of texts, none of which is markup."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=None if title is None else Text(title), show_header=bool(headings), title_justify="left")
-    for k in range(len(rows[0])):
-        heading = headings[k] if headings else ""
-        table.add_column(heading, style="bold" if k == 0 else None, justify="left" if k == 0 else "right")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    return table((), rows, facts["chain"])

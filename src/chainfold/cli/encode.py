@@ -14,7 +14,8 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.machine import peak_rss_mb
-from chainfold.errors import ChainfoldError
+from chainfold.cli.show import table
+from chainfold.errors import BadFile, ChainfoldError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,6 +133,8 @@ def encode(
             progress=progress,
         )
         if output == _STANDARD_OUTPUT:
+            if sys.stdout is None:
+                raise BadFile("standard output", "cannot be written: it is closed.")
             encode_to(sys.stdout.buffer, inputs, **how)
             return
         chain = encode_files(inputs, output, append=append, **how)
@@ -213,12 +216,8 @@ class _Watch:
 
 def _show(facts: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"{facts['output']}", show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    for name, text in (
+    rows = [
         ("positions", f"{facts['positions']:,}"),
         ("sequences", f"{facts['sequences']:,}"),
         ("labels", f"{facts['labels']:,}"),
@@ -229,6 +228,5 @@ def _show(facts: dict[str, Any]) -> None:
         ("seconds", f"{facts['seconds']:.2f}"),
         ("positions a second", f"{facts['positions_per_second']:,.0f}"),
         ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
-    ):
-        table.add_row(name, text)
-    Console().print(table)
+    ]
+    Console().print(table((), rows, facts["output"]))

@@ -14,6 +14,7 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.machine import peak_rss_mb
+from chainfold.cli.show import table
 from chainfold.errors import ChainfoldError
 from chainfold.files import written_whole
 
@@ -152,11 +153,7 @@ def _timed(
 
 def _show(facts: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"gradient by {facts['engine']}", show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column(justify="right")
     likelihood = facts["log_likelihood"]
     gradient_rows = []
     if likelihood is not None:
@@ -186,6 +183,4 @@ def _show(facts: dict[str, Any]) -> None:
         rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
     if facts["blocks_in_logs"]:
         rows.append(("blocks in logarithms", f"{facts['blocks_in_logs']:,}"))
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    Console().print(table((), rows, f"gradient by {facts['engine']}"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from chainfold.errors import BadSize, BadSyntheticSpec, ChainfoldError
+from chainfold.errors import BadFile, BadSize, BadSyntheticSpec, ChainfoldError
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
@@ -56,6 +56,12 @@ def parse_size(text: str | None) -> int | None:
     return int(float(number) * (1024 if binary else 1000) ** _POWERS.index(prefix.upper() or " "))
 
 
+def standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise BadFile("standard input", "cannot be read: it is closed.")
+    return sys.stdin.buffer
+
+
 def open_source(
     data: Path | None,
     synthetic: str | None,
@@ -71,7 +77,7 @@ def open_source(
     if data is not None:
         from chainfold.data.store import open_chain
 
-        return open_chain(sys.stdin.buffer if str(data) == "-" else data)
+        return open_chain(standard_input() if str(data) == "-" else data)
     from chainfold.data.synthetic import SyntheticChain
 
     assert synthetic is not None

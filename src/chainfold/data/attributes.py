@@ -24,7 +24,7 @@ from chainfold.data.numbers import bin_codes, bin_name, numbers_of
 from chainfold.data.spool import without_gaps
 from chainfold.data.template import Border, Factor, Feature, Step, Template
 from chainfold.data.texts import apply
-from chainfold.errors import ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unnamed
 from chainfold.kernels.strings import paste
 
@@ -144,8 +144,16 @@ class Reals:
 
     def extend(self, stretch: Stretch) -> None:
         numbers, missing = numbers_of(stretch, self._column)
+        with np.errstate(over="ignore"):
+            values = (numbers - self._mean) / self._deviation
+        if not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise BadFile(
+                stretch.source,
+                f"{stretch.place(row)}, column {self._column!r}: {numbers[row]} is too large to be scaled; correct it.",
+            )
         self.codes = np.concatenate([self.codes, np.where(missing, np.int32(NOTHING), np.int32(0))])
-        self._values = np.concatenate([self._values, (numbers - self._mean) / self._deviation])
+        self._values = np.concatenate([self._values, values])
 
     def values(self, window: Window, offset: int) -> Floats:
         rows = np.arange(window.low + offset, window.high + offset)
@@ -333,20 +341,12 @@ class Attributes:
     def _prepare(self, factor: Factor, feature: Feature, kinds: Mapping[str, str]) -> None:
         column, steps = str(factor.column), factor.steps
         reach = max(self._left, self._right)
-        kind, step = kinds[column], steps[0].name if steps else ""
-        if kind == "bag":
+        if kinds[column] == "bag":
             if feature.factors != (Factor(factor.column),):
                 raise ChainfoldError(f"column {column!r} holds lists of attributes, which are taken only as they are.")
             self._sources.setdefault((column, steps), Bags(column))
-        elif step in ("real", "scale") or (kind == "number" and not steps):
-            if len(feature.factors) > 1:
-                raise ChainfoldError(
-                    f"column {column!r} holds numbers, which cannot be joined with other columns; put them into bins "
-                    f"first, for instance quantile({column},8)."
-                )
+        elif feature.real:
             self._sources.setdefault((column, steps), Reals(column, steps, reach))
-        elif kind == "number" and step not in ("bins", "symbol"):
-            raise ChainfoldError(f"column {column!r} holds numbers; write symbol({column}) to take them as texts.")
         else:
             self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
 
@@ -386,8 +386,7 @@ class Attributes:
             elif isinstance(source, Reals):
                 offset = feature.factors[0].offset
                 codes = window.shifted(source.codes, offset, source.before, source.after)
-                name = feature.pieces[0].removesuffix("=")
-                dense.append(Found(codes, None, (name,), (), source.values(window, offset)))
+                dense.append(Found(codes, None, feature.pieces, (), source.values(window, offset)))
             else:
                 dense.append(self._symbolic(feature, window, made))
         if self._marks is not None and not edge:

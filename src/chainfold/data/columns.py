@@ -13,6 +13,7 @@ without the column of values. A row's line is where it stood in its file, for th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,18 @@ BAG_VALUES = pa.large_list(pa.float64())
 VALUES_SUFFIX = ":values"
 
 
+Choice = Callable[[Sequence[str]], frozenset[str]]
+"""Some of the columns, once their names are known."""
+
+
+def chosen(*names: str) -> Choice:
+    """These columns, whatever others there are."""
+    return lambda columns: frozenset(names)
+
+
+NO_COLUMN = chosen()
+
+
 class Stretch(NamedTuple):
     """Consecutive rows of one input."""
 
@@ -33,9 +46,14 @@ class Stretch(NamedTuple):
     starts: NDArray[np.bool_]  # [rows]: does a sequence start here? The first row of an input always says so
     lines: NDArray[np.int64]  # [rows]: the line of each row, from 1
     source: str  # the name of the input, for messages
+    unit: str = "line"  # what `lines` counts
+
+    def place(self, row: int) -> str:
+        """Where a row stood, for messages."""
+        return f"{self.unit} {self.lines[row]}"
 
 
 def kinds_of(batch: Any) -> dict[str, str]:
     """What each column of a stretch holds: "symbol", "number" or "bag"."""
     names = {SYMBOL: "symbol", NUMBER: "number", BAG: "bag"}
-    return {field.name: names[field.type] for field in batch.schema if not field.name.endswith(VALUES_SUFFIX)}
+    return {field.name: names[field.type] for field in batch.schema if field.type != BAG_VALUES}

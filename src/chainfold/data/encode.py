@@ -13,11 +13,12 @@ from chainfold.data.columns import Stretch
 from chainfold.data.encoder import Encoding, Progress, spooled
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read, read_table
-from chainfold.data.sequences import stretches_of
+from chainfold.data.sequences import LABEL, stretches_of
 from chainfold.data.spool import SpooledChain
-from chainfold.data.store import StoredChain, write_chain
+from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
 from chainfold.data.template import Border, Template, parse_attributes, parse_template
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.files import target_of
 
 
 class Options(TypedDict, total=False):
@@ -49,9 +50,9 @@ def encode(inputs: Any, output: str | Path, *, append: bool = False, **options: 
     With `append` the positions are put behind those that the output has already. `Options` lists the options.
     """
     encoding = _encoding(options)
-    before = None
-    if append and Path(output).exists():
-        before = StoredChain(output)
+    _check_output(output, inputs)
+    before = _to_continue(output) if append and Path(output).exists() else None
+    if before is not None:
         encoding = _continuing(before, output, encoding)
     with _spooled(inputs, options, encoding, before, Path(output).parent) as source:
         write_chain(output, source)
@@ -99,7 +100,8 @@ def _of_sequences(
     hash_bits: int | None,
     folder: Path | None = None,
 ) -> AbstractContextManager[SpooledChain]:
-    settings = Encoding(label="label", labels=labels is not None, min_count=min_count, hash_bits=hash_bits)
+    label = None if labels is None else LABEL
+    settings = Encoding(label=label, labels=labels is not None, min_count=min_count, hash_bits=hash_bits)
     return spooled(stretches_of(sequences, labels), settings, folder=folder)
 
 
@@ -118,10 +120,21 @@ def _progress(options: Options) -> Progress:
     return options.get("progress") or Progress()
 
 
+def _check_output(output: str | Path, inputs: Any) -> None:
+    """Raise, before any work is done, if the output cannot be written or is one of the inputs."""
+    target = target_of(output)
+    for one in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
+        if isinstance(one, (str, Path)) and target.exists() and Path(one).exists() and target.samefile(one):
+            raise BadFile(output, "is also an input, and would be lost; give the output another name.")
+
+
 def _encoding(options: Options) -> Encoding:
+    for name in options.keys() - Options.__annotations__.keys():
+        raise ChainfoldError(f"there is no option {name!r}; the options are {', '.join(Options.__annotations__)}.")
     return Encoding(
         template=_template(options.get("template"), options.get("attributes"), options.get("border")),
         numbers=options.get("numbers"),
+        symbols=frozenset(options.get("symbols", ())),
         label=options.get("label"),
         labels=options.get("labels", True),
         unknown=options.get("unknown"),
@@ -140,6 +153,8 @@ def _template(template: str | Path | Template | None, attributes: str | None, bo
     if border is not None and border not in list(Border):
         raise BadSetting("border", border, f"one of {', '.join(Border)}")
     if attributes is not None:
+        if not isinstance(attributes, str):
+            raise BadSetting("attributes", attributes, "one text, expressions with white space between them")
         return parse_attributes(attributes, Border(border or Border.CRFSUITE))
     if template is None or isinstance(template, Template):
         return template
@@ -151,16 +166,27 @@ def _template(template: str | Path | Template | None, attributes: str | None, bo
         raise BadFile(template, f"byte {error.start} is not UTF-8; a template is a text.") from None
 
 
+def _to_continue(path: str | Path) -> StoredChain:
+    before = open_chain(path)
+    if isinstance(before, PipedChain):
+        raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file with -o.")
+    return before
+
+
 def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> Encoding:
     """The settings with which the chain was made that is to be continued."""
     vocabulary = before.vocabulary
     if vocabulary is None or vocabulary.template is None:
         raise BadFile(path, "cannot be appended to: it was not encoded from columns; encode it anew.")
+    if encoding.label not in (None, vocabulary.label):
+        raise BadFile(path, f"has its labels from column {vocabulary.label!r}; append without another --label.")
     if (encoding.template, encoding.numbers, encoding.hash_bits, encoding.min_count) != (None, None, None, 1):
         raise BadFile(path, "has its template, --numbers, --min-count and --hash-bits already; append without them.")
     return replace(
         encoding,
         template=Template.from_json(vocabulary.template),
+        label=vocabulary.label,
+        labels=vocabulary.label is not None,
         hash_bits=vocabulary.hash_bits,
         min_count=vocabulary.min_count,
     )
@@ -172,9 +198,9 @@ def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[St
         raise BadSetting("format", form, f"one of {', '.join(Format)}")
     reading = Reading(
         format=None if form is None else Format(form),
-        columns=None if columns is None else tuple(columns),
+        columns=None if columns is None else tuple(str(name) for name in columns),
         header=options.get("header"),
-        symbols=_symbols(options, encoding),
+        symbols=encoding.texts,
     )
     if not _are_files(inputs):
         return read_table(inputs, reading)
@@ -182,15 +208,6 @@ def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[St
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
     progress.total(files.total_bytes)
     return read(files, reading)
-
-
-def _symbols(options: Options, encoding: Encoding) -> frozenset[str]:
-    """The columns that are symbols whatever they look like."""
-    roles = {column for column in (encoding.label, encoding.group) if column is not None}
-    features = () if encoding.template is None else encoding.template.features
-    factors = (factor for feature in features for factor in feature.factors)
-    taken = {str(factor.column) for factor in factors if factor.steps and factor.steps[0].name == "symbol"}
-    return frozenset(roles | taken | set(options.get("symbols", ())))
 
 
 def _are_files(inputs: Any) -> bool:

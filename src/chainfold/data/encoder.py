@@ -4,7 +4,7 @@ numbers become final, attributes by falling frequency.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain as chained
@@ -50,6 +50,7 @@ class Encoding:
 
     template: Template | None = None  # None: every column as it is
     numbers: str | None = None  # what becomes of numbers then: one of WAYS_OF_NUMBERS, quantiles unless given
+    symbols: frozenset[str] = frozenset()  # columns that are texts even if they look like numbers
     label: str | None = None  # the column of labels; None: the one called "label", else the last
     labels: bool = True  # are there labels at all?
     unknown: str | None = None  # what stands for an unknown label, beside a missing one
@@ -61,21 +62,38 @@ class Encoding:
     def __post_init__(self) -> None:
         if self.numbers is not None and self.numbers not in WAYS_OF_NUMBERS:
             raise BadSetting("numbers", self.numbers, f"one of {', '.join(WAYS_OF_NUMBERS)}")
-        if self.numbers is not None and self.template is not None:
-            raise ChainfoldError("a template says itself what becomes of numbers: leave out --numbers.")
-        if self.min_count < 1:
-            raise BadSetting("min_count", self.min_count, "at least 1")
-        if self.hash_bits is not None and self.min_count > 1:
-            raise ChainfoldError(
-                "hashed attributes are not left out by count: give --min-count or --hash-bits, not both."
-            )
-        if self.group is not None and self.one_sequence:
-            raise ChainfoldError(
-                "sequences end where a group does, or nowhere: give --group or --one-sequence, not both."
-            )
+        if not isinstance(self.min_count, int) or self.min_count < 1:
+            raise BadSetting("min_count", self.min_count, "a whole number, at least 1")
+        for wrong, sentence in (
+            (self.numbers and self.template, "a template says itself what becomes of numbers: leave out --numbers."),
+            (self.label and not self.labels, "there are labels or none: give --label or --no-labels, not both."),
+            (
+                self.hash_bits is not None and self.min_count > 1,
+                "hashed attributes are not left out by count: give --min-count or --hash-bits, not both.",
+            ),
+            (
+                self.group is not None and self.one_sequence,
+                "sequences end where a group does, or nowhere: give --group or --one-sequence, not both.",
+            ),
+        ):
+            if wrong:
+                raise ChainfoldError(sentence)
 
     def names(self) -> Names:
         return ExactNames() if self.hash_bits is None else HashedNames(self.hash_bits)
+
+    def label_of(self, columns: Sequence[str]) -> str | None:
+        """The column of labels."""
+        if not self.labels or self.label is not None:
+            return self.label
+        others = [name for name in columns if name != self.group]
+        usual = "upos" if tuple(columns) == CONLLU_COLUMNS else "label"
+        return usual if usual in others else others[-1] if others else None
+
+    def texts(self, columns: Sequence[str]) -> frozenset[str]:
+        """The columns that are read as texts whatever they look like."""
+        roles = frozenset(column for column in (self.label_of(columns), self.group) if column is not None)
+        return self.symbols | roles | (frozenset() if self.template is None else self.template.texts(columns))
 
 
 @contextmanager
@@ -130,11 +148,9 @@ class Roles:
         for role, column in (("label", encoding.label), ("group", encoding.group)):
             if column is not None and column not in kinds:
                 raise BadFile(source, f"there is no {role} column {column!r}; the columns are {', '.join(kinds)}.")
-        label = None
-        if encoding.labels:
-            label = encoding.label or _usual_label([name for name in kinds if name != encoding.group])
-            if label is None or kinds[label] == "bag":
-                raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
+        label = encoding.label_of(list(kinds))
+        if encoding.labels and (label is None or kinds[label] == "bag"):
+            raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
         return cls(kinds, label, encoding.group)
 
     def template(self, encoding: Encoding) -> Template:
@@ -153,13 +169,6 @@ class Roles:
                 f"--no-labels if it is not a label."
             )
         return every_column(others, encoding.numbers or WAYS_OF_NUMBERS[0])
-
-
-def _usual_label(names: list[str]) -> str | None:
-    for usual in ("label", "upos"):
-        if usual in names:
-            return usual
-    return names[-1] if names else None
 
 
 class Labels:
@@ -186,7 +195,7 @@ class Labels:
         self.names.append(text)
 
     def _add(self, text: str, stretch: Stretch, column: str, codes: NDArray[np.int32]) -> None:
-        if text == self._unknown:
+        if text in ("", self._unknown):
             self._known = np.append(self._known, np.int32(-1))
             return
         other = self._stripped.get(text.strip())
@@ -194,7 +203,7 @@ class Labels:
             row = int(np.flatnonzero(codes == self._known.size)[0])
             why = "has a stray tab or control character" if other is None else f"is {other!r} but for white space"
             raise BadFile(
-                stretch.source, f"line {stretch.lines[row]}, column {column!r}: the label {text!r} {why}; correct it."
+                stretch.source, f"{stretch.place(row)}, column {column!r}: the label {text!r} {why}; correct it."
             )
         if len(self.names) == _MOST_LABELS:
             raise BadFile(
@@ -234,7 +243,6 @@ class Encoder:
             self._labels.add(label)
         state = _Renaming(vocabulary.attributes, source.n_attributes, self._names)
         edge = _Renaming(vocabulary.edge_attributes, source.n_edge_attributes, self._edge_names)
-        self._begun = True
         for low in range(0, source.positions, _BLOCK):
             block = source.block(low, min(low + _BLOCK, source.positions))
             entries = state.entries(block.offsets, block.ids, block.values)
@@ -304,6 +312,7 @@ class Encoder:
         edge, edge_attributes, _, _ = self._number(self._edge_names, self._edge_census, self._spool.edge.ids.size)
         vocabulary = Vocabulary(
             labels=tuple(self._labels.names),
+            label=self._roles.label,
             attributes=attributes,
             edge_attributes=edge_attributes,
             counts=counts,

@@ -5,6 +5,7 @@ Compression is known by its first bytes, never by a name. A pipe can be read onc
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import glob
 import gzip
@@ -31,7 +32,7 @@ LONGEST_LINE = 64 << 20
 _PIECE = 1 << 18
 _ZSTD_PIECE = 1 << 13  # what a damaged end may take with it
 _BOM = b"\xef\xbb\xbf"
-_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAGIC_SIZE = 6
 
 
@@ -161,6 +162,9 @@ def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[
     if compression == "gzip":
         unzipped = gzip.GzipFile(fileobj=file)
         return lambda: unzipped.read1(_PIECE)
+    if compression == "bzip2":
+        unpressed = bz2.BZ2File(file)
+        return lambda: unpressed.read1(_PIECE)
     if compression == "xz":
         unpacked = lzma.LZMAFile(file)  # noqa: SIM115  the file under it is closed by its owner
         return lambda: unpacked.read1(_PIECE)
@@ -264,6 +268,7 @@ def _unreadable(name: str, error: Exception) -> BadFile:
 def _text_encoding(name: str) -> str:
     try:
         found = codecs.lookup(name)
+        b"a\0\0\0".decode(found.name, "replace")
     except (LookupError, ValueError):
         found = None
     if found is None or not getattr(found, "_is_text_encoding", True):
@@ -278,7 +283,8 @@ def _resolved(one: What) -> list[tuple[str, _Source]]:
     if one == "-":
         if sys.stdin is None:
             raise BadFile("standard input", "cannot be read: it is closed.")
-        return [_of_open_file(sys.stdin.buffer, "standard input")]
+        file = sys.stdin.buffer
+        return [_of_open_file(getattr(file, "raw", file), "standard input")]  # a thread may be left waiting for it
     if _exists(one) or not glob.has_magic(str(one)):
         return [(str(one), _of_path(one))]
     names = sorted(glob.glob(str(one), recursive=True))  # noqa: PTH207  absolute patterns too
@@ -320,6 +326,8 @@ def _of_path(name: str | Path) -> _Source:
         path.open("rb").close()
     except FileNotFoundError:
         raise BadFile(name, "there is no such file.") from None
+    except BadFile:
+        raise
     except (OSError, ValueError) as error:
         raise _unreadable(str(name), error) from None
     return _File(path, about.st_size)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from chainfold.data.columns import Stretch
 from chainfold.files import working_file
 
-_SOURCE = b"source"
+_SOURCE, _UNIT = b"source", b"unit"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -33,7 +34,8 @@ class Kept:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a full disk would not take is not wanted any more
+            self._file.close()
 
     def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
         """The same stretches; each is kept before it is given, and its rows are told."""
@@ -41,7 +43,7 @@ class Kept:
             batch = stretch.batch
             columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
             whole = pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "starts", "lines"])
-            whole = whole.replace_schema_metadata({_SOURCE: stretch.source.encode()})
+            whole = whole.replace_schema_metadata({_SOURCE: stretch.source.encode(), _UNIT: stretch.unit.encode()})
             with working_file(self._folder), pa.ipc.new_stream(self._file, whole.schema, options=_OPTIONS) as writer:
                 writer.write_batch(whole)
             self._count += 1
@@ -56,8 +58,8 @@ class Kept:
         for _ in range(self._count):
             with working_file(self._folder):
                 (whole,) = pa.ipc.open_stream(self._file)
-            source = whole.schema.metadata[_SOURCE].decode()
+            source, unit = (whole.schema.metadata[key].decode() for key in (_SOURCE, _UNIT))
             columns = range(whole.num_columns - 2)
             starts = whole.column(len(columns)).to_numpy(zero_copy_only=False)
             lines = whole.column(len(columns) + 1).to_numpy().astype(np.int64)
-            yield Stretch(whole.select(list(columns)), starts, lines, source)
+            yield Stretch(whole.select(list(columns)), starts, lines, source, unit)

@@ -17,8 +17,10 @@ from chainfold.kernels.scores import NO_LABEL
 def chain_of_matrix(rows: Any, labels: ArrayLike | None, starts: ArrayLike | None, n_labels: int | None) -> Chain:
     """`Chain.from_matrix`."""
     offsets, ids, values = _entries(rows)
-    positions, n_attributes = rows.shape
+    positions, n_attributes = np.shape(rows) if not hasattr(rows, "shape") else rows.shape
     numbers, names = (None, ()) if labels is None else _numbered(np.asarray(labels))
+    if names and n_labels not in (None, len(names)):
+        raise BadChain(f"there are {len(names)} labels with names, but n_labels is {n_labels}; leave it out.")
     chain = Chain.from_arrays(
         offsets=offsets,
         ids=ids,
@@ -35,6 +37,8 @@ def _entries(rows: Any) -> tuple[Any, Any, Any]:
     """Offsets, ids and values: as they are in a sparse matrix, the numbers that are not zero of a dense one."""
     if hasattr(rows, "tocsr"):
         sparse = rows.tocsr()
+        if sparse.dtype.kind not in "iufb":
+            raise BadChain(f"the matrix has values of type {sparse.dtype}; give numbers.")
         return sparse.indptr, sparse.indices, sparse.data
     dense = np.asarray(rows)
     if dense.ndim != 2 or dense.dtype.kind not in "iufb":
@@ -45,7 +49,7 @@ def _entries(rows: Any) -> tuple[Any, Any, Any]:
 
 def _numbered(labels: NDArray[Any]) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels that are texts as numbers in order of first appearance, with their names; numbers as they are."""
-    if labels.dtype.kind not in "USO":
+    if labels.dtype.kind not in "UO":
         return labels, ()
     names = dict.fromkeys(str(label) for label in labels.tolist() if label is not None)
     number = {name: k for k, name in enumerate(names)}

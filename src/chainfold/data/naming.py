@@ -16,7 +16,7 @@ from chainfold.data.vocabulary import MARKS
 from chainfold.errors import BadSetting
 from chainfold.kernels.attributes import census
 
-_MOST_HASH_BITS = 30
+_MOST_HASH_BITS = 24  # counts and marks of so many ids take a quarter of a gigabyte
 _FREQUENT = 65535  # counts above it are sorted by themselves
 
 
@@ -56,8 +56,8 @@ class HashedNames:
     exact = False
 
     def __init__(self, bits: int) -> None:
-        if not 1 <= bits <= _MOST_HASH_BITS:
-            raise BadSetting("hash_bits", bits, f"from 1 to {_MOST_HASH_BITS}")
+        if not isinstance(bits, int) or not 1 <= bits <= _MOST_HASH_BITS:
+            raise BadSetting("hash_bits", bits, f"a whole number from 1 to {_MOST_HASH_BITS}")
         self._size = 1 << bits
 
     def __len__(self) -> int:

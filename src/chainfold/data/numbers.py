@@ -40,8 +40,8 @@ def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDAr
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise BadFile(
             stretch.source,
-            f"line {stretch.lines[row]}, column {column!r}: {array[row].as_py()!r} is no finite number; correct it, or "
-            f"take the column as text with symbol({column}).",
+            f"{stretch.place(row)}, column {column!r}: {array[row].as_py()!r} is no finite number; correct it, or take "
+            f"the column as text with symbol({column}).",
         )
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(array), np.bool_)
     return numbers, missing

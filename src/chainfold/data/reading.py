@@ -9,14 +9,14 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Protocol
 
-from chainfold.data.columns import NUMBER, SYMBOL, Stretch
+from chainfold.data.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.data.inputs import Inputs, Stream
 from chainfold.data.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
 from chainfold.data.text_formats import ConllReader, CrfsuiteReader
 from chainfold.errors import BadFile, BadSetting
 
 _LOOK_AT = 1 << 16
-_PACKED = {".gz", ".xz", ".zst"}
+_PACKED = {".gz", ".bz2", ".xz", ".zst"}
 _PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _MOST_LINES = 500
 
@@ -51,7 +51,7 @@ class Reading:
     format: Format | None = None
     columns: tuple[str, ...] | None = None  # the names of the columns
     header: bool | None = None  # does CSV begin with a line of names?
-    symbols: frozenset[str] = frozenset()  # columns of tables that are symbols even if they look like numbers
+    symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
 
     def __post_init__(self) -> None:
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
@@ -111,7 +111,7 @@ class _SameColumns:
             raise BadFile(stretch.source, problem)
         for name, kind, wanted in zip(names, stretch.batch.schema.types, first.batch.schema.types, strict=True):
             if kind != wanted:
-                problem = f"column {name!r} holds {_kind(kind)} at line {stretch.lines[0]}, but {_kind(wanted)} before"
+                problem = f"column {name!r} holds {_kind(kind)} at {stretch.place(0)}, but {_kind(wanted)} before"
                 raise BadFile(stretch.source, f"{problem} (in {first.source}); read it with --symbols.")
 
 

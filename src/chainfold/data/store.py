@@ -51,7 +51,7 @@ _MOST_ROWS = 65536  # in a batch
 _MOST_ENTRIES = 1 << 22  # in a batch, or so
 _MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
 _LET_GO_EVERY = 32 << 20  # bytes read
-_STREAM = b"\xff\xff\xff\xff"  # how an Arrow stream begins
+_STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
 _STATE, _EDGE = "", "edge_"  # prefixes of columns
 
@@ -74,6 +74,7 @@ class Header:
     edge_named: bool
     batch: int
     labels: tuple[str, ...] | None = None
+    label: str | None = None
     hash_bits: int | None = None
     min_count: int = 1
     template: str | None = None
@@ -177,7 +178,7 @@ def _header(source: Source, rows: int, sequences: int, entries: int, valued: boo
     vocabulary = vocabulary_of(source)
     meaning: dict[str, Any] = {}
     if vocabulary is not None:
-        for name in ("labels", "hash_bits", "min_count", "template"):
+        for name in ("labels", "label", "hash_bits", "min_count", "template"):
             meaning[name] = getattr(vocabulary, name)
         meaning["words"] = vocabulary.marks.shape[1]
         meaning["vocabulary"] = digest_of(vocabulary)
@@ -353,6 +354,8 @@ class _Batches:
         self._lock = threading.Lock()
 
     def block(self, low: int, high: int) -> Block:
+        if not 0 <= low < high <= self.positions:
+            raise BadChain(f"positions {low} to {high - 1} are not in the chain, which has {self.positions}.")
         with _damage(self.path, f"positions {low} to {high - 1} are damaged"):
             first, last = low // self.batch, (high - 1) // self.batch
             parts = [
@@ -379,6 +382,7 @@ class _Batches:
                 edge_attributes=self._names.get(_EDGE, nothing) if header.edge_named else None,
                 counts=self._unpacked(_COUNTS, np.int64, header.n_attributes),
                 marks=self._unpacked(_MARKS, np.uint64, header.n_attributes * header.words).reshape(-1, header.words),
+                label=header.label,
                 hash_bits=header.hash_bits,
                 min_count=header.min_count,
                 template=header.template,
@@ -456,6 +460,8 @@ class PipedChain(_Batches):
     """A source that is read forward, once; the batches of the latest block and the one before are held."""
 
     def __init__(self, file: Any, path: str | Path = "standard input") -> None:
+        if hasattr(file, "peek") and file.peek(len(_FILE))[: len(_FILE)] == _FILE:
+            raise BadFile(path, "a chain in a file cannot be read through a pipe; name the file.")
         with _damage(path, _NO_CHAIN):
             self._reader = pa.ipc.open_stream(file)
             super().__init__(path, self._reader.schema)

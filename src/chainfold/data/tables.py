@@ -22,7 +22,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from chainfold.data.columns import BAG, NUMBER, SYMBOL, VALUES_SUFFIX, Stretch
+from chainfold.data.columns import BAG, NO_COLUMN, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
 from chainfold.data.inputs import Chunk, Stream, after_last_line, chunks, count_of
 from chainfold.data.text_formats import counted, first_no_number
 from chainfold.errors import BadFile, ChainfoldError
@@ -45,7 +45,7 @@ class CsvReader:
         delimiter: str,
         columns: tuple[str, ...] | None = None,
         header: bool | None = None,
-        symbols: frozenset[str] = frozenset(),
+        symbols: Choice = NO_COLUMN,
         chunk: int = CSV_CHUNK,
     ) -> None:
         self._delimiter = delimiter
@@ -109,6 +109,7 @@ class CsvReader:
     def _first_row(self, chunk: Chunk, source: str) -> tuple[list[str], Chunk]:
         decoded = chunk.data.decode()
         text = io.StringIO(decoded, newline="")
+        csv.field_size_limit(max(csv.field_size_limit(), len(decoded)))
         quoting: Any = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
         try:
             row = next(row for row in csv.reader(text, delimiter=self._delimiter, quoting=quoting) if row)
@@ -131,8 +132,9 @@ class CsvReader:
     def _guessed_types(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> dict[str, Any]:
         """A column is of numbers if it has any, and nothing else."""
         table = self._table(chunk, lines, source)
+        symbols = self._symbols(self._names)
         return {
-            name: NUMBER if name not in self._symbols and _only_numbers(table.column(name)) else SYMBOL
+            name: NUMBER if name not in symbols and _only_numbers(table.column(name)) else SYMBOL
             for name in self._names
         }
 
@@ -250,7 +252,7 @@ def _in_one_sentence(name: str, what: str) -> Iterator[None]:
 class ParquetReader:
     """Parquet, a row group at a time."""
 
-    def __init__(self, columns: tuple[str, ...] | None = None, symbols: frozenset[str] = frozenset()) -> None:
+    def __init__(self, columns: tuple[str, ...] | None = None, symbols: Choice = NO_COLUMN) -> None:
         self._columns, self._symbols = columns, symbols
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
@@ -269,7 +271,7 @@ class ParquetReader:
 class ArrowReader:
     """Arrow IPC, files and streams, a record batch at a time."""
 
-    def __init__(self, columns: tuple[str, ...] | None = None, symbols: frozenset[str] = frozenset()) -> None:
+    def __init__(self, columns: tuple[str, ...] | None = None, symbols: Choice = NO_COLUMN) -> None:
         self._columns, self._symbols = columns, symbols
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
@@ -302,7 +304,7 @@ def _to_seek_in(stream: Stream, what: str) -> Any:
     return where
 
 
-def read_memory(table: object, columns: tuple[str, ...] | None, symbols: frozenset[str]) -> Iterator[Stretch]:
+def read_memory(table: object, columns: tuple[str, ...] | None, symbols: Choice) -> Iterator[Stretch]:
     """Arrow, pandas and polars tables, and NumPy arrays."""
     with _in_one_sentence(TABLE, f"this {type(table).__name__} cannot be read as a table"):
         yield from _stretches(_batches(table), columns, symbols, TABLE)
@@ -328,7 +330,7 @@ def _array_batches(array: NDArray[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
 
 
-def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: frozenset[str], source: str) -> Iterator[Stretch]:
+def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: Choice, source: str) -> Iterator[Stretch]:
     row = 1
     for batch in batches:
         for low in range(0, batch.num_rows, ROWS):
@@ -342,7 +344,8 @@ def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: frozenset[s
             lines = np.arange(row, row + part.num_rows)
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
-            yield Stretch(_normal(part, symbols, lines, source), starts, lines, source)
+            part.validate(full=True)  # nothing is looked at before it is known to be sound
+            yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
 
 
@@ -363,9 +366,10 @@ def _without_index(batch: Any) -> Any:
     return batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
 
 
-def _normal(batch: Any, symbols: frozenset[str], lines: NDArray[np.int64], source: str) -> Any:
+def _normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) -> Any:
     """The batch with our types of columns."""
     names = batch.schema.names
+    as_symbols = symbols(names)
     columns = {}
     for name, column in zip(names, batch.columns, strict=True):
         if name in columns:
@@ -375,7 +379,7 @@ def _normal(batch: Any, symbols: frozenset[str], lines: NDArray[np.int64], sourc
             if owner != name and owner in names:
                 columns[name] = _list_of(column, pc.list_flatten(column).cast(NUMBER, safe=False))
             else:
-                columns[name] = _column(column, name in symbols)
+                columns[name] = _column(column, name in as_symbols)
         except (pa.ArrowException, TypeError):
             problem = f"column {name!r} is of type {column.type}, which is neither text nor numbers nor lists of text"
             raise BadFile(source, f"{problem}; leave it out or convert it.") from None
@@ -396,6 +400,8 @@ def _column(column: Any, as_symbols: bool) -> Any:
         return _list_of(column, _as_symbols(entries))
     if _is_number_type(kind) and not as_symbols:
         return column.cast(NUMBER, safe=False)
+    if pa.types.is_floating(kind):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     if _is_number_type(kind) or _is_text(kind) or _is_word(kind):
         return _as_symbols(column)
     raise TypeError(kind)
@@ -458,6 +464,10 @@ def _check_bag(columns: dict[str, Any], name: str, lines: NDArray[np.int64], sou
         row = lines[np.searchsorted(offsets, entry, side="right") - 1]
         raise BadFile(source, f"row {row}, column {name!r}: an entry of the list is missing.")
     values = columns.get(name + VALUES_SUFFIX)
+    if values is not None and not np.isfinite(values.values.to_numpy(zero_copy_only=False)).all():
+        entry = np.argmin(np.isfinite(values.values.to_numpy(zero_copy_only=False)))
+        row = lines[np.searchsorted(values.offsets.to_numpy(), entry, side="right") - 1]
+        raise BadFile(source, f"row {row}, column {name + VALUES_SUFFIX!r}: a value is not a finite number.")
     if bag.type == BAG and values is not None and (offsets != values.offsets.to_numpy()).any():
         row = lines[np.argmax(offsets[1:] != values.offsets.to_numpy()[1:])]
         raise BadFile(source, f"row {row}, column {name!r}: there are not as many values as attributes.")

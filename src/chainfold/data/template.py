@@ -129,6 +129,16 @@ class Template:
         )
         return Template(features, self.border)
 
+    def texts(self, columns: Sequence[str]) -> frozenset[str]:
+        """Those of the columns that it takes as texts: it looks at them without a function of numbers."""
+        looked_at = [factor for feature in self.features for factor in feature.factors]
+        return frozenset(
+            columns[f.column] if isinstance(f.column, int) else f.column
+            for f in looked_at
+            if not (f.steps and f.steps[0].name in NUMBER_STEPS - {"symbol"})
+            and (isinstance(f.column, str) or f.column < len(columns))
+        )
+
     def to_json(self) -> str:
         features = [
             {
@@ -170,10 +180,10 @@ def every_column(columns: Mapping[str, str], numbers: str = "quantile") -> Templ
 
 
 def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str:
-    if str(column) in columns:
-        return str(column)
     if isinstance(column, int) and column < len(columns):
         return columns[column]
+    if column in columns:
+        return str(column)
     where = f"the attribute {feature.outline!r} looks at column {column!r}"
     if isinstance(column, int):
         raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {_listed(columns)}.")
@@ -388,10 +398,11 @@ def _attribute(tokens: list[str]) -> Feature:
         raise ChainfoldError(f"cannot read the attribute {text[:40]!r}…: it is nested too deeply.") from None
     except ChainfoldError as error:
         raise ChainfoldError(f"cannot read the attribute {text!r}: {error}") from None
-    if feature.real:
-        column, offset, _ = factors[0]
-        return feature._replace(pieces=(f"{column}[{offset}]" if offset else str(column), ""))
-    return feature
+    if not feature.real:
+        return feature
+    column, offset, steps = factors[0]
+    name = f"{column}[{offset}]" if offset else str(column)
+    return feature._replace(pieces=(name if steps[0].name == "real" else text, ""))
 
 
 class _Reader:

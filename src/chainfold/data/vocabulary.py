@@ -23,6 +23,7 @@ class Vocabulary:
     marks: NDArray[np.uint64]  # [n_attributes, words]: bit j % 64 of word j // 64 is set if it occurs with label j
     hash_bits: int | None = None
     min_count: int = 1
+    label: str | None = None  # the column that the labels came from
     template: str | None = None  # the template with its fitted numbers, as JSON; None where attributes came as such
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
