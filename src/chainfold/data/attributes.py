@@ -1,4 +1,7 @@
-"""A template at work: stretches of columns in, attributes of positions out.
+"""A template at work: stretches of columns in, attributes of positions out, in two steps that may go on at once.
+
+    Attributes   finds the codes of each feature at each row
+    Features     gives ids to what was found, and names to what is new
 
 Everything is done on codes, a whole stretch at a time. A column's distinct texts have codes; a factor is a column's
 codes after its steps, shifted; a combination of factors is a code for each distinct pair of codes, taken two by two.
@@ -26,7 +29,7 @@ from chainfold.data.template import Border, Factor, Feature, Step, Template
 from chainfold.data.texts import apply
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unnamed
-from chainfold.kernels.strings import paste
+from chainfold.kernels.strings import StringArrays, paste
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
@@ -210,8 +213,17 @@ class Found(NamedTuple):
     codes: Codes
     rows: NDArray[np.int64] | None  # None: a code for each row
     literals: tuple[str, ...]  # the texts around the parts
-    parts: tuple[tuple[StringTable, Codes], ...]
+    parts: tuple[tuple[StringArrays, Codes], ...]  # tables as they were then: what is in them stays
     values: Floats | None
+
+
+class Findings(NamedTuple):
+    """All features of one kind, state or edge, at some rows."""
+
+    rows: int
+    dense: list[Found]  # a code for each row
+    bags: list[tuple[Found, Offsets]]  # any number of codes for each row
+    afresh: bool  # are these the first codes of new tables?
 
 
 class Features:
@@ -221,15 +233,11 @@ class Features:
         self._names = names
         self._ids: list[Codes] = []  # for each feature: the id of each of its codes, -1 where it has none yet
 
-    @property
-    def nbytes(self) -> int:
-        return sum(ids.nbytes for ids in self._ids)
-
-    def forget(self) -> None:
-        self._ids = []
-
-    def entries(self, dense: list[Found], bags: list[tuple[Found, Offsets]], rows: int) -> Entries:
+    def entries(self, findings: Findings) -> Entries:
         """Ids for all that was found, new attributes named in the order of their rows."""
+        rows, dense, bags, afresh = findings
+        if afresh:
+            self._ids = []
         everything = [*dense, *(found for found, _ in bags)]
         self._make_room(everything)
         self._name(everything, rows)
@@ -295,7 +303,7 @@ class Features:
 def _texts(found: Found, first: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Offsets]:
     """The texts of a feature at some of its codes: one run of bytes, and offsets into it."""
     literals = [np.frombuffer(literal.encode(), np.uint8) for literal in found.literals]
-    chosen = [(table.arrays.blob, table.arrays.ends, codes[first]) for table, codes in found.parts]
+    chosen = [(table.blob, table.ends, codes[first]) for table, codes in found.parts]
     lengths = np.full(first.size, sum(literal.size for literal in literals), np.int64)
     for _, ends, codes in chosen:
         lengths += ends[codes + 1] - ends[codes]
@@ -321,7 +329,7 @@ def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.
 class Attributes:
     """A resolved and fitted template over the columns of the given kinds ("symbol", "number" or "bag")."""
 
-    def __init__(self, template: Template, kinds: Mapping[str, str], names: Names, edge_names: Names) -> None:
+    def __init__(self, template: Template, kinds: Mapping[str, str], bounded: bool) -> None:
         self._border = template.border
         self._left, self._right = template.left, template.right
         self._marks = self._border.marks
@@ -332,8 +340,8 @@ class Attributes:
             for factor in feature.factors:
                 self._prepare(factor, feature, kinds)
         self._features = {edge: [f for f in template.features if f.edge == edge] for edge in (False, True)}
-        self._named = {False: Features(names), True: Features(edge_names)}
-        self._bounded = not names.exact
+        self._bounded = bounded  # may tables be let go of? They may if ids do not depend on them
+        self._afresh = False
         self._pairs: dict[tuple[Factor, ...], PairTable] = {}
         self._starts = np.empty(0, np.bool_)
         self._done = 0  # rows at hand that are there only as left context
@@ -350,21 +358,22 @@ class Attributes:
         else:
             self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
 
-    def add(self, stretch: Stretch, starts: NDArray[np.bool_]) -> tuple[Entries, Entries]:
-        """Further rows; gives the state and the edge attributes of the rows that can now be done."""
+    def add(self, stretch: Stretch, starts: NDArray[np.bool_]) -> tuple[Findings, Findings]:
+        """Further rows; finds the state and the edge attributes of the rows that can now be done."""
         for source in self._sources.values():
             source.extend(stretch)
         self._starts = np.concatenate([self._starts, starts])
         return self._do(max(self._starts.size - self._right, self._done))
 
-    def finish(self) -> tuple[Entries, Entries]:
+    def finish(self) -> tuple[Findings, Findings]:
         """The rows still waiting: no more will come."""
         return self._do(self._starts.size)
 
-    def _do(self, high: int) -> tuple[Entries, Entries]:
+    def _do(self, high: int) -> tuple[Findings, Findings]:
         window = Window(self._starts, self._done, high)
         made: dict[tuple[Factor, ...], Codes] = {}
-        state, edge = (self._entries(kind, window, made) for kind in (False, True))
+        state, edge = (self._findings(kind, window, made) for kind in (False, True))
+        self._afresh = False
         behind = max(high - self._left, 0)
         for source in self._sources.values():
             source.drop(behind)
@@ -373,7 +382,7 @@ class Attributes:
             self._forget()
         return state, edge
 
-    def _entries(self, edge: bool, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Entries:
+    def _findings(self, edge: bool, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Findings:
         rows = window.high - window.low
         dense, bags = [], []
         for feature in self._features[edge]:
@@ -381,8 +390,8 @@ class Attributes:
             if isinstance(source, Bags):
                 offsets, codes, values = source.entries(window)
                 row = np.repeat(np.arange(rows), np.diff(offsets))
-                found = Found(codes, row, feature.pieces, ((source.table, codes),), values if values.size else None)
-                bags.append((found, offsets))
+                parts = ((source.table.arrays, codes),)
+                bags.append((Found(codes, row, feature.pieces, parts, values if values.size else None), offsets))
             elif isinstance(source, Reals):
                 offset = feature.factors[0].offset
                 codes = window.shifted(source.codes, offset, source.before, source.after)
@@ -392,7 +401,7 @@ class Attributes:
         if self._marks is not None and not edge:
             for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
                 dense.append(Found(np.where(distance == 0, np.int32(0), np.int32(NOTHING)), None, (mark,), (), None))
-        return self._named[edge].entries(dense, bags, rows)
+        return Findings(rows, dense, bags, self._afresh)
 
     def _symbolic(self, feature: Feature, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Found:
         codes = np.zeros(window.high - window.low, np.int32)
@@ -402,7 +411,7 @@ class Attributes:
             assert isinstance(source, Symbols), "only symbols are combined"
             if (factor,) not in made:
                 made[(factor,)] = window.shifted(source.codes, factor.offset, source.before, source.after)
-            parts.append((source.table, made[(factor,)]))
+            parts.append((source.table.arrays, made[(factor,)]))
             prefix = feature.factors[:count]
             if prefix not in made:
                 made[prefix] = self._pairs.setdefault(prefix, PairTable()).codes(codes, made[(factor,)])
@@ -415,9 +424,7 @@ class Attributes:
     @property
     def _nbytes(self) -> int:
         sources = sum(source.nbytes for source in self._sources.values() if not isinstance(source, Reals))
-        return (
-            sources + sum(pairs.nbytes for pairs in self._pairs.values()) + sum(f.nbytes for f in self._named.values())
-        )
+        return sources + sum(pairs.nbytes for pairs in self._pairs.values())
 
     def _forget(self) -> None:
         """Let go of all tables: a hashed attribute has the same id whenever it comes."""
@@ -425,5 +432,4 @@ class Attributes:
             if not isinstance(source, Reals):
                 source.forget()
         self._pairs = {}
-        for features in self._named.values():
-            features.forget()
+        self._afresh = True

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
-from chainfold.data.attributes import Attributes, Entries, symbol_codes
+from chainfold.data.attributes import Attributes, Entries, Features, Findings, symbol_codes
 from chainfold.data.chain import Block, Source, vocabulary_of
 from chainfold.data.columns import Stretch, kinds_of
 from chainfold.data.interning import StringTable, spans
@@ -222,13 +222,17 @@ class Numbered(NamedTuple):
     n_edge_attributes: int
 
 
+_Found = tuple[NDArray[np.int32], NDArray[np.bool_], Findings, Findings]
+
+
 class Encoder:
     """Gives numbers to what is in the stretches, counts it, and puts it aside."""
 
     def __init__(self, template: Template, roles: Roles, encoding: Encoding, spool: Spool) -> None:
         self._template, self._roles, self._encoding, self._spool = template, roles, encoding, spool
         self._names, self._edge_names = encoding.names(), encoding.names()
-        self._attributes = Attributes(template, roles.kinds, self._names, self._edge_names)
+        self._attributes = Attributes(template, roles.kinds, bounded=not self._names.exact)
+        self._features, self._edge_features = Features(self._names), Features(self._edge_names)
         self._census, self._edge_census = Census(), Census()
         self._labels = Labels(encoding.unknown)
         self._waiting_labels, self._waiting_starts = np.empty(0, np.int32), np.empty(0, np.bool_)
@@ -251,6 +255,10 @@ class Encoder:
 
     def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
         """The rows of the stretches, as soon as what comes after them is known."""
+        for labels, starts, state, edge in read_ahead(self._found(stretches)):
+            yield self._numbered(labels, starts, self._features.entries(state), self._edge_features.entries(edge))
+
+    def _found(self, stretches: Iterable[Stretch]) -> Iterator[_Found]:
         for stretch in stretches:
             starts = self._starts(stretch)
             if self._roles.label is None:
@@ -282,12 +290,12 @@ class Encoder:
         starts: NDArray[np.bool_] = np.concatenate([[last], groups[:-1]]) != groups
         return starts
 
-    def _ready(self, state: Entries, edge: Entries) -> Numbered:
-        """The attributes with the labels and start marks of the same rows."""
-        count = state.offsets.size - 1
+    def _ready(self, state: Findings, edge: Findings) -> _Found:
+        """What was found, with the labels and start marks of the same rows."""
+        count = state.rows
         labels, self._waiting_labels = self._waiting_labels[:count], self._waiting_labels[count:]
         starts, self._waiting_starts = self._waiting_starts[:count], self._waiting_starts[count:]
-        return self._numbered(labels, starts, state, edge)
+        return labels, starts, state, edge
 
     def _numbered(
         self, labels: NDArray[np.int32], starts: NDArray[np.bool_], state: Entries, edge: Entries
@@ -307,7 +315,7 @@ class Encoder:
 
     def finish(self, given: Callable[[int], None]) -> SpooledChain:
         """The chain with its final numbers, which says how many positions it has given."""
-        del self._attributes  # its tables are not needed any more
+        del self._attributes, self._features, self._edge_features  # their tables are not needed any more
         state, attributes, counts, marks = self._number(self._names, self._census, self._spool.state.ids.size)
         edge, edge_attributes, _, _ = self._number(self._edge_names, self._edge_census, self._spool.edge.ids.size)
         vocabulary = Vocabulary(
