@@ -1,4 +1,4 @@
-"""The next item is made in a thread while this one is used: reading and encoding share two cores."""
+"""The next items are made in a thread while this one is used: reading, encoding and writing share two cores."""
 
 from __future__ import annotations
 
@@ -14,38 +14,51 @@ _PATIENCE = 0.5  # seconds for the thread to notice that nobody wants more; one 
 
 
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
-    """The same items in the same order, `depth` of them made in advance; what making them raises is raised here."""
-    made: queue.Queue[Any] = queue.Queue(depth)
-    left = threading.Event()
+    """The same items in the same order, `depth` of them made in advance, from now on."""
+    return _Ahead(items, depth)
 
-    def put(item: Any) -> bool:
-        while not left.is_set():
-            try:
-                made.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
 
-    def make() -> None:
-        try:
-            for item in items:
-                if not put((item, None)):
-                    return
-            put((_END, None))
-        except BaseException as error:  # handed over, whatever it is
-            put((_END, error))
+class _Ahead(Iterator[T]):
+    """What making the items raises is raised where they are used; the thread ends when this is let go of."""
 
-    thread = threading.Thread(target=make, daemon=True)
-    thread.start()
+    def __init__(self, items: Iterable[T], depth: int) -> None:
+        self._made: queue.Queue[Any] = queue.Queue(depth)
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=_make, args=(items, self._made, self._left), daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> T:
+        if self._left.is_set():
+            raise StopIteration
+        item, error = self._made.get()
+        if error is None and item is not _END:
+            made: T = item
+            return made
+        self._left.set()
+        self._thread.join(_PATIENCE)
+        raise error or StopIteration
+
+    def __del__(self) -> None:
+        self._left.set()
+        self._thread.join(_PATIENCE)
+
+
+def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> None:
     try:
-        while True:
-            item, error = made.get()
-            if error is not None:
-                raise error
-            if item is _END:
+        for item in items:
+            if not _put((item, None), made, left):
                 return
-            yield item
-    finally:
-        left.set()
-        thread.join(_PATIENCE)
+        _put((_END, None), made, left)
+    except BaseException as error:  # handed over, whatever it is
+        _put((_END, error), made, left)
+
+
+def _put(item: Any, made: queue.Queue[Any], left: threading.Event) -> bool:
+    """Wait for room; False if nobody wants more."""
+    while not left.is_set():
+        try:
+            made.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False

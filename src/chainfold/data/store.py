@@ -50,6 +50,7 @@ _ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks",
 _MOST_ROWS = 65536  # in a batch
 _MOST_ENTRIES = 1 << 22  # in a batch, or so
 _MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
+_BLOCKS_AHEAD = 2
 _LET_GO_EVERY = 32 << 20  # bytes read
 _STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
@@ -122,13 +123,14 @@ def write_chain(target: str | Path | BinaryIO, source: Source) -> None:
 
 def _write(new_writer: Callable[..., Any], file: Any, source: Source) -> None:
     header, blocks = _surveyed(source)
+    blocks = read_ahead(blocks, _BLOCKS_AHEAD)
     vocabulary = vocabulary_of(source)
     names = {} if vocabulary is None else _names_to_write(header, vocabulary)
     metadata = _metadata(header, vocabulary)
     schema = header.schema.with_metadata(metadata)
     writer = new_writer(file, schema)
     sequences, entries, unknown = 0, 0, 0
-    for k, block in enumerate(read_ahead(blocks)):
+    for k, block in enumerate(blocks):
         batch = _batch(block, schema, names)
         checksum = _checksum(batch, metadata[_DIGEST], k)
         writer.write_batch(batch, custom_metadata={_CHECKSUM: b"%d" % checksum})
