@@ -28,8 +28,8 @@ from chainfold.data.spool import without_gaps
 from chainfold.data.template import Border, Factor, Feature, Step, Template
 from chainfold.data.texts import apply
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unnamed
-from chainfold.kernels.strings import StringArrays, paste
+from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unseen
+from chainfold.kernels.strings import paste
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
@@ -208,13 +208,14 @@ class Bags:
 
 
 class Found(NamedTuple):
-    """One feature at the rows to be done: its codes, each with the row it belongs to, and what they are made of."""
+    """One feature at the rows to be done: its codes, which of them are new, and the texts of these."""
 
     codes: Codes
-    rows: NDArray[np.int64] | None  # None: a code for each row
-    literals: tuple[str, ...]  # the texts around the parts
-    parts: tuple[tuple[StringArrays, Codes], ...]  # tables as they were then: what is in them stays
+    rows: NDArray[np.int64] | None  # the row that each code belongs to; None: a code for each row
     values: Floats | None
+    new: NDArray[np.int64]  # the first place of each code that was not seen before
+    text: NDArray[np.uint8]  # of the new ones, one after another
+    ends: Offsets  # where the text of each begins and ends
 
 
 class Findings(NamedTuple):
@@ -223,7 +224,61 @@ class Findings(NamedTuple):
     rows: int
     dense: list[Found]  # a code for each row
     bags: list[tuple[Found, Offsets]]  # any number of codes for each row
-    afresh: bool  # are these the first codes of new tables?
+    afresh: bool  # do codes begin anew?
+
+
+class Novelties:
+    """Which codes of the features of one kind were seen before."""
+
+    def __init__(self) -> None:
+        self._seen: list[NDArray[np.bool_]] = []
+
+    def found(
+        self,
+        index: int,
+        codes: Codes,
+        literals: tuple[str, ...],
+        parts: list[tuple[StringTable, Codes]],
+        values: Floats | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Found:
+        """Feature number `index`, whose text is the literals with the texts of the parts between them."""
+        while len(self._seen) <= index:
+            self._seen.append(np.zeros(0, np.bool_))
+        seen = self._seen[index] = _extended(self._seen[index], codes, False)
+        places = np.empty(min(codes.size, seen.size), np.int64)
+        new = places[: unseen(codes, seen, places)]
+        return Found(codes, rows, values, new, *_texts(literals, parts, new))
+
+
+def _extended(table: NDArray[Any], codes: Codes, filling: Any) -> NDArray[Any]:
+    """The table with room for all the codes."""
+    size = int(codes.max(initial=-1)) + 1
+    if size <= table.size:
+        return table
+    larger = np.full(max(size, 2 * table.size), filling, table.dtype)
+    larger[: table.size] = table
+    return larger
+
+
+def _texts(
+    literals: tuple[str, ...], parts: list[tuple[StringTable, Codes]], places: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], Offsets]:
+    """The texts at some places: one run of bytes, and offsets into it."""
+    fixed = [np.frombuffer(literal.encode(), np.uint8) for literal in literals]
+    chosen = [(table.arrays.blob, table.arrays.ends, codes[places]) for table, codes in parts]
+    lengths = np.full(places.size, sum(literal.size for literal in fixed), np.int64)
+    for _, ends, codes in chosen:
+        lengths += ends[codes + 1] - ends[codes]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
+    same = np.zeros(places.size, np.int32)
+    for index, literal in enumerate(fixed):
+        paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
+        if index < len(chosen):
+            blob, ends, codes = chosen[index]
+            paste(blob, ends, codes, buffer, at)
+    return buffer, offsets
 
 
 class Features:
@@ -231,15 +286,14 @@ class Features:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._ids: list[Codes] = []  # for each feature: the id of each of its codes, -1 where it has none yet
+        self._ids: list[Codes] = []  # for each feature: the id of each of its codes
 
     def entries(self, findings: Findings) -> Entries:
         """Ids for all that was found, new attributes named in the order of their rows."""
         rows, dense, bags, afresh = findings
-        if afresh:
-            self._ids = []
         everything = [*dense, *(found for found, _ in bags)]
-        self._make_room(everything)
+        if afresh or not self._ids:
+            self._ids = [np.empty(0, np.int32) for _ in everything]
         self._name(everything, rows)
         counts = np.full(rows, len(dense), np.int64)
         for _, offsets in bags:
@@ -254,68 +308,28 @@ class Features:
         place_in_row = np.full(rows, len(dense), np.int64)
         for index, (found, offsets) in enumerate(bags):
             name_bags(offsets, found.codes, self._ids[len(dense) + index], begins, place_in_row, ids)
+            counts = np.diff(offsets)
             if found.values is not None:
-                counts = np.diff(offsets)
-                values[np.repeat(begins[:-1] + place_in_row - offsets[:-1], counts) + np.arange(offsets[-1])] = (
-                    found.values
-                )
-            place_in_row += np.diff(offsets)
+                targets = np.repeat(begins[:-1] + place_in_row - offsets[:-1], counts) + np.arange(offsets[-1])
+                values[targets] = found.values
+            place_in_row += counts
         return Entries(*without_gaps(begins, ids, values))
 
-    def _make_room(self, everything: list[Found]) -> None:
-        while len(self._ids) < len(everything):
-            self._ids.append(np.empty(0, np.int32))
-        for index, found in enumerate(everything):
-            old, size = self._ids[index], int(found.codes.max(initial=-1)) + 1
-            if size > old.size:
-                self._ids[index] = np.full(max(size, 2 * old.size), -1, np.int32)
-                self._ids[index][: old.size] = old
-
     def _name(self, everything: list[Found], rows: int) -> None:
-        """Give ids to the attributes that have none, by row, and in a row by feature."""
-        if not everything:
+        """Give ids to the new codes, by row, and in a row by feature."""
+        if not any(found.new.size for found in everything):
             return
-        firsts, texts = [], []
-        for found, ids in zip(everything, self._ids, strict=True):
-            room = np.empty(min(found.codes.size, ids.size), np.int64)
-            first = room[: unnamed(found.codes, ids, room)]
-            firsts.append(first)
-            texts.append(_texts(found, first))
-        in_rows = np.concatenate(
-            [
-                first if found.rows is None else found.rows[first]
-                for found, first in zip(everything, firsts, strict=True)
-            ]
-        )
-        if not in_rows.size:
-            return
+        in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
         order_by_row(in_rows, np.concatenate([[0], np.cumsum(np.bincount(in_rows, minlength=rows))]), order)
-        buffer, begins, ends = _joined(texts)
+        buffer, begins, ends = _joined([(found.text, found.ends) for found in everything])
         new = np.empty(order.size, np.int32)
         new[order] = self._names.ids(buffer, begins[order], ends[order])
         done = 0
-        for found, ids, first in zip(everything, self._ids, firsts, strict=True):
-            ids[found.codes[first]] = new[done : done + first.size]
-            done += first.size
-
-
-def _texts(found: Found, first: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Offsets]:
-    """The texts of a feature at some of its codes: one run of bytes, and offsets into it."""
-    literals = [np.frombuffer(literal.encode(), np.uint8) for literal in found.literals]
-    chosen = [(table.blob, table.ends, codes[first]) for table, codes in found.parts]
-    lengths = np.full(first.size, sum(literal.size for literal in literals), np.int64)
-    for _, ends, codes in chosen:
-        lengths += ends[codes + 1] - ends[codes]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
-    same = np.zeros(first.size, np.int32)
-    for index, literal in enumerate(literals):
-        paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
-        if index < len(chosen):
-            blob, ends, codes = chosen[index]
-            paste(blob, ends, codes, buffer, at)
-    return buffer, offsets
+        for index, found in enumerate(everything):
+            ids = self._ids[index] = _extended(self._ids[index], found.codes, -1)
+            ids[found.codes[found.new]] = new[done : done + found.new.size]
+            done += found.new.size
 
 
 def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:
@@ -341,6 +355,7 @@ class Attributes:
                 self._prepare(factor, feature, kinds)
         self._features = {edge: [f for f in template.features if f.edge == edge] for edge in (False, True)}
         self._bounded = bounded  # may tables be let go of? They may if ids do not depend on them
+        self._novelties = {edge: Novelties() for edge in (False, True)}
         self._afresh = False
         self._pairs: dict[tuple[Factor, ...], PairTable] = {}
         self._starts = np.empty(0, np.bool_)
@@ -384,26 +399,32 @@ class Attributes:
 
     def _findings(self, edge: bool, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Findings:
         rows = window.high - window.low
+        novelties, features = self._novelties[edge], self._features[edge]
         dense, bags = [], []
-        for feature in self._features[edge]:
+        for index, feature in enumerate(features):
             source = self._source(feature.factors[0]) if feature.factors else None
             if isinstance(source, Bags):
                 offsets, codes, values = source.entries(window)
                 row = np.repeat(np.arange(rows), np.diff(offsets))
-                parts = ((source.table.arrays, codes),)
-                bags.append((Found(codes, row, feature.pieces, parts, values if values.size else None), offsets))
+                parts = [(source.table, codes)]
+                found = novelties.found(index, codes, feature.pieces, parts, values if values.size else None, row)
+                bags.append((found, offsets))
             elif isinstance(source, Reals):
                 offset = feature.factors[0].offset
                 codes = window.shifted(source.codes, offset, source.before, source.after)
-                dense.append(Found(codes, None, feature.pieces, (), source.values(window, offset)))
+                dense.append(novelties.found(index, codes, feature.pieces, [], source.values(window, offset)))
             else:
-                dense.append(self._symbolic(feature, window, made))
+                dense.append(novelties.found(index, *self._symbolic(feature, window, made)))
         if self._marks is not None and not edge:
             for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
-                dense.append(Found(np.where(distance == 0, np.int32(0), np.int32(NOTHING)), None, (mark,), (), None))
+                codes = np.where(distance == 0, np.int32(0), np.int32(NOTHING))
+                dense.append(novelties.found(len(features) + len(dense), codes, (mark,), []))
         return Findings(rows, dense, bags, self._afresh)
 
-    def _symbolic(self, feature: Feature, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Found:
+    def _symbolic(
+        self, feature: Feature, window: Window, made: dict[tuple[Factor, ...], Codes]
+    ) -> tuple[Codes, tuple[str, ...], list[tuple[StringTable, Codes]]]:
+        """The codes of a feature, and what its text is made of."""
         codes = np.zeros(window.high - window.low, np.int32)
         parts = []
         for count, factor in enumerate(feature.factors, 1):
@@ -411,12 +432,12 @@ class Attributes:
             assert isinstance(source, Symbols), "only symbols are combined"
             if (factor,) not in made:
                 made[(factor,)] = window.shifted(source.codes, factor.offset, source.before, source.after)
-            parts.append((source.table.arrays, made[(factor,)]))
+            parts.append((source.table, made[(factor,)]))
             prefix = feature.factors[:count]
             if prefix not in made:
                 made[prefix] = self._pairs.setdefault(prefix, PairTable()).codes(codes, made[(factor,)])
             codes = made[prefix]
-        return Found(codes, None, feature.pieces, tuple(parts), None)
+        return codes, feature.pieces, parts
 
     def _source(self, factor: Factor) -> Symbols | Reals | Bags:
         return self._sources[str(factor.column), factor.steps]
@@ -432,4 +453,5 @@ class Attributes:
             if not isinstance(source, Reals):
                 source.forget()
         self._pairs = {}
+        self._novelties = {edge: Novelties() for edge in (False, True)}
         self._afresh = True

@@ -27,7 +27,7 @@ from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
 from chainfold.data.text_formats import CONLLU_COLUMNS
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError, EmptyChain
-from chainfold.kernels.attributes import first_appearances
+from chainfold.kernels.attributes import unseen
 
 _BLOCK = 65536
 _MOST_LABELS = 10_000  # there are as many weights as pairs of labels
@@ -360,8 +360,8 @@ class _Renaming:
         part = slice(offsets[0], offsets[-1])
         ids, values = ids[part], values[part]
         if self._names is not None:
-            room = np.empty(min(ids.size, self._seen.size), np.int32)
-            new = room[: first_appearances(ids, self._seen, room)]
+            places = np.empty(min(ids.size, self._seen.size), np.int64)
+            new = ids[places[: unseen(ids, self._seen, places)]]
             self._ids[new] = self._now.ids(*spans(self._names.take(new)))
             ids = self._ids[ids]
         return Entries(offsets - offsets[0], ids, values)

@@ -45,7 +45,7 @@ from chainfold.files import written_whole
 from chainfold.kernels.scores import NO_LABEL
 
 VERSION = 2
-_CODEC = "zstd"  # of counts and marks, which are mostly alike
+_CODEC = "lz4"  # of counts and marks, which are mostly alike
 _ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
 _MOST_ROWS = 65536  # in a batch
 _MOST_ENTRIES = 1 << 22  # in a batch, or so

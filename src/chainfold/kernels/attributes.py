@@ -14,7 +14,6 @@ import numpy as np
 
 from chainfold.kernels.jit import STRICT, kernel
 
-_SEEN = -2  # in a feature's table of names: seen in this stretch, and not named yet
 _WORD, _BIT = 6, 63  # a label's word of marks is label >> 6, its bit label & 63
 
 
@@ -48,14 +47,14 @@ def shift(codes: Any, low: Any, offset: Any, back: Any, ahead: Any, before: Any,
 
 
 @kernel(fastmath=STRICT)
-def unnamed(codes: Any, names: Any, rows: Any) -> Any:
-    """The first row of each code that has no name yet; returns how many there are."""
+def unseen(codes: Any, seen: Any, places: Any) -> Any:
+    """The first place of each code that was not seen before, and is from now on; returns how many there are."""
     count = 0
-    for t in range(codes.size):
-        code = codes[t]
-        if code >= 0 and names[code] == -1:
-            names[code] = _SEEN
-            rows[count] = t
+    for k in range(codes.size):
+        code = codes[k]
+        if code >= 0 and not seen[code]:
+            seen[code] = True
+            places[count] = k
             count += 1
     return count
 
@@ -120,15 +119,3 @@ def census(labels: Any, offsets: Any, ids: Any, words: Any, counts: Any, marks: 
             counts[ids[k]] += 1
             if label >= 0:
                 marks[ids[k] * words + (label >> _WORD)] |= one << np.uint64(label & _BIT)
-
-
-@kernel(fastmath=STRICT)
-def first_appearances(ids: Any, seen: Any, out: Any) -> Any:
-    """The ids not yet seen, in order; returns how many."""
-    count = 0
-    for k in range(ids.size):
-        if not seen[ids[k]]:
-            seen[ids[k]] = True
-            out[count] = ids[k]
-            count += 1
-    return count
