@@ -239,7 +239,7 @@ def test_any_arrow_tool_shows_the_names_and_they_are_written_once(tmp_path: Path
     assert reader.stats.num_record_batches == 4
 
 
-@pytest.mark.parametrize(("active", "rows"), [(0, 65_536), (63, 65_536), (512, 8_192), (10**7, 1)])
+@pytest.mark.parametrize(("active", "rows"), [(0, 65_536), (16, 65_536), (41, 16_384), (512, 2_048), (10**7, 1)])
 def test_wide_rows_make_small_batches(active: int, rows: int, tmp_path: Path) -> None:
     chain = dataclasses.replace(made(names="none"), ids=np.zeros(50 * min(active, 2000), np.int32))
     with mock.patch.object(Chain, "active", active), mock.patch.object(store, "_checked_blocks") as blocks:

@@ -232,6 +232,7 @@ class Novelties:
 
     def __init__(self) -> None:
         self._seen: list[NDArray[np.bool_]] = []
+        self._room = np.empty(0, np.int64)
 
     def found(
         self,
@@ -246,8 +247,9 @@ class Novelties:
         while len(self._seen) <= index:
             self._seen.append(np.zeros(0, np.bool_))
         seen = self._seen[index] = _extended(self._seen[index], codes, False)
-        places = np.empty(min(codes.size, seen.size), np.int64)
-        new = places[: unseen(codes, seen, places)]
+        if codes.size > self._room.size:
+            self._room = np.empty(codes.size, np.int64)
+        new = self._room[: unseen(codes, seen, self._room)].copy()
         return Found(codes, rows, values, new, *_texts(literals, parts, new))
 
 

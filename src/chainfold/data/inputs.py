@@ -27,7 +27,7 @@ from chainfold.errors import BadFile, BadSetting
 What = str | Path | BinaryIO
 Progress = Callable[[int], None]
 
-CHUNK = 3 << 18
+CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
 _PIECE = 1 << 18
 _ZSTD_PIECE = 1 << 13  # what a damaged end may take with it

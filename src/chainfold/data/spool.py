@@ -23,52 +23,33 @@ from chainfold.files import working_file
 from chainfold.kernels.attributes import compact, present
 from chainfold.kernels.scores import NO_LABEL
 
-_MOST_IN_MEMORY = 16 << 20  # bytes of a column
 _FILL = 1 << 16  # numbers written at once where values are filled in
 
 
 class Column:
-    """Numbers appended, then read back in order; a few stay in memory, many go to a nameless file."""
+    """Numbers appended to a nameless file, then read back in order."""
 
     def __init__(self, folder: Path, dtype: Any) -> None:
         self._folder, self._dtype = folder, np.dtype(dtype)
         with working_file(folder):
             self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the spool closes it)
-        self._recent: list[NDArray[Any]] = []  # the first ones, as long as nothing is in the file
         self.size = 0
 
     def append(self, numbers: NDArray[Any]) -> None:
+        with working_file(self._folder):
+            self._file.write(np.ascontiguousarray(numbers, self._dtype).data)
         self.size += numbers.size
-        self._recent.append(np.ascontiguousarray(numbers, self._dtype))
-        if self.size * self._dtype.itemsize > _MOST_IN_MEMORY:
-            with working_file(self._folder):
-                for part in self._recent:
-                    self._file.write(part.data)
-            self._recent = []
 
     def rewind(self) -> None:
         with working_file(self._folder):
             self._file.seek(0)
 
     def read(self, count: int) -> NDArray[Any]:
-        if self.size * self._dtype.itemsize <= _MOST_IN_MEMORY:
-            return self._from_memory(count)
         with working_file(self._folder):
             data = self._file.read(count * self._dtype.itemsize)
         if len(data) != count * self._dtype.itemsize:
             raise BadFile(self._folder, "what was put aside there could not be read back.")
         return np.frombuffer(data, self._dtype)
-
-    def _from_memory(self, count: int) -> NDArray[Any]:
-        parts, missing = [np.empty(0, self._dtype)], count
-        while missing:
-            part = self._recent[0][:missing]
-            self._recent[0] = self._recent[0][part.size :]
-            if not self._recent[0].size:
-                del self._recent[0]
-            parts.append(part)
-            missing -= part.size
-        return np.concatenate(parts)
 
     def close(self) -> None:
         with suppress(OSError):  # what a full disk would not take is not wanted any more

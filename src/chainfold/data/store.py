@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import threading
 import weakref
@@ -48,9 +49,9 @@ VERSION = 2
 _CODEC = "lz4"  # of counts and marks, which are mostly alike
 _ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
 _MOST_ROWS = 65536  # in a batch
-_MOST_ENTRIES = 1 << 22  # in a batch, or so
+_MOST_ENTRIES = 1 << 20  # in a batch, or so
 _MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
-_BLOCKS_AHEAD = 2
+_BLOCKS_AHEAD = 1
 _LET_GO_EVERY = 32 << 20  # bytes read
 _STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
@@ -149,7 +150,9 @@ def _surveyed(source: Source) -> tuple[Header, Iterable[Block]]:
     """What must be known before the first batch is written, and the blocks to write."""
     if source.positions < 1:
         raise EmptyChain
-    rows = int(min(max(_MOST_ENTRIES // max(source.active, 1.0), 1), _MOST_ROWS))
+    rows = min(
+        1 << int(max(math.log2(_MOST_ENTRIES / max(source.active, 1.0)), 0)), _MOST_ROWS
+    )  # blocks of engines fit
     blocks: Iterable[Block] = _checked_blocks(source, rows)
     if hasattr(source, "sequences"):
         first = next(iter(blocks))
