@@ -34,13 +34,16 @@ class _Ahead(Iterator[T]):
         if error is None and item is not _END:
             made: T = item
             return made
-        self._left.set()
-        self._thread.join(_PATIENCE)
+        self._leave()
         raise error or StopIteration
 
     def __del__(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._left.set()
-        self._thread.join(_PATIENCE)
+        if self._thread is not threading.current_thread():  # which may be the one that finds this to be garbage
+            self._thread.join(_PATIENCE)
 
 
 def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> None:
