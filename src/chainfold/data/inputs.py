@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -200,15 +201,15 @@ class _Metered(io.RawIOBase):
         return len(data)
 
 
-class _Source:
+class _Source(ABC):
     """Where bytes come from."""
 
     size: int | None = None  # None for a pipe
     path: Path | None = None  # None for a pipe and for a file that the user has opened
     owned = False  # is what `open` gives to be closed afterwards?
 
-    def open(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def open(self) -> Any: ...
 
 
 class _File(_Source):

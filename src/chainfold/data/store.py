@@ -24,6 +24,7 @@ import mmap
 import threading
 import weakref
 import zlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -341,7 +342,7 @@ def _header_of(path: object, metadata: dict[bytes, bytes]) -> Header:
     return header
 
 
-class _Batches:
+class _Batches(ABC):
     """What a chain in a file and a chain in a pipe have in common: sizes, and blocks that are cut from batches."""
 
     def __init__(self, path: str | Path, schema: Any) -> None:
@@ -401,9 +402,9 @@ class _Batches:
         size = count * np.dtype(kind).itemsize
         return np.frombuffer(pa.decompress(self._metadata[key], size, _CODEC, asbytes=True), kind)
 
+    @abstractmethod
     def _wholes(self, first: int, last: int) -> list[Block]:
         """The batches first … last, as blocks."""
-        raise NotImplementedError
 
     def _check(self, k: int, batch: Any, checksum: bytes) -> None:
         """Raise unless the batch is as it was written; nothing looks at its numbers before its buffers have."""
