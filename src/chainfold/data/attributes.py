@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from chainfold.data.chain import frozen
 from chainfold.data.columns import VALUES_SUFFIX, Stretch
 from chainfold.data.interning import PairTable, StringTable
 from chainfold.data.naming import Names
@@ -249,7 +250,7 @@ class Novelties:
         seen = self._seen[index] = _extended(self._seen[index], codes, False)
         if codes.size > self._room.size:
             self._room = np.empty(codes.size, np.int64)
-        new = self._room[: unseen(codes, seen, self._room)].copy()
+        new = self._room[: unseen(frozen(codes, np.int32), seen, self._room)].copy()
         return Found(codes, rows, values, new, *_texts(literals, parts, new))
 
 

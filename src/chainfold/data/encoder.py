@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
 from chainfold.data.attributes import Attributes, Entries, Features, Findings, symbol_codes
-from chainfold.data.chain import Block, Source, vocabulary_of
+from chainfold.data.chain import Block, Source, frozen, vocabulary_of
 from chainfold.data.columns import Stretch, kinds_of
 from chainfold.data.interning import StringTable, spans
 from chainfold.data.keep import Kept
@@ -361,7 +361,7 @@ class _Renaming:
         ids, values = ids[part], values[part]
         if self._names is not None:
             places = np.empty(min(ids.size, self._seen.size), np.int64)
-            new = ids[places[: unseen(ids, self._seen, places)]]
+            new = ids[places[: unseen(frozen(ids, np.int32), self._seen, places)]]
             self._ids[new] = self._now.ids(*spans(self._names.take(new)))
             ids = self._ids[ids]
         return Entries(offsets - offsets[0], ids, values)

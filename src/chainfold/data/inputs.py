@@ -26,7 +26,7 @@ import pyarrow as pa
 from chainfold.errors import BadFile, BadSetting
 
 What = str | Path | BinaryIO
-Progress = Callable[[int], None]
+Meter = Callable[[int], None]
 
 CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
@@ -48,7 +48,7 @@ class Damage(BadFile):
 class Inputs:
     """Everything there is to read, in order; names are looked up and checked at once."""
 
-    def __init__(self, what: What | Sequence[What], encoding: str = "utf-8", progress: Progress | None = None) -> None:
+    def __init__(self, what: What | Sequence[What], encoding: str = "utf-8", progress: Meter | None = None) -> None:
         several = what if isinstance(what, Sequence) and not isinstance(what, str) else [what]
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
@@ -74,7 +74,7 @@ class Inputs:
 class Input:
     """One thing to read."""
 
-    def __init__(self, name: str, source: _Source, encoding: str, progress: Progress) -> None:
+    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter) -> None:
         self.name = name
         self.source = source
         self.encoding = encoding
@@ -178,7 +178,7 @@ def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[
 class _Metered(io.RawIOBase):
     """A raw file behind bytes that were already taken from it, telling how much is read."""
 
-    def __init__(self, head: bytes, raw: Any, progress: Progress) -> None:
+    def __init__(self, head: bytes, raw: Any, progress: Meter) -> None:
         self._head = head
         self._raw = raw
         self._progress = progress

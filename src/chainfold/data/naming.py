@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold.data.chain import frozen
 from chainfold.data.interning import StringTable, hashes
 from chainfold.data.vocabulary import MARKS
 from chainfold.errors import BadSetting
@@ -89,6 +90,7 @@ class Census:
         words = -(-max(n_labels, 1) // MARKS)
         if n_attributes > self._counts.size or words > self._marks.shape[1]:
             self._grow(n_attributes, words)
+        labels, offsets, ids = frozen(labels, np.int32), frozen(offsets, np.int64), frozen(ids, np.int32)
         census(labels, offsets, ids, self._marks.shape[1], self._counts, self._marks.reshape(-1))
 
     def _grow(self, n_attributes: int, words: int) -> None:
