@@ -10,13 +10,16 @@ into slots and counts out of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Source, vocabulary_of
+from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.kernels.expectation import Features
 from chainfold.kernels.scores import NO_LABEL, Rows, Slots, padded
@@ -206,10 +209,14 @@ def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A layout with its weights, checked once."""
+    """A layout with its weights, checked once; with what its numbers stand for, and how it was trained, where known."""
 
     layout: Layout
     weights: Floats = field(repr=False)
+    vocabulary: Vocabulary | None = None
+    first: NDArray[np.bool_] | None = None  # [N]  which labels may start a sequence; None: all
+    last: NDArray[np.bool_] | None = None  # [N]  which may end one
+    training: Mapping[str, Any] = field(default_factory=dict)  # as JSON has it
 
     def __post_init__(self) -> None:
         """Check that the weights fit the layout and are numbers; -inf forbids."""
@@ -220,6 +227,10 @@ class Model:
         if wrong.size:
             raise WeightNotANumber(int(wrong[0]), float(array[wrong[0]]), self.layout.name(int(wrong[0])))
         object.__setattr__(self, "weights", array)
+        for name in ("first", "last"):
+            mask = getattr(self, name)
+            if mask is not None and np.shape(mask) != (self.layout.n_labels,):
+                raise BadSetting(name, mask, f"a mark for each of the {self.layout.n_labels} labels")
 
     @classmethod
     def random(cls, layout: Layout, seed: int = 0, scale: float = 0.5) -> Model:

@@ -4,6 +4,9 @@ A sentence, a trace or a genome is a stretch of the chain; a start mark at its f
 before. The attributes of position t are ids[offsets[t] : offsets[t+1]], with real values beside them or, if `values` is
 empty, all of value one; edge attributes likewise. Everything that counts positions or entries is int64.
 
+A position may have a weight: the log likelihood is then Σ_t w_t log p(y_t | y_{t+1}, x up to t), the chain rule read
+from the end. A sequence whose positions all weigh w counts like w copies of it.
+
     Source      anything that can give its positions lo … hi-1 as a Block: a Chain, a synthetic or a stored chain
     Block       the arrays of a stretch of positions, what the kernels see
     Chain       the arrays of a whole chain in memory
@@ -33,6 +36,13 @@ from chainfold.kernels.scores import NO_LABEL
 _MOST_IDS = 2**31 - 1
 
 
+def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
+    """A contiguous read-only array; kernels are compiled for these alone, memory-mapped or not."""
+    array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
+    array.flags.writeable = False
+    return array
+
+
 class Block(NamedTuple):
     """Positions lo … hi-1 of a chain. Offsets point into ids as they are given here, and need not begin at zero."""
 
@@ -44,11 +54,13 @@ class Block(NamedTuple):
     edge_offsets: NDArray[np.int64]  # [B + 1], or empty: no edge attributes
     edge_ids: NDArray[np.int32]
     edge_values: NDArray[np.float64]
+    weights: NDArray[np.float64] = frozen(None, np.float64)  # [B], or empty: all ones
 
     @property
     def nbytes(self) -> int:
         """The bytes that these positions take, whatever larger arrays they are views of."""
         size = self.labels.nbytes + self.starts.nbytes + self.offsets.nbytes + self.edge_offsets.nbytes
+        size += self.weights.nbytes
         for offsets, ids, values in (
             (self.offsets, self.ids, self.values),
             (self.edge_offsets, self.edge_ids, self.edge_values),
@@ -83,13 +95,6 @@ class Source(Protocol):
     def block(self, low: int, high: int) -> Block: ...
 
 
-def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, memory-mapped or not."""
-    array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
-    array.flags.writeable = False
-    return array
-
-
 @dataclass(frozen=True, eq=False)
 class Chain:
     """A chain in memory; make one with `Chain.from_arrays`."""
@@ -102,6 +107,7 @@ class Chain:
     edge_offsets: NDArray[np.int64]
     edge_ids: NDArray[np.int32]
     edge_values: NDArray[np.float64]
+    weights: NDArray[np.float64]
     n_labels: int
     n_attributes: int
     n_edge_attributes: int
@@ -119,6 +125,7 @@ class Chain:
         edge_offsets: ArrayLike | None = None,
         edge_ids: ArrayLike | None = None,
         edge_values: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         n_labels: int | None = None,
         n_attributes: int | None = None,
         n_edge_attributes: int | None = None,
@@ -126,7 +133,8 @@ class Chain:
         """Check the arrays and make a chain of them; sizes that are not given are taken from the largest id.
 
         Without labels the chain can be scored but not learnt from. Without start marks it is one sequence; its first
-        position is a start in any case. Without values every attribute has the value one.
+        position is a start in any case. Without values every attribute has the value one, without weights every
+        position the weight one.
         """
         positions = _integers(offsets, "offsets").size - 1
         if positions < 1:
@@ -152,6 +160,7 @@ class Chain:
             edge_offsets=edge[0],
             edge_ids=edge[1],
             edge_values=edge[2],
+            weights=checked_weights(weights, positions),
             n_labels=int(label_ids.max()) + 1 if n_labels is None else n_labels,
             n_attributes=state[3],
             n_edge_attributes=edge[3],
@@ -225,6 +234,7 @@ class Chain:
             edges,
             self.edge_ids,
             self.edge_values,
+            self.weights[low:high],
         )
 
 
@@ -261,6 +271,20 @@ def _labels(labels: ArrayLike | None, positions: int, n_labels: int | None) -> N
     if wrong.size:
         raise LabelOutOfRange(int(wrong[0]), int(array[wrong[0]]), count)
     return frozen(array, np.int32)
+
+
+def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
+    """Weights of positions, none of them negative."""
+    try:
+        array = frozen(weights, np.float64)
+    except (TypeError, ValueError):
+        raise BadChain("the weights of positions are not numbers.") from None
+    if weights is not None and array.shape != (positions,):
+        raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
+    wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
+    if wrong.size:
+        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are finite and not negative.")
+    return array
 
 
 def _entries(
@@ -315,13 +339,15 @@ def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
 def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
     """Raise unless kernels may read the block: they look at no bound, and a source may be damaged or mistaken."""
     where = f"the source's positions {low} to {high - 1}"
-    kinds = ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8")
+    kinds = ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8", "f8")
     for name, kind in zip(Block._fields, kinds, strict=True):
         array: NDArray[Any] = getattr(block, name)
         if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
             raise BadChain(f"{where}: {name} is not a contiguous row of {np.dtype(kind).name}.")
     if block.labels.size != high - low or block.starts.size != high - low:
         raise BadChain(f"{where} are {block.labels.size} labels and {block.starts.size} start marks.")
+    if block.weights.size:
+        checked_weights(block.weights, high - low)
     if low == 0 and not block.starts[0]:
         raise BadChain(f"{where}: the first position of a chain must be a start.")
     if not _within(block.labels, NO_LABEL, n_labels - 1):
