@@ -12,6 +12,7 @@ from chainfold import Chain, Layout, Model
 from tolerances import FLOOR, ORACLE
 
 Long = np.longdouble
+NEVER = Long(-np.inf)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ def score(active: list[tuple[int, float]], weights: NDArray[np.float64]) -> Long
     return sum((Long(value) * Long(weights[m]) for m, value in active if value != 0.0), Long(0.0))
 
 
+def possible(model: Model, chain: Chain, t: int, label: int) -> bool:
+    """May the label stand where it does, as far as beginning and ending a sequence goes?"""
+    ends = t + 1 == chain.positions or chain.starts[t + 1]
+    begins_well = model.first is None or not chain.starts[t] or model.first[label]
+    return bool(begins_well and (model.last is None or not ends or model.last[label]))
+
+
 def enumerate_paths(model: Model, chain: Chain) -> Truth:
     layout, positions = model.layout, chain.positions
     n = layout.n_labels
@@ -78,7 +86,7 @@ def enumerate_paths(model: Model, chain: Chain) -> Truth:
             for label in range(n):
                 active = features(chain, layout, t, previous, label)
                 lists[t, previous, label] = active
-                scores[t, previous, label] = score(active, model.weights)
+                scores[t, previous, label] = score(active, model.weights) if possible(model, chain, t, label) else NEVER
 
     def steps(path: tuple[int, ...]) -> list[tuple[int, int | None, int]]:
         return [(t, None if chain.starts[t] else path[t - 1], path[t]) for t in range(positions)]

@@ -9,7 +9,7 @@ from chainfold.data.chain import Source
 from chainfold.engines import ENGINES
 from chainfold.engines.base import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
 from chainfold.engines.plan import choose
-from chainfold.errors import EmptyChain, MemoryTooSmall, UnknownEngine
+from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, UnknownEngine
 from chainfold.model import Floats, Model
 
 
@@ -19,7 +19,7 @@ class Evaluation:
 
     engine: str
     log_z: float
-    log_likelihood: float | None  # None where a label is unknown
+    log_likelihood: float | None  # None where a label is unknown; by the weights of positions, where there are any
     expected: Floats = field(repr=False)  # [M] expected counts, ∇Z / Z
     gradient: Floats | None = field(repr=False)  # [M] of the log likelihood: observed - expected counts
     report: Report
@@ -35,6 +35,7 @@ def evaluate(
     tolerance: float = DEFAULT_TOLERANCE,
     block: int | None = None,
     lookahead: int | None = None,
+    observe: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """log Z, log likelihood, expected counts and gradient of a chain.
@@ -45,9 +46,10 @@ def evaluate(
                carry N times the counts beyond it
     tolerance  relative error a certificate may leave in `stream` and `parallel`, at least 1e-14
     block, lookahead   positions; chosen by the engine unless given
+    observe    count the observed labels too; without their counts there is no gradient
     progress   called with the number of positions just done, by `parallel` from its threads
     """
-    settings = Settings(threads, memory, tolerance, block, lookahead, progress or (lambda positions: None))
+    settings = Settings(threads, memory, tolerance, block, lookahead, observe, progress or (lambda positions: None))
     if engine != "auto" and engine not in ENGINES:
         raise UnknownEngine(engine, ENGINES)
     if chain.positions < 1:
@@ -62,13 +64,33 @@ def evaluate(
         fits = other.costs[other.engine].memory <= settings.memory
         remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
-    tally, report = ENGINES[engine].run(Problem(model, chain, settings))
-    return _evaluation(engine, model, tally, report)
+    problem = Problem(model, chain, settings)
+    if ENGINES[engine].published and (problem.weighted or problem.masked):
+        raise ChainfoldError(
+            f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
+            f"start or end a sequence; take another engine."
+        )
+    tally, report = ENGINES[engine].run(problem)
+    return _evaluation(engine, problem, tally, report)
 
 
-def _evaluation(engine: str, model: Model, tally: Tally, report: Report) -> Evaluation:
-    log_z, expected = tally.log_z, model.layout.unpack(tally.expected.result())
-    if tally.observed is None:
-        return Evaluation(engine, log_z, None, expected, None, report)
-    gradient = model.layout.unpack(tally.observed.result()) - expected
-    return Evaluation(engine, log_z, tally.score - log_z, expected, gradient, report)
+def _evaluation(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
+    layout = problem.model.layout
+    log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
+    gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
+    if problem.weighted:
+        likelihood: float | None = tally.weighted_likelihood
+    else:
+        likelihood = None if tally.observed is None else tally.score - log_z
+    return Evaluation(engine, log_z, likelihood, expected, gradient, report)
+
+
+def count_observed(model: Model, chain: Source) -> Floats:
+    """The counts [M] of the observed labels, each of which must be known and allowed by the model."""
+    model.check_fits(chain)
+    problem = Problem(model, chain, Settings())
+    tally = Tally(problem)
+    assert tally.observed is not None, "only the labels of a labelled chain can be counted"
+    for low, high in problem.blocks():
+        tally.observe(low, problem.read(low, high))
+    return model.layout.unpack(tally.observed.result())

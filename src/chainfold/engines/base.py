@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, Source, check_block
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
@@ -42,6 +43,7 @@ class Settings:
     tolerance: float = DEFAULT_TOLERANCE  # relative error that a certificate may leave
     block: int | None = None  # positions in a block; None: chosen from the number of labels and the memory
     lookahead: int | None = None  # positions that `stream` may look ahead before it carries a block
+    observe: bool = True  # count the observed labels too
     progress: Callable[[int], None] = field(default=lambda positions: None)
 
     def __post_init__(self) -> None:
@@ -174,6 +176,7 @@ class Engine:
     reads: str
     run: Callable[[Problem], tuple[Tally, Report]]
     cost: Callable[[Shape, Settings], Cost]
+    published: bool = False  # the paper's algorithm as it stands, which knows no weights of positions and no masks
 
 
 class Accumulator:
@@ -206,6 +209,13 @@ class Accumulator:
         return self.total
 
 
+class Before(NamedTuple):
+    """What was observed at the position before a block."""
+
+    label: int
+    weight: float
+
+
 class Tally:
     """What an engine adds up over the blocks of a stretch of the chain, in order."""
 
@@ -213,8 +223,9 @@ class Tally:
         layout = problem.model.layout
         self._problem = problem
         self.expected = Accumulator(layout)
-        self.observed = Accumulator(layout) if problem.source.labelled else None
+        self.observed = Accumulator(layout) if problem.source.labelled and problem.settings.observe else None
         self._scales: list[float] = []
+        self._likelihoods: list[float] = []
         self._previous = NO_LABEL
 
     @property
@@ -229,27 +240,30 @@ class Tally:
         counted = np.flatnonzero(counts)
         return float(np.sum(counts[counted] * self._problem.packed[counted]))
 
-    def scale(self, log_scale: float) -> None:
-        """Add a block's share of log Z."""
+    @property
+    def weighted_likelihood(self) -> float:
+        """The log likelihood, where positions have weights."""
+        return math.fsum(self._likelihoods)
+
+    def scale(self, log_scale: float, likelihood: float = 0.0) -> None:
+        """Add a block's share of log Z, and of the likelihood where positions have weights."""
         self._scales = _shortened([*self._scales, log_scale])
+        self._likelihoods = _shortened([*self._likelihoods, likelihood])
 
     def observe(self, low: int, block: Block) -> None:
         """Count the block's own labels; blocks come in order, the first of a stretch knowing the label before it."""
         if self.observed is None:
             return
         problem = self._problem
-        if self._previous == NO_LABEL and low > 0:
-            self._previous = int(problem.source.block(low - 1, low).labels[0])
+        before = Before(self._previous, 1.0)
+        if problem.weighted or self._previous == NO_LABEL:
+            before = problem.before(low)
         layout = problem.model.layout
         self._previous, forbidden = observe(
-            block,
-            layout.rows,
-            problem.weights,
-            layout.width,
-            self._previous,
-            problem.forbidding,
-            self.observed.slots,
+            block, layout.rows, problem.weights, layout.width, *before, problem.forbidding, self.observed.slots
         )
+        if problem.masked and forbidden < 0:
+            forbidden = problem.masked_label(low, block)
         if forbidden >= 0:
             raise ForbiddenLabel(low + forbidden)
         self.observed.added(block.labels.size)
@@ -257,6 +271,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         """Add the tally of the next stretch."""
         self._scales = _shortened(self._scales + other._scales)
+        self._likelihoods = _shortened(self._likelihoods + other._likelihoods)
         self.expected.total += other.expected.result()
         if self.observed is not None and other.observed is not None:
             self.observed.total += other.observed.result()
@@ -281,6 +296,8 @@ class Problem:
         self.weights: Slots = model.layout.view(self.packed)
         self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
+        self.masked = model.first is not None or model.last is not None
+        self.weighted = source.labelled and source.block(0, 1).weights.size > 0
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
         self._lock = threading.Lock()
         self._positions_read = 0
@@ -306,6 +323,33 @@ class Problem:
             self._positions_read += high - low
             self._bytes_read += block.nbytes
         return block
+
+    def before(self, low: int) -> Before:
+        """The position before `low`; before the chain there is none, and it weighs nothing."""
+        if low == 0:
+            return Before(NO_LABEL, 0.0)
+        block = self.source.block(low - 1, low)
+        return Before(int(block.labels[0]), float(block.weights[0]) if block.weights.size else 1.0)
+
+    def mask(self, low: int, block: Block, scores: Floats) -> None:
+        """Give -inf to the labels that may not start a sequence where one starts, or end one where one ends."""
+        for mask, places in self._masks(low, block):
+            scores[np.ix_(places, np.flatnonzero(~mask))] = -np.inf
+
+    def masked_label(self, low: int, block: Block) -> int:
+        """The first position of the block whose label starts or ends a sequence and may not; -1 if there is none."""
+        wrong = [places[~mask[block.labels[places]]] for mask, places in self._masks(low, block)]
+        first = int(np.concatenate(wrong).min(initial=block.labels.size))
+        return first if first < block.labels.size else -1
+
+    def _masks(self, low: int, block: Block) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        """Each mask with the places in the block to which it applies."""
+        if self.model.first is not None:
+            yield self.model.first, np.flatnonzero(block.starts)
+        if self.model.last is not None:
+            high = low + block.labels.size
+            ends = high == self.positions or bool(self.source.block(high, high + 1).starts[0])
+            yield self.model.last, np.flatnonzero(np.append(block.starts[1:], ends))
 
     def report(self, **what_happened: int | float) -> Report:
         """The report of a run, with what was read filled in."""

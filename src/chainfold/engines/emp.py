@@ -25,4 +25,5 @@ ENGINE = Engine(
     reads="once",
     run=run,
     cost=cost,
+    published=True,
 )

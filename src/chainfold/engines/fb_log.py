@@ -55,4 +55,5 @@ ENGINE = Engine(
     reads="twice",
     run=run,
     cost=cost,
+    published=True,
 )

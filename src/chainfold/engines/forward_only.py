@@ -26,4 +26,5 @@ ENGINE = Engine(
     reads="once",
     run=run,
     cost=cost,
+    published=True,
 )

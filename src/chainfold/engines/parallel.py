@@ -141,8 +141,9 @@ def certify_future(problem: Problem, potentials: Potentials, position: int, befo
         if horizon.certified:
             return horizon.gamma
         if high == problem.positions:
-            gamma = (horizon.q * belief.posterior()).sum(axis=1)
-            return np.asarray(gamma / gamma.sum())
+            gamma: Floats = (horizon.q * belief.posterior()).sum(axis=1)
+            gamma /= gamma.sum()
+            return horizon.shares + problem.before(high).weight * gamma if problem.weighted else gamma
         low, halo = high, 2 * halo
     return None
 

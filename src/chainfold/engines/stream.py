@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
-from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
+from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep, last_posterior
 from chainfold.model import Floats
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
@@ -74,7 +74,7 @@ class Stream:
             block = self._problem.read(begin, end)
             sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
             belief = sweep.forward(begin, block, belief)
-            self._tally.scale(sweep.log_scale)
+            self._tally.scale(sweep.log_scale, sweep.likelihood)
             self._tally.observe(begin, block)
             self.doings.blocks += 1
             self.doings.blocks_in_logs += sweep.in_logs
@@ -82,7 +82,7 @@ class Stream:
             self._settle(window)
             settings.progress(end - begin)
         assert belief is not None, "a chain has at least one position"
-        self._finish(belief.posterior() if posterior is None else posterior)
+        self._finish(last_posterior(self._problem, belief, self._tally) if posterior is None else posterior)
 
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""
@@ -112,27 +112,31 @@ class Stream:
     def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
         self._collect(self._backward(sweep, gamma))
 
-    def _backward(self, sweep: Sweep, gamma: Floats) -> Floats:
+    def _backward(self, sweep: Sweep, gamma: Floats, keep: bool = False) -> Floats:
         expected = self._tally.expected
-        before = sweep.backward(gamma, expected.slots)
+        before = sweep.backward(gamma, expected.slots, keep)
         expected.added(sweep.size)
         return before
 
-    def _collect(self, gamma: Floats) -> None:
+    def _collect(self, gamma: Floats, keep: bool = False) -> None:
         """Σ_f γ(f) G[f]: what was carried up to the position whose posterior is now known."""
         if self._carried is not None:
             self._tally.expected.total += np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried)
-            self._carried = None
+            self._carried = self._carried if keep else None
 
     def _carry(self, sweep: Sweep) -> None:
         """Block EMP: the expected counts up to the end of this block, given each of its end labels."""
         layout = self._problem.model.layout
+        pinned_change = None
+        if self._problem.weighted:  # what the block's own weights ask for depends on no future
+            self._collect(self._backward(sweep, np.zeros(layout.width), keep=True), keep=True)
+            pinned_change = np.zeros(sweep.size)
         carried = np.zeros((layout.n_labels, layout.slots))
         before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
         for f in np.flatnonzero(sweep.exit.possible()):
             pinned = np.zeros(layout.width)
             pinned[f] = 1.0
-            before[f] = sweep.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]
+            before[f] = sweep.backward(pinned, layout.view(carried[f]), True, pinned_change)[: layout.n_labels]
         if self._carried is not None:
             for low, high in cut(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
                 carried[:, low:high] += np.einsum("fe,em->fm", before, self._carried[:, low:high])

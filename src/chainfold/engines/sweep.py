@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
-from chainfold.engines.base import Problem
+from chainfold.engines.base import Problem, Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
 from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
 from chainfold.model import Floats
+
+_NO_CHANGE = np.empty(0)
+_LEAST_LOG = -300.0  # of what an observed label is worth; below it, real numbers may not have the range
 
 
 class Belief(NamedTuple):
@@ -44,10 +47,20 @@ class Belief(NamedTuple):
         """Which labels have a probability above zero, however small."""
         return np.asarray(self.values > (-np.inf if self.in_logs else 0.0))
 
-    def posterior(self) -> Floats:
-        """The posterior of the position where nothing follows: its forward vector."""
+    def posterior(self, weight: float = 1.0) -> Floats:
+        """The posterior of the position where nothing follows, its forward vector; times its weight."""
         values: Floats = np.exp(self.values) if self.in_logs else self.values
-        return np.asarray(values / values.sum())
+        return np.asarray(weight * (values / values.sum()))
+
+
+def last_posterior(problem: Problem, belief: Belief, tally: Tally) -> Floats:
+    """The posterior of the chain's last position; times its weight, where there are any, and its label counted."""
+    if not problem.weighted:
+        return belief.posterior()
+    last = problem.before(problem.positions)
+    if last.weight > 0.0:
+        tally.scale(0.0, last.weight * float(belief.logs()[last.label]))
+    return belief.posterior(last.weight)
 
 
 class Potentials:
@@ -65,7 +78,7 @@ class Potentials:
         self.edge_t[:, : self.n_labels] = square.T
         all_allowed = bool((problem.model.weights[layout.n_state :][: self.n_labels**2] > -np.inf).all())
         self.only_logs = widest > messages.EDGE_RANGE and not problem.has_edges
-        self.watch = problem.has_edges or not all_allowed
+        self.watch = problem.has_edges or problem.masked or not all_allowed
 
 
 class Horizon:
@@ -76,7 +89,8 @@ class Horizon:
         self.positions = 0
         self.certified = False
         self.q = np.eye(width)  # [width, width]  Pr(boundary label | label at the horizon)
-        self.gamma = np.zeros(width)  # the posterior of the boundary, once certified
+        self.gamma = np.zeros(width)  # the posterior of the boundary, once certified; its flow where there are weights
+        self.shares = np.zeros(width)  # what the positions looked at ask of it by their weights
         self.ignore = np.full(width, NEGLIGIBLE) if ignore is None else ignore
         self.scratch = np.zeros((2, width, width))
 
@@ -95,20 +109,24 @@ class Sweep:
         """Forward vectors of the block that begins at position `low`, from the one before it."""
         self._begin(low, block, entry)
         real = self.entry.real()
-        if real is None or not self._forward_real(real):
+        if real is None or not self._forward_real(real) or not self._weigh():
             self._forward_logs()
+            self._weigh()
         return self.exit
 
-    def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
+    def backward(self, gamma: Floats, counts: Slots, keep: bool = False, change: Floats | None = None) -> Floats:
         """Add the block's expected counts, given the posterior of its last position.
 
         Returns the posterior of the position before the block. Unless told to keep them, it uses up the predictions.
+        Where positions have weights it is the flow that goes in and comes out, and `change` takes the place of theirs.
         """
         p = self._potentials
         gamma = gamma.copy()
         lattice = self._lattice()
         if keep:
             lattice = lattice._replace(predicted=self.predicted.copy())
+        if change is not None:
+            lattice = lattice._replace(change=change)
         rows = self._problem.model.layout.rows
         if self.in_logs or self._problem.has_edges:
             scratch = np.empty((p.n_labels, p.width))
@@ -117,6 +135,8 @@ class Sweep:
             pairs = np.zeros((p.width, p.width))
             messages.backward(self.block, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
+        if self._problem.weighted:
+            return gamma
         total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
 
@@ -144,7 +164,7 @@ class Sweep:
         """Carry the certificate of an earlier boundary over this block."""
         tolerance = self._problem.settings.tolerance
         horizon.certified, looked = look_ahead(
-            self._lattice(), tolerance, horizon.ignore, horizon.q, horizon.scratch, horizon.gamma
+            self._lattice(), tolerance, horizon.ignore, horizon.q, horizon.scratch, horizon.shares, horizon.gamma
         )
         horizon.blocks += 1
         horizon.positions += looked
@@ -159,6 +179,11 @@ class Sweep:
                 self._edge = np.empty((self.size, self._potentials.scores.size))
                 self._shift = np.empty(self.size)
         self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
+        self.change = _NO_CHANGE
+        if self._problem.weighted:
+            self._before = self._problem.before(low)
+            earlier = np.concatenate([[self._before.weight], block.weights[:-1]])
+            self.change = np.where(block.starts, earlier, block.weights - earlier)
 
     def _lattice(self) -> messages.Lattice:
         return messages.Lattice(
@@ -167,6 +192,9 @@ class Sweep:
             self.predicted,
             self._edges(),
             self._entry,
+            self.block.labels,
+            self.block.weights,
+            self.change,
             self.in_logs,
             self._potentials.n_labels,
         )
@@ -183,6 +211,8 @@ class Sweep:
     def _score_states(self) -> None:
         layout = self._problem.model.layout
         state_scores(self.block, layout.rows, self._problem.weights, layout.blank, self.alpha)
+        if self._problem.masked:
+            self._problem.mask(self.low, self.block, self.alpha)
 
     def _forward_real(self, entry: Floats) -> bool:
         """False where the numbers do not have the range."""
@@ -204,6 +234,17 @@ class Sweep:
         last = self.alpha[-1]
         self.exit = Belief(last / last.sum(), in_logs=False) if status == messages.OK else self.entry
         return bool(status == messages.OK)
+
+    def _weigh(self) -> bool:
+        """What the labels up to the block are worth, by their weights; False where real numbers do not have the range.
+
+        The last label's worth is not known before the next block.
+        """
+        self.likelihood = 0.0
+        if not self._problem.weighted:
+            return True
+        self.likelihood, least = messages.path_likelihood(self._lattice(), *self._before)
+        return bool(min(least, self.exit.logs()[self.block.labels[-1]]) > _LEAST_LOG)
 
     def _forward_logs(self) -> None:
         self.in_logs = True

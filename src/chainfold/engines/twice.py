@@ -11,7 +11,7 @@ from typing import Protocol
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import Problem, Report, Tally
-from chainfold.engines.sweep import Belief, Sweep
+from chainfold.engines.sweep import Belief, Sweep, last_posterior
 
 
 class Keeper(Protocol):
@@ -40,12 +40,12 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         sweep = keeper.next_sweep()
         belief = sweep.forward(low, block, belief)
         keeper.push(sweep)
-        tally.scale(sweep.log_scale)
+        tally.scale(sweep.log_scale, sweep.likelihood)
         tally.observe(low, block)
         in_logs += sweep.in_logs
         problem.settings.progress((high - low) // 2)
     assert belief is not None, "a chain has at least one position"
-    gamma = belief.posterior()
+    gamma = last_posterior(problem, belief, tally)
     for low, high in reversed(blocks):
         sweep = keeper.pop(low, problem.read(low, high))
         gamma = sweep.backward(gamma, tally.expected.slots)

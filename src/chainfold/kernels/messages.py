@@ -10,6 +10,10 @@ max e_t), up to one common factor a position whose logarithm goes into log Z:
     γ_{t-1}(i)     = α_{t-1}(i) · Σ_j E_t(i,j) v_t(j)            before a start mark: α_{t-1}, normalised
     ξ_t(i,j)       = α_{t-1}(i) · E_t(i,j) · v_t(j)              the posterior of the edge into t
 
+Where positions have weights w_t, γ_t is not a posterior but the flow Σ_{u >= t} of what each later term of the log
+likelihood, w_u log p(y_u | y_{u+1}, x up to u), asks of position t. It adds up to w_t: the observed label of t takes
+w_t - w_{t-1} out of it on the way to t-1, and before a start mark it is w_{t-1} α_{t-1}. All of it is linear in γ.
+
 The way back needs α and the predictions alone: no scale, no state score. A posterior is a number in [0, 1], so nothing
 overflows, and a label that cannot be reached has α = 0 and stays out of the way.
 
@@ -55,7 +59,10 @@ class Lattice(NamedTuple):
     predicted: NDArray[np.float64]  # [B, width]
     edge: NDArray[np.float64]  # [B or 1, N · width]
     entry: NDArray[np.float64]  # [width]  α of the position before the block
-    in_logs: bool  # whether all these are logarithms
+    labels: NDArray[np.int32]  # [B]
+    weights: NDArray[np.float64]  # [B], or empty: all ones
+    change: NDArray[np.float64]  # [B]  w_t - w_{t-1}, at a start mark w_{t-1}; or empty
+    in_logs: bool  # whether alpha, predicted, edge and entry are logarithms
     n_labels: int
 
 
@@ -245,6 +252,7 @@ def backward(block: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
     """
     alpha, predicted, entry = lattice.alpha, lattice.predicted, lattice.entry
     width, n_labels = alpha.shape[1], lattice.n_labels
+    weighted = lattice.change.size > 0
     high = alpha.shape[0]
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block, rows, t, gamma, counts)
@@ -254,10 +262,13 @@ def backward(block: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
             for i in range(n_labels):
                 scale += previous[i]
             scale = max(scale, _TINY)  # the entry of a block that begins the chain is all zeros
+            weight = lattice.change[t] if weighted else 1.0
             for c in range(0, width, WIDTH):
                 store(predicted, t * width + c, splat(0.0))
-                store(gamma, c, load(previous, c) / splat(scale))
+                store(gamma, c, splat(weight) * (load(previous, c) / splat(scale)))
         else:
+            if weighted:
+                gamma[lattice.labels[t]] -= lattice.change[t]
             for c in range(0, width, WIDTH):
                 at = t * width + c
                 store(predicted, at, load(gamma, c) / maximum(load(predicted, at), splat(_TINY)))
@@ -345,6 +356,7 @@ def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: A
     """
     alpha, edge, in_logs = lattice.alpha, lattice.edge, lattice.in_logs
     width, n_labels = alpha.shape[1], lattice.n_labels
+    weighted = lattice.change.size > 0
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block, rows, t, gamma, counts)
@@ -354,9 +366,12 @@ def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: A
             for i in range(n_labels):
                 gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
                 scale += gamma[i]
+            weight = lattice.change[t] if weighted else 1.0
             for i in range(n_labels):
-                gamma[i] /= max(scale, _TINY)
+                gamma[i] = weight * (gamma[i] / max(scale, _TINY))
             continue
+        if weighted:
+            gamma[lattice.labels[t]] -= lattice.change[t]
         transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch)
         for i in range(n_labels):
             for j in range(n_labels):
@@ -373,3 +388,37 @@ def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: A
             gamma[i] = 0.0
             for j in range(n_labels):
                 gamma[i] += scratch[i, j]
+
+
+@kernel(fastmath=STRICT)
+def path_likelihood(lattice: Any, label: Any, weight: Any) -> Any:
+    """Σ_t w_{t-1} log p(y_{t-1} | y_t, x up to t) over the block; label and weight: y and w before it.
+
+    p(i | j) = α_{t-1}(i) E_t(i,j) / predicted_t(j), and before a start mark α_{t-1}(i) / Σ α_{t-1}. Returns the sum and
+    the smallest of the logarithms that count.
+    """
+    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    width = alpha.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    total, compensation, least = 0.0, 0.0, 0.0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if weight > 0.0:
+            after = lattice.labels[t]
+            if lattice.starts[t]:
+                scale = 0.0
+                for i in range(n_labels):
+                    scale += math.exp(previous[i]) if in_logs else previous[i]
+                part, whole = previous[label], math.log(scale) if in_logs else scale
+            elif in_logs:
+                part, whole = previous[label] + edge[t * step, label * width + after], lattice.predicted[t, after]
+            else:
+                part, whole = previous[label] * edge[t * step, label * width + after], lattice.predicted[t, after]
+            if in_logs:
+                term = part - whole
+            else:
+                term = math.log(part) - math.log(whole) if part > 0.0 and whole > 0.0 else -np.inf
+            least = min(least, term)
+            total, compensation = two_sum(total, compensation, weight * term)
+        label, weight = lattice.labels[t], lattice.weights[t]
+    return total + compensation, least

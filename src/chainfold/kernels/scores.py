@@ -105,17 +105,21 @@ def sparse_slot(rows: Any, attribute: Any, label: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def observe(block: Any, rows: Any, weights: Any, width: Any, previous: Any, forbidding: Any, counts: Any) -> Any:
-    """Add what the block's own labels count to `counts`; `previous` is the label before the block.
+def observe(
+    block: Any, rows: Any, weights: Any, width: Any, previous: Any, weight: Any, forbidding: Any, counts: Any
+) -> Any:
+    """Add what the block's own labels count to `counts`; `previous` is the label before the block, `weight` its weight.
 
-    Returns (the last label, the first position whose label is forbidden or -1); state weights are only looked at where
-    some of them forbid. Positions without a label count nothing, and neither do the edges beside them.
+    An attribute counts with the weight of its position, an edge with that of the position it comes from. Returns (the
+    last label, the first position whose label is forbidden or -1); state weights are only looked at where some of them
+    forbid. Positions without a label count nothing, and neither do the edges beside them.
     """
     forbidden = -1
     size = weights.transition.size
-    plain, plain_edges = block.values.size == 0, block.edge_values.size == 0
+    plain, plain_edges, weighted = block.values.size == 0, block.edge_values.size == 0, block.weights.size > 0
     for t in range(block.labels.size):
         label = block.labels[t]
+        before, weight = weight, block.weights[t] if weighted else 1.0
         if label == NO_LABEL:
             previous = label
             continue
@@ -124,25 +128,25 @@ def observe(block: Any, rows: Any, weights: Any, width: Any, previous: Any, forb
             attribute = block.ids[k]
             if attribute < rows.dense:
                 slot = attribute * width + label
-                counts.dense[slot] += value
+                counts.dense[slot] += weight * value
                 if forbidding and weights.dense[slot] == -np.inf and value != 0.0 and forbidden < 0:
                     forbidden = t
             else:
                 slot = sparse_slot(rows, attribute, label)
                 if slot >= 0:
-                    counts.sparse[slot] += value
+                    counts.sparse[slot] += weight * value
                     if forbidding and weights.sparse[slot] == -np.inf and value != 0.0 and forbidden < 0:
                         forbidden = t
         if previous != NO_LABEL and not block.starts[t]:
             pair = previous * width + label
-            counts.transition[pair] += 1.0
+            counts.transition[pair] += before
             if weights.transition[pair] == -np.inf and forbidden < 0:
                 forbidden = t
             if block.edge_offsets.size:
                 for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
                     value = 1.0 if plain_edges else block.edge_values[k]
                     slot = block.edge_ids[k] * size + pair
-                    counts.edge[slot] += value
+                    counts.edge[slot] += before * value
                     if weights.edge[slot] == -np.inf and value != 0.0 and forbidden < 0:
                         forbidden = t
         previous = label
