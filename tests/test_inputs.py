@@ -221,7 +221,7 @@ def test_what_is_not_text_is_told_with_its_place(size: int) -> None:
 
 def test_lines_of_chunks_and_a_missing_line_end() -> None:
     found = list(chunks(next(iter(given_as(b"a\nb\nccc\nd"))).open(), 3))
-    assert [tuple(chunk) for chunk in found] == [(b"a\n", 1), (b"b\n", 2), (b"ccc\n", 3), (b"d\n", 4)]
+    assert [tuple(chunk) for chunk in found] == [(b"a\n", 1, 0), (b"b\n", 2, 0), (b"ccc\n", 3, 0), (b"d\n", 4, 1)]
 
 
 def test_an_endless_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,16 +17,19 @@ import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadSetting
 
 What = str | Path | BinaryIO
 Meter = Callable[[int], None]
+Keep = Callable[["Raw"], None]
 
 CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
@@ -48,12 +51,18 @@ class Damage(BadFile):
 class Inputs:
     """Everything there is to read, in order; names are looked up and checked at once."""
 
-    def __init__(self, what: What | Sequence[What], encoding: str = "utf-8", progress: Meter | None = None) -> None:
+    def __init__(
+        self,
+        what: What | Sequence[What],
+        encoding: str = "utf-8",
+        progress: Meter | None = None,
+        keep: Keep | None = None,
+    ) -> None:
         several = what if isinstance(what, Sequence) and not isinstance(what, str) else [what]
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
-            Input(name, source, _text_encoding(encoding), progress or _ignore)
+            Input(name, source, _text_encoding(encoding), progress or _ignore, keep or _ignore)
             for one in several
             for name, source in _resolved(one)
         ]
@@ -74,11 +83,12 @@ class Inputs:
 class Input:
     """One thing to read."""
 
-    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter) -> None:
+    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter, keep: Keep) -> None:
         self.name = name
         self.source = source
         self.encoding = encoding
         self.progress = progress
+        self.keep = keep
 
     @property
     def path(self) -> Path | None:
@@ -126,6 +136,10 @@ class Stream:
         taken = bytes(self._ahead[:size])
         del self._ahead[:size]
         return taken
+
+    def keep(self, raw: Raw) -> None:
+        """Hand what was read, as it was, to whoever wants to write it again; a reader does so before it gives rows."""
+        self.input.keep(raw)
 
     def reached(self, share: float) -> None:
         """Tell the progress of a reader that goes to the file itself."""
@@ -250,7 +264,7 @@ class _Pipe(_Source):
         return file
 
 
-def _ignore(consumed: int) -> None:
+def _ignore(what: object) -> None:
     pass
 
 
@@ -339,6 +353,45 @@ class Chunk(NamedTuple):
 
     data: bytes
     line: int  # the number of its first line, from 1
+    added: int = 0  # bytes at its end that the input does not have: the last line may have no line end
+
+
+class RawLines(NamedTuple):
+    """Text of which some lines are rows, each one line."""
+
+    source: str
+    chunk: Chunk
+    lines: NDArray[np.int64]  # the lines that are rows, numbered as in the input
+    attributes: bool  # is what follows the first tab attributes, as in CRFsuite's lines?
+
+
+class RawFields(NamedTuple):
+    """Text of rows of fields, which may span lines; blank lines are no rows."""
+
+    source: str
+    chunk: Chunk
+    delimiter: str
+    quotes: bool  # may fields be quoted?
+    header: tuple[str, ...]  # the names of the columns, if the chunk begins with them
+    begin: int  # where the rows begin, after a header
+
+
+class RawRows(NamedTuple):
+    """Rows of a table."""
+
+    source: str
+    kind: TableKind
+    batch: Any  # pa.RecordBatch; texts may have become dictionaries
+    schema: Any  # pa.Schema: the types of the columns in the file
+
+
+Raw = RawLines | RawFields | RawRows
+
+
+class TableKind(StrEnum):
+    PARQUET = "parquet"
+    ARROW_FILE = "arrow file"
+    ARROW_STREAM = "arrow stream"
 
 
 def after_last_line(data: bytes) -> int:
@@ -368,7 +421,7 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
         good = line - 1 + held.count(b"\n")
         raise BadFile(stream.name, f"{damage.problem} after line {good}; fetch the file again.") from None
     if held:
-        yield Chunk(_checked(held + b"\n", line, stream.name), line)
+        yield Chunk(_checked(held + b"\n", line, stream.name), line, added=1)
 
 
 def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from chainfold.data.columns import BAG, NO_COLUMN, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
-from chainfold.data.inputs import Chunk, Stream, after_last_line, chunks, count_of
+from chainfold.data.inputs import Chunk, RawFields, RawRows, Stream, TableKind, after_last_line, chunks, count_of
 from chainfold.data.text_formats import counted, first_no_number
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.text import quoted_rows
@@ -60,16 +60,20 @@ class CsvReader:
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
         begun = fresh = False
-        for chunk in chunks(stream, self._chunk, self._cut):
-            if not chunk.data.strip(b"\r\n"):
-                continue
-            if not begun:
+        for whole in chunks(stream, self._chunk, self._cut):
+            chunk = whole
+            if not begun and chunk.data.strip(b"\r\n"):
                 chunk, begun, fresh = self._begin(chunk, stream.name), True, True
+            self._keep(whole, len(whole.data) - len(chunk.data), stream)
             if chunk.data.strip(b"\r\n"):
                 lines = self._lines(chunk, stream.name)
                 self._types = self._types or self._guessed_types(chunk, lines, stream.name)
                 yield from _cut_up(self._table(chunk, lines, stream.name), lines, stream.name, fresh)
                 fresh = False
+
+    def _keep(self, whole: Chunk, begin: int, stream: Stream) -> None:
+        header = tuple(self._names) if begin else ()
+        stream.keep(RawFields(stream.name, whole, self._delimiter, self._quotes, header, begin))
 
     def _cut(self, data: bytes) -> int:
         if self._quotes and b'"' in data:
@@ -116,7 +120,7 @@ class CsvReader:
         except (csv.Error, StopIteration) as error:
             raise BadFile(source, f"line {chunk.line} cannot be read: {error}.") from None
         end = len(decoded[: text.tell()].encode())
-        return row, Chunk(chunk.data[end:], chunk.line + chunk.data.count(b"\n", 0, end))
+        return row, chunk._replace(data=chunk.data[end:], line=chunk.line + chunk.data.count(b"\n", 0, end))
 
     def _named(self, row: list[str], source: str) -> list[str]:
         names = row if self._header else [str(k) for k in range(len(row))]
@@ -259,10 +263,11 @@ class ParquetReader:
         where = _to_seek_in(stream, "Parquet")
         with _in_one_sentence(stream.name, "cannot be read as Parquet"):
             file = pq.ParquetFile(where, pre_buffer=False)
-            texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
+            schema = file.schema_arrow
+            texts = [field.name for field in schema if _is_text(field.type)]
             file = pq.ParquetFile(where, pre_buffer=False, read_dictionary=texts)
             rows = max(file.metadata.num_rows, 1)
-            batches = file.iter_batches(batch_size=ROWS)
+            batches = _kept(file.iter_batches(batch_size=ROWS), TableKind.PARQUET, schema, stream)
             for stretch in _stretches(batches, self._columns, self._symbols, stream.name):
                 yield stretch
                 stream.reached(int(stretch.lines[-1]) / rows)
@@ -281,16 +286,24 @@ class ArrowReader:
             yield from _stretches(batches, self._columns, self._symbols, stream.name)
 
 
+def _kept(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterator[Any]:
+    for batch in batches:
+        stream.keep(RawRows(stream.name, kind, batch, schema))
+        yield batch
+
+
 def _batches_of_stream(stream: Stream) -> Iterator[Any]:
-    yield from pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    yield from _kept(reader, TableKind.ARROW_STREAM, reader.schema, stream)
 
 
 def _batches_of_file(stream: Stream) -> Iterator[Any]:
     where = _to_seek_in(stream, "an Arrow file")
     with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
         reader = pa.ipc.open_file(source)
-        for k in range(reader.num_record_batches):
-            yield reader.get_batch(k)
+        batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
+        for k, batch in enumerate(_kept(batches, TableKind.ARROW_FILE, reader.schema, stream)):
+            yield batch
             stream.reached((k + 1) / reader.num_record_batches)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import position_of
 from chainfold.data.columns import VALUES_SUFFIX, Stretch
-from chainfold.data.inputs import CHUNK, Chunk, Stream, chunks, count_of
+from chainfold.data.inputs import CHUNK, Chunk, RawLines, Stream, chunks, count_of
 from chainfold.data.interning import StringTable
 from chainfold.errors import BadFile, BadSetting
 from chainfold.kernels.text import (
@@ -60,6 +60,7 @@ class ConllReader:
         self._state[START] = 1
         for chunk in chunks(stream, self._chunk):
             stretch = self._stretch(chunk, stream.name)
+            stream.keep(RawLines(stream.name, chunk, stretch.lines, attributes=False))
             if stretch.lines.size:
                 yield stretch
             if self._state[WRONG_LINE]:
@@ -111,6 +112,7 @@ class CrfsuiteReader:
             data = np.frombuffer(chunk.data, np.uint8)
             out = _room(chunk.data)
             rows = attribute_rows(data, chunk.line, state, out)
+            stream.keep(RawLines(stream.name, chunk, out.lines[:rows], attributes=True))
             if rows:
                 batch = _attribute_batch(data, rows, out, stream.name)
                 yield Stretch(batch, out.starts[:rows], out.lines[:rows], stream.name)
