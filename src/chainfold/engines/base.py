@@ -216,6 +216,9 @@ class Before(NamedTuple):
     weight: float
 
 
+NOTHING_BEFORE = Before(NO_LABEL, 0.0)
+
+
 class Tally:
     """What an engine adds up over the blocks of a stretch of the chain, in order."""
 
@@ -327,7 +330,7 @@ class Problem:
     def before(self, low: int) -> Before:
         """The position before `low`; before the chain there is none, and it weighs nothing."""
         if low == 0:
-            return Before(NO_LABEL, 0.0)
+            return NOTHING_BEFORE
         block = self.source.block(low - 1, low)
         return Before(int(block.labels[0]), float(block.weights[0]) if block.weights.size else 1.0)
 

@@ -109,9 +109,34 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
     return None if posterior is None else Cut(position, before, posterior)
 
 
-def certify_past(problem: Problem, potentials: Potentials, position: int) -> Belief | None:
-    """α of the position before the cut, from a halo that grows until its beginning no longer matters."""
+def share(problem: Problem, low: int, high: int) -> Tally:
+    """What the positions low … high-1 add to log Z and to the counts; over a whole chain, these shares add up.
+
+    Where the chain does not forget within the halos allowed, the past and the future beyond them are left out.
+    """
+    tally, potentials = Tally(problem), Potentials(problem)
+    entry = None if starts_at(problem, low) else certify_past(problem, potentials, low, anyway=True)
+    posterior = None
+    if not starts_at(problem, high):
+        sweep = Sweep(problem, potentials)
+        before = sweep.forward(low, problem.read(low, high), entry)
+        posterior = certify_future(problem, potentials, high, before, anyway=True)
+    Stream(problem, potentials, tally).run(low, high, entry, posterior)
+    return tally
+
+
+def starts_at(problem: Problem, position: int) -> bool:
+    """Does a sequence start there, or the chain end before it?"""
+    return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
+
+
+def certify_past(problem: Problem, potentials: Potentials, position: int, anyway: bool = False) -> Belief | None:
+    """α of the position before the cut, from a halo that grows until its beginning no longer matters.
+
+    None if it still matters at the last, or the best that is known, if that will do anyway.
+    """
     halo = _FIRST_HALO
+    belief = None
     while halo <= _LAST_HALO:
         low = max(0, position - halo)
         first = problem.read(low, low + 1)
@@ -125,11 +150,16 @@ def certify_past(problem: Problem, potentials: Potentials, position: int) -> Bel
         if horizon.certified or first.starts[0]:
             return belief
         halo *= 2
-    return None
+    return belief if anyway else None
 
 
-def certify_future(problem: Problem, potentials: Potentials, position: int, before: Belief) -> Floats | None:
-    """γ of the position before the cut, from a lookahead that grows until the future no longer matters."""
+def certify_future(
+    problem: Problem, potentials: Potentials, position: int, before: Belief, anyway: bool = False
+) -> Floats | None:
+    """γ of the position before the cut, from a lookahead that grows until the future no longer matters.
+
+    None if it still matters at the last, or the best that is known, if that will do anyway.
+    """
     horizon = Horizon(potentials.width)
     low, halo = position, _FIRST_HALO
     belief = before
@@ -140,7 +170,7 @@ def certify_future(problem: Problem, potentials: Potentials, position: int, befo
         sweep.look_ahead(horizon)
         if horizon.certified:
             return horizon.gamma
-        if high == problem.positions:
+        if high == problem.positions or (anyway and high - position >= _LAST_HALO):
             gamma: Floats = (horizon.q * belief.posterior()).sum(axis=1)
             gamma /= gamma.sum()
             return horizon.shares + problem.before(high).weight * gamma if problem.weighted else gamma

@@ -64,7 +64,7 @@ class Stream:
         self._carried: Floats | None = None  # [N, slots]  G
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
-        """Positions low … high-1. Without an entry the chain begins there, without a posterior it ends there."""
+        """Positions low … high-1. Without an entry a sequence begins there, without a posterior one ends there."""
         shape, settings = self._problem.shape, self._problem.settings
         window = shape.window(settings)
         belief = entry
@@ -82,7 +82,7 @@ class Stream:
             self._settle(window)
             settings.progress(end - begin)
         assert belief is not None, "a chain has at least one position"
-        self._finish(last_posterior(self._problem, belief, self._tally) if posterior is None else posterior)
+        self._finish(last_posterior(self._problem, high, belief, self._tally) if posterior is None else posterior)
 
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
-from chainfold.engines.base import Problem, Tally
+from chainfold.engines.base import NOTHING_BEFORE, Problem, Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
 from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
@@ -53,11 +53,11 @@ class Belief(NamedTuple):
         return np.asarray(weight * (values / values.sum()))
 
 
-def last_posterior(problem: Problem, belief: Belief, tally: Tally) -> Floats:
-    """The posterior of the chain's last position; times its weight, where there are any, and its label counted."""
+def last_posterior(problem: Problem, high: int, belief: Belief, tally: Tally) -> Floats:
+    """The posterior of a sequence's last position, high-1; times its weight, where there are any, its label counted."""
     if not problem.weighted:
         return belief.posterior()
-    last = problem.before(problem.positions)
+    last = problem.before(high)
     if last.weight > 0.0:
         tally.scale(0.0, last.weight * float(belief.logs()[last.label]))
     return belief.posterior(last.weight)
@@ -181,7 +181,7 @@ class Sweep:
         self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
         self.change = _NO_CHANGE
         if self._problem.weighted:
-            self._before = self._problem.before(low)
+            self._before = NOTHING_BEFORE if entry is None else self._problem.before(low)
             earlier = np.concatenate([[self._before.weight], block.weights[:-1]])
             self.change = np.where(block.starts, earlier, block.weights - earlier)
 

@@ -45,7 +45,7 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         in_logs += sweep.in_logs
         problem.settings.progress((high - low) // 2)
     assert belief is not None, "a chain has at least one position"
-    gamma = last_posterior(problem, belief, tally)
+    gamma = last_posterior(problem, problem.positions, belief, tally)
     for low, high in reversed(blocks):
         sweep = keeper.pop(low, problem.read(low, high))
         gamma = sweep.backward(gamma, tally.expected.slots)

@@ -1,0 +1,167 @@
+"""What training minimises: the negative log likelihood of a chain, and a penalty on the weights.
+
+    J(θ) = -Σ log p(y | x; θ) + c2 · ‖θ‖²
+
+as CRFsuite has it. (c1 · ‖θ‖₁ has no gradient at zero; the optimiser adds it itself.) The observed counts do not depend
+on θ and are taken once, so that an evaluation is log Z and its gradient.
+
+    Space            which weights there are, and which of them training may move
+    Objective        J and its gradient, over the whole chain
+    BatchObjective   the same share by share, over consecutive positions
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.constraints import Constraints
+from chainfold.data.chain import Source, vocabulary_of
+from chainfold.engines.base import Problem, Settings
+from chainfold.engines.parallel import share
+from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.evaluation import count_observed, evaluate
+from chainfold.model import Floats, Layout, Model
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The weights of a chain's model. Training sees a finite number for each; those held stay at zero."""
+
+    layout: Layout
+    source: Source
+    forbidden: Bools  # [M]  weights of -inf
+    held: Bools  # [M]  weights that do not move: those forbidden, and those that are left out
+    first: Bools | None = None
+    last: Bools | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        *,
+        constraints: Constraints | None = None,
+        all_possible_states: bool = False,
+        all_possible_transitions: bool = True,
+    ) -> Space:
+        """The weights for a labelled chain.
+
+        all_possible_states        a weight for every attribute with every label, not only for pairs that occur
+        all_possible_transitions   a weight for every pair of labels, not only for those that follow one another
+        """
+        if not source.labelled:
+            raise ChainfoldError("training needs a label at every position; some are unknown.")
+        sizes = source.n_labels, source.n_attributes, source.n_edge_attributes
+        layout = Layout.full(*sizes) if all_possible_states else Layout.observed(source)
+        forbidden = np.zeros(layout.size, bool)
+        first = last = None
+        if constraints is not None and constraints.forbidden:
+            if constraints.first.size != source.n_labels:
+                raise BadSetting("constraints", constraints.first.size, f"on the {source.n_labels} labels of the chain")
+            pairs = slice(layout.n_state, layout.n_state + layout.n_labels**2)
+            forbidden[pairs] = ~constraints.allowed.ravel()
+            first = None if constraints.first.all() else constraints.first
+            last = None if constraints.last.all() else constraints.last
+        space = cls(layout, source, forbidden, forbidden, first, last)
+        if all_possible_transitions:
+            return space
+        unseen = count_observed(space.model(np.zeros(layout.size)), source) == 0.0
+        unseen[: layout.n_state] = False
+        return cls(layout, source, forbidden, forbidden | unseen, first, last)
+
+    def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
+        """The model that a point of the optimiser stands for."""
+        weights = np.where(self.forbidden, -np.inf, point)
+        return Model(self.layout, weights, vocabulary_of(self.source), self.first, self.last, training or {})
+
+
+class Objective:
+    """J(θ) and its gradient."""
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        c2: float = 0.0,
+        engine: str = "parallel",
+        threads: int = 1,
+        memory: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._space, self._c2 = space, check_penalty("c2", c2)
+        self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
+        self._observed = count_observed(space.model(np.zeros(space.layout.size)), space.source)
+
+    def __call__(self, point: Floats) -> tuple[float, Floats]:
+        found = evaluate(self._space.model(point), self._space.source, observe=False, **self._how)
+        likelihood = found.log_likelihood
+        if likelihood is None:
+            likelihood = float(np.sum(self._observed * point)) - found.log_z
+        value = self._c2 * float(np.sum(point * point)) - likelihood
+        gradient = found.expected
+        gradient -= self._observed
+        gradient += (2.0 * self._c2) * point
+        gradient[self._space.held] = 0.0
+        return value, gradient
+
+
+class BatchObjective:
+    """The negative log likelihood of each of a number of stretches, and its gradient.
+
+    A stretch that begins or ends inside a sequence is not cut off from it: what comes before and after is looked at, as
+    far as it matters, and the stretches add up to the whole. (Where a chain does not forget within the positions that
+    are looked at, the share is approximate.)
+    """
+
+    def __init__(self, space: Space, positions: int = 1024) -> None:
+        if positions < 1:
+            raise BadSetting("batch", positions, "at least 1 position")
+        self._space = space
+        self._borders = borders(space.source, positions)
+
+    @property
+    def batches(self) -> int:
+        return self._borders.size - 1
+
+    def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
+        low, high = (int(border) for border in self._borders[batch : batch + 2])
+        problem = Problem(self._space.model(point), self._space.source, Settings())
+        tally = share(problem, low, high)
+        assert tally.observed is not None, "a chain to learn from is labelled"
+        likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
+        layout = self._space.layout
+        gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
+        gradient[self._space.held] = 0.0
+        if not math.isfinite(likelihood):
+            raise ChainfoldError(
+                f"the likelihood of positions {low} to {high - 1} is {likelihood}: the weights have grown too large; "
+                f"take a smaller rate, or more c2."
+            )
+        return -likelihood, gradient
+
+
+def borders(source: Source, size: int) -> NDArray[np.int64]:
+    """Where stretches of at most `size` positions begin and end.
+
+    A stretch ends before the last start that is in reach or, where there is none, in the midst of a sequence.
+    """
+    found = [0]
+    while found[-1] < source.positions:
+        low = found[-1]
+        high = min(low + size, source.positions)
+        ends = np.flatnonzero(source.block(low, min(high + 1, source.positions)).starts[1:]) + 1
+        found.append(low + int(ends[-1]) if ends.size and high < source.positions else high)
+    return np.array(found, np.int64)
+
+
+def check_penalty(name: str, value: float) -> float:
+    if not 0.0 <= value < math.inf:
+        raise BadSetting(name, value, "a finite number, zero or more")
+    return float(value)
