@@ -10,9 +10,10 @@ from typing import Any, BinaryIO, TypedDict, Unpack
 
 from chainfold.data.chain import Chain, gather
 from chainfold.data.columns import Stretch
-from chainfold.data.encoder import Encoding, Progress, spooled
+from chainfold.data.encoder import Progress, spooled
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read, read_table
+from chainfold.data.roles import Encoding
 from chainfold.data.sequences import LABEL, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
@@ -142,6 +143,7 @@ def _encoding(options: Options) -> Encoding:
         one_sequence=options.get("one_sequence", False),
         min_count=options.get("min_count", 1),
         hash_bits=options.get("hash_bits"),
+        header=options.get("header"),
     )
 
 
