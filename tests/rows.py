@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from chainfold.data.chain import Chain, gather
 from chainfold.data.columns import SYMBOL, Stretch
-from chainfold.data.encoder import Encoding, spooled
+from chainfold.data.encoder import spooled
+from chainfold.data.roles import Encoding
 
 Sentences = Sequence[Sequence[tuple[str, ...]]]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainfold.data import attributes as module
-from chainfold.data.encoder import Encoding
 from chainfold.data.interning import hashes, spans
+from chainfold.data.naming import HashedNames
+from chainfold.data.roles import Encoding
 from chainfold.data.template import Border, parse_attributes, parse_template
 from chainfold.errors import ChainfoldError
 from rows import CHUNKING_EXPRESSIONS, Sentences, attributes_of, chunking_attributes, encoded
@@ -137,7 +137,7 @@ def test_hashed_attributes_are_the_same_when_tables_are_let_go_of(size: int, mon
     sentences = [[(f"w{rng.integers(99)}", str(rng.integers(9)), "O") for _ in range(12)] for _ in range(9)]
     encoding = Encoding(template=parse_attributes("w[-2] w|p[1] lower(w)", Border.CRFPP), hash_bits=12)
     kept = encoded(sentences, ("w", "p", "label"), encoding, size)
-    monkeypatch.setattr(module, "_MOST_CACHED", 0)
+    monkeypatch.setattr(HashedNames, "most_cached", 0)
     forgotten = encoded(sentences, ("w", "p", "label"), encoding, size)
     np.testing.assert_array_equal(kept.ids, forgotten.ids)
     assert kept.n_attributes == 4096

@@ -37,7 +37,6 @@ Offsets = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NOTHING = -1
-_MOST_CACHED = 32 << 20  # bytes of tables after which hashed attributes begin with empty ones
 
 
 class Entries(NamedTuple):
@@ -346,7 +345,7 @@ def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.
 class Attributes:
     """A resolved and fitted template over the columns of the given kinds ("symbol", "number" or "bag")."""
 
-    def __init__(self, template: Template, kinds: Mapping[str, str], bounded: bool) -> None:
+    def __init__(self, template: Template, kinds: Mapping[str, str], most_cached: int | None) -> None:
         self._border = template.border
         self._left, self._right = template.left, template.right
         self._marks = self._border.marks
@@ -357,7 +356,7 @@ class Attributes:
             for factor in feature.factors:
                 self._prepare(factor, feature, kinds)
         self._features = {edge: [f for f in template.features if f.edge == edge] for edge in (False, True)}
-        self._bounded = bounded  # may tables be let go of? They may if ids do not depend on them
+        self._most_cached = most_cached  # bytes of tables; beyond them one begins with empty ones. None: never
         self._novelties = {edge: Novelties() for edge in (False, True)}
         self._afresh = False
         self._pairs: dict[tuple[Factor, ...], PairTable] = {}
@@ -396,7 +395,7 @@ class Attributes:
         for source in self._sources.values():
             source.drop(behind)
         self._starts, self._done = self._starts[behind:].copy(), high - behind
-        if self._bounded and self._nbytes > _MOST_CACHED:
+        if self._most_cached is not None and self._nbytes > self._most_cached:
             self._forget()
         return state, edge
 
@@ -451,7 +450,7 @@ class Attributes:
         return sources + sum(pairs.nbytes for pairs in self._pairs.values())
 
     def _forget(self) -> None:
-        """Let go of all tables: a hashed attribute has the same id whenever it comes."""
+        """Let go of all tables: an attribute has the same id whenever it comes."""
         for source in self._sources.values():
             if not isinstance(source, Reals):
                 source.forget()

@@ -13,12 +13,16 @@ without the column of values. A row's line is where it stood in its file, for th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from chainfold.errors import ChainfoldError
 
 SYMBOL = pa.dictionary(pa.int32(), pa.string())
 NUMBER = pa.float64()
@@ -51,6 +55,33 @@ class Stretch(NamedTuple):
     def place(self, row: int) -> str:
         """Where a row stood, for messages."""
         return f"{self.unit} {self.lines[row]}"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of an input and what they were for, so that more can be read in the same way; kept as JSON."""
+
+    kinds: dict[str, str]  # what each held, as `kinds_of` says, in the order of the input
+    group: str | None = None
+    unknown: str | None = None  # what stood for an unknown label
+    one_sequence: bool = False
+    header: bool | None = None  # whether the first line of CSV names the columns, where that was told
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Columns:
+        try:
+            found = cls(**json.loads(text))
+            texts = [*found.kinds, *found.kinds.values(), found.group or "", found.unknown or ""]
+            if not all(isinstance(one, str) for one in texts) or type(found.one_sequence) is not bool:
+                raise TypeError
+            if found.header not in (None, False, True):
+                raise TypeError
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise ChainfoldError("these are not columns as chainfold writes them; make them again.") from None
+        return found
 
 
 def kinds_of(batch: Any) -> dict[str, str]:

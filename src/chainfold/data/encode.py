@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, Unpack
 
 from chainfold.data.chain import Chain, gather
-from chainfold.data.columns import Stretch
-from chainfold.data.encoder import Encoding, Progress, spooled
+from chainfold.data.columns import Choice, Stretch
+from chainfold.data.encoder import Progress, spooled
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read, read_table
+from chainfold.data.roles import Encoding
 from chainfold.data.sequences import LABEL, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
@@ -21,26 +22,31 @@ from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.files import target_of
 
 
-class Options(TypedDict, total=False):
-    """What to make of an input; everything has a default."""
+class ReadOptions(TypedDict, total=False):
+    """How to read an input; everything has a default."""
 
     format: str | None  # conll, conllu, crfsuite, csv, tsv, parquet or arrow; recognised unless given
     columns: Sequence[str] | None  # names for columns that have none in the input
     symbols: Sequence[str]  # columns of tables that are symbols even if they look like numbers
     header: bool | None  # does the first line of a CSV or TSV file name the columns? Guessed unless given
     encoding: str  # of text; UTF-8 unless given
+    unknown: str | None  # a text that stands for an unknown label, as an empty one does
+    group: str | None  # a new sequence starts where this column changes; else at blank lines, and at each file
+    progress: Progress  # who wants to know how far things are
+
+
+class Options(ReadOptions, total=False):
+    """What to make of an input; everything has a default."""
+
     template: str | Path | Template | None  # a CRF++ or Wapiti file, or a template
     attributes: str | None  # expressions, as in "word[-1] word shape(word)"; every column as it is unless given
     border: str | None  # what they see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti
     numbers: str | None  # of columns as they are: quantile (16 bins, the default), log, real, standard or symbol
     label: str | None  # the column of labels; the one called `label`, else the last, unless given
     labels: bool  # False: there are none
-    unknown: str | None  # a text that stands for an unknown label, as an empty one does
-    group: str | None  # a new sequence starts where this column changes; else at blank lines, and at each file
     one_sequence: bool  # nothing starts a new sequence
     min_count: int  # attributes that occur less often are left out
     hash_bits: int | None  # hash attributes to so many bits: memory that does not grow, and no names
-    progress: Progress  # who wants to know how far things are
 
 
 def encode(inputs: Any, output: str | Path, *, append: bool = False, **options: Unpack[Options]) -> StoredChain:
@@ -113,10 +119,11 @@ def _spooled(
     folder: Path | None = None,
 ) -> AbstractContextManager[SpooledChain]:
     progress = _progress(options)
-    return spooled(_stretches(inputs, options, encoding), encoding, before=before, folder=folder, progress=progress)
+    rows = stretches(inputs, options, encoding.texts)
+    return spooled(rows, encoding, before=before, folder=folder, progress=progress)
 
 
-def _progress(options: Options) -> Progress:
+def _progress(options: ReadOptions) -> Progress:
     return options.get("progress") or Progress()
 
 
@@ -128,9 +135,14 @@ def _check_output(output: str | Path, inputs: Any) -> None:
             raise BadFile(output, "is also an input, and would be lost; give the output another name.")
 
 
+def check_options(options: Mapping[str, Any], kind: type) -> None:
+    """Raise unless all of them are options of this kind."""
+    for name in options.keys() - kind.__annotations__.keys():
+        raise ChainfoldError(f"there is no option {name!r}; the options are {', '.join(kind.__annotations__)}.")
+
+
 def _encoding(options: Options) -> Encoding:
-    for name in options.keys() - Options.__annotations__.keys():
-        raise ChainfoldError(f"there is no option {name!r}; the options are {', '.join(Options.__annotations__)}.")
+    check_options(options, Options)
     return Encoding(
         template=_template(options.get("template"), options.get("attributes"), options.get("border")),
         numbers=options.get("numbers"),
@@ -142,6 +154,7 @@ def _encoding(options: Options) -> Encoding:
         one_sequence=options.get("one_sequence", False),
         min_count=options.get("min_count", 1),
         hash_bits=options.get("hash_bits"),
+        header=options.get("header"),
     )
 
 
@@ -192,7 +205,8 @@ def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> En
     )
 
 
-def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[Stretch]:
+def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stretch]:
+    """The rows of files or a table; `texts` chooses the columns that are symbols whatever they look like."""
     columns, form = options.get("columns"), options.get("format")
     if form is not None and form not in list(Format):
         raise BadSetting("format", form, f"one of {', '.join(Format)}")
@@ -200,17 +214,17 @@ def _stretches(inputs: Any, options: Options, encoding: Encoding) -> Iterable[St
         format=None if form is None else Format(form),
         columns=None if columns is None else tuple(str(name) for name in columns),
         header=options.get("header"),
-        symbols=encoding.texts,
+        symbols=texts,
     )
     if not _are_files(inputs):
         return read_table(inputs, reading)
     progress = _progress(options)
-    files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
+    files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
     progress.total(files.total_bytes)
     return read(files, reading)
 
 
 def _are_files(inputs: Any) -> bool:
-    if isinstance(inputs, (str, Path)) or hasattr(inputs, "read"):
+    if isinstance(inputs, (str, Path, Inputs)) or hasattr(inputs, "read"):
         return True
     return isinstance(inputs, (list, tuple)) and all(_are_files(one) for one in inputs)

@@ -12,6 +12,7 @@ from chainfold.data.chain import frozen
 from chainfold.kernels.strings import (
     PairArrays,
     StringArrays,
+    find_strings,
     hash_pairs,
     hash_strings,
     intern_pairs,
@@ -53,6 +54,13 @@ class StringTable:
         done = 0
         while (done := intern_strings(buffer, begins, ends, done, self.arrays, out)) < begins.size:
             self._grow(int(ends[done] - begins[done]))
+        return out
+
+    def found(self, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The codes of those strings that have one, -1 for the others."""
+        out = np.empty(begins.size, np.int32)
+        buffer, begins, ends = frozen(buffer, np.uint8), frozen(begins, np.int64), frozen(ends, np.int64)
+        find_strings(buffer, begins, ends, self.arrays, out)
         return out
 
     def codes_of(self, strings: Any) -> NDArray[np.int32]:

@@ -1,7 +1,7 @@
 """The vocabulary while it grows: ids for attributes as they appear, how often each occurs, and with which labels.
 
 Attributes are named exactly, ids by first appearance, and renumbered at the end by falling frequency; or hashed, so
-that memory does not grow however many there are.
+that memory does not grow however many there are; or they are those of a model, and others have no id.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from chainfold.errors import BadSetting
 from chainfold.kernels.attributes import census
 
 _MOST_HASH_BITS = 24  # counts and marks of so many ids take a quarter of a gigabyte
+_MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner
 _FREQUENT = 65535  # counts above it are sorted by themselves
 
 
@@ -25,6 +26,8 @@ class Names(Protocol):
     """Whatever gives ids to attributes."""
 
     exact: bool
+    settled: int  # so many ids stay what they are
+    most_cached: int | None  # tables larger than so many bytes, made to find ids sooner, are let go of; None: never
 
     def __len__(self) -> int: ...
     def ids(
@@ -34,12 +37,16 @@ class Names(Protocol):
 
 
 class ExactNames:
-    """An id for each distinct string."""
+    """An id for each distinct string, after those known from before."""
 
     exact = True
+    most_cached: int | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, before: Any = None) -> None:
         self._table = StringTable()
+        if before is not None:
+            self._table.codes_of(before)
+        self.settled = len(self._table)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -55,11 +62,13 @@ class HashedNames:
     """The low bits of a string's hash: two attributes may share an id, and no string is kept."""
 
     exact = False
+    most_cached: int | None = _MOST_CACHED
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, settled: bool = False) -> None:
         if not isinstance(bits, int) or not 1 <= bits <= _MOST_HASH_BITS:
             raise BadSetting("hash_bits", bits, f"a whole number from 1 to {_MOST_HASH_BITS}")
         self._size = 1 << bits
+        self.settled = self._size if settled else 0
 
     def __len__(self) -> int:
         return self._size
@@ -69,6 +78,27 @@ class HashedNames:
 
     def strings(self) -> None:
         return None
+
+
+class KnownNames:
+    """The ids of the strings given; others have none, and are not kept."""
+
+    exact = True
+
+    def __init__(self, strings: Any) -> None:
+        self._strings, self._table = strings, StringTable()
+        self._table.codes_of(strings)
+        self.settled = len(strings)
+        self.most_cached: int | None = max(_MOST_CACHED, self._table.nbytes)
+
+    def __len__(self) -> int:
+        return self.settled
+
+    def ids(self, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
+        return self._table.found(buffer, begins, ends)
+
+    def strings(self) -> Any:
+        return self._strings
 
 
 class Census:
@@ -107,8 +137,10 @@ class Census:
         return self._counts[:n_attributes], self._marks[:n_attributes]
 
 
-def by_falling_count(counts: NDArray[np.int64], min_count: int) -> NDArray[np.int64]:
-    """The ids that occur often enough, the most frequent first, equals in their own order."""
+def by_falling_count(counts: NDArray[np.int64], min_count: int, settled: int = 0) -> NDArray[np.int64]:
+    """The ids that occur often enough, the most frequent first, equals in their own order; settled ones before all."""
+    if settled:
+        return np.concatenate([np.arange(settled), settled + by_falling_count(counts[settled:], min_count)])
     order = np.argsort((_FREQUENT - np.minimum(counts, _FREQUENT)).astype(np.uint16), kind="stable")
     frequent = int(np.count_nonzero(counts >= _FREQUENT))
     order[:frequent] = order[:frequent][np.argsort(-counts[order[:frequent]], kind="stable")]

@@ -81,6 +81,7 @@ class Header:
     hash_bits: int | None = None
     min_count: int = 1
     template: str | None = None
+    columns: str | None = None
     words: int = 1  # of marks, for each attribute
     vocabulary: str | None = None  # its sha256
 
@@ -184,7 +185,7 @@ def _header(source: Source, rows: int, sequences: int, entries: int, valued: boo
     vocabulary = vocabulary_of(source)
     meaning: dict[str, Any] = {}
     if vocabulary is not None:
-        for name in ("labels", "label", "hash_bits", "min_count", "template"):
+        for name in ("labels", "label", "hash_bits", "min_count", "template", "columns"):
             meaning[name] = getattr(vocabulary, name)
         meaning["words"] = vocabulary.marks.shape[1]
         meaning["vocabulary"] = digest_of(vocabulary)
@@ -379,7 +380,7 @@ class _Batches(ABC):
         if header.vocabulary is None:
             return None
         with _damage(self.path, "its vocabulary is damaged"):
-            if not self._names and (header.named or header.edge_named):
+            if not self._names and (header.named or (header.edge_named and header.n_edge_attributes)):
                 self._wholes(0, 0)
             nothing = pa.array([], pa.large_string())
             found = Vocabulary(
@@ -392,6 +393,7 @@ class _Batches(ABC):
                 hash_bits=header.hash_bits,
                 min_count=header.min_count,
                 template=header.template,
+                columns=header.columns,
             )
             if digest_of(found) != header.vocabulary:
                 raise BadFile(self.path, "its vocabulary is damaged.")

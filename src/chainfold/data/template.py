@@ -59,6 +59,11 @@ class Feature(NamedTuple):
         return "…".join(self.pieces)
 
     @property
+    def columns(self) -> tuple[str | int, ...]:
+        """The columns that it looks at."""
+        return tuple(factor.column for factor in self.factors)
+
+    @property
     def real(self) -> bool:
         """Does the attribute have a number as its value, and only its pieces as its name?"""
         return any(step.name in REAL_STEPS for factor in self.factors for step in factor.steps)

@@ -18,13 +18,14 @@ class Vocabulary:
 
     labels: tuple[str, ...]
     attributes: Any  # Arrow large_string array by id; None where attributes have no names, because they are hashed
-    edge_attributes: Any  # likewise
+    edge_attributes: Any  # likewise, but empty where there are none
     counts: NDArray[np.int64]  # [n_attributes]: entries of each attribute
     marks: NDArray[np.uint64]  # [n_attributes, words]: bit j % 64 of word j // 64 is set if it occurs with label j
     hash_bits: int | None = None
     min_count: int = 1
     label: str | None = None  # the column that the labels came from
     template: str | None = None  # the template with its fitted numbers, as JSON; None where attributes came as such
+    columns: str | None = None  # the columns that all of it came from, as JSON; None where it came from none
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The (attribute, label) pairs that occur: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""

@@ -101,22 +101,38 @@ def hash_strings(buffer: Any, begins: Any, ends: Any, out: Any) -> None:
         out[i] = hashed(buffer, begins[i], ends[i])
 
 
+@kernel(fastmath=STRICT, inline=True)
+def slot_of(buffer: Any, low: Any, high: Any, state: Any, table: Any) -> Any:
+    """The slot of buffer[low : high], whose hash is `state`, or the empty one at which the search for it ends."""
+    mask = table.slots.size - 1
+    slot = np.int64(state & np.uint64(mask))
+    code = table.slots[slot]
+    while code >= 0:
+        begin = table.ends[code]
+        alike = table.hashes[code] == state and table.ends[code + 1] - begin == high - low
+        if alike and equal(table.blob, begin, buffer, low, high - low):
+            break
+        slot = (slot + 1) & mask
+        code = table.slots[slot]
+    return slot
+
+
+@kernel(fastmath=STRICT)
+def find_strings(buffer: Any, begins: Any, ends: Any, table: Any, out: Any) -> None:
+    """out[i] = the code of buffer[begins[i] : ends[i]], or -1 where it has none."""
+    for i in range(begins.size):
+        state = hashed(buffer, begins[i], ends[i])
+        out[i] = table.slots[slot_of(buffer, begins[i], ends[i], state, table)]
+
+
 @kernel(fastmath=STRICT)
 def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, out: Any) -> Any:
     """out[i] = the code of buffer[begins[i] : ends[i]], from i = first on; returns the i at which the table is full."""
-    mask = table.slots.size - 1
     for i in range(first, begins.size):
         low, size = begins[i], ends[i] - begins[i]
         state = hashed(buffer, low, ends[i])
-        slot = np.int64(state & np.uint64(mask))
+        slot = slot_of(buffer, low, ends[i], state, table)
         code = table.slots[slot]
-        while code >= 0:
-            begin = table.ends[code]
-            alike = table.hashes[code] == state and table.ends[code + 1] - begin == size
-            if alike and equal(table.blob, begin, buffer, low, size):
-                break
-            slot = (slot + 1) & mask
-            code = table.slots[slot]
         if code < 0:
             count = table.used[0]
             begin = table.ends[count]

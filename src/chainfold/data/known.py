@@ -1,0 +1,235 @@
+"""Further input for a model: read as the input was that the model was made of, with the model's numbers.
+
+    known_blocks, known_sequences    a forward stream of blocks; attributes that the model does not know are left out
+    grown, grown_sequences           a chain in which whatever is new has numbers after those that the model has
+
+The template, its bins and scales, the names of the columns and where sequences end are the model's. Nothing is looked
+at twice, and the memory does not grow with the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain as chained
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.data.ahead import read_ahead
+from chainfold.data.chain import Block, frozen
+from chainfold.data.columns import Columns, Stretch, kinds_of
+from chainfold.data.encode import ReadOptions, check_options, stretches
+from chainfold.data.encoder import Lexicon, Numberer, Progress, spooled
+from chainfold.data.roles import Encoding, Roles
+from chainfold.data.sequences import LABEL, stretches_of
+from chainfold.data.spool import SpooledChain
+from chainfold.data.template import Template, every_column
+from chainfold.data.text_formats import ATTRIBUTES, EDGE
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadFile, EmptyChain
+from chainfold.kernels.scores import NO_LABEL
+
+
+class KnownOptions(ReadOptions, total=False):
+    """How to read an input for a model; what is not given is as it was when the model was made."""
+
+    labels: bool | None  # True: there must be labels; False: they are not looked at. Taken if they are there, else
+    one_sequence: bool | None  # True: nothing starts a new sequence; False: the input says where, and no group
+
+
+class KnownBlock(NamedTuple):
+    """Positions as the model sees them."""
+
+    block: Block  # its labels are those that the model knows, else -1
+    gold: NDArray[np.int32]  # [B] all labels: those that the model never saw come after its own, -1 is unknown
+
+
+def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> Known:
+    """Files or a table, as `encode` takes them, in blocks with the numbers of a model; read once, in order.
+
+    The column of labels may be missing, unless they are asked for. Columns without names have those that they had when
+    the model was made. `Inputs` that were opened already will do as well.
+    """
+    check_options(options, KnownOptions)
+    plan = _Plan(vocabulary, options)
+    return Known(plan, plan.stretches(inputs))
+
+
+def known_sequences(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> Known:
+    """Sequences, as `Chain.from_sequences` takes them, in blocks with the numbers of a model."""
+    return Known(_plan_of_sequences(vocabulary, labels), stretches_of(sequences, labels))
+
+
+def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> AbstractContextManager[SpooledChain]:
+    """Files or a table as a chain, like `spooled`, in which all that the vocabulary knows keeps its number.
+
+    The chain's own vocabulary has the names of both; how often attributes occur, and with which labels, is said of
+    this input alone.
+    """
+    check_options(options, KnownOptions)
+    plan = _Plan(vocabulary, options)
+    return plan.grown(plan.stretches(inputs))
+
+
+def grown_sequences(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary
+) -> AbstractContextManager[SpooledChain]:
+    """The same of sequences."""
+    return _plan_of_sequences(vocabulary, labels).grown(stretches_of(sequences, labels))
+
+
+class Known:
+    """An input in blocks with the numbers of a model; it can be gone through once."""
+
+    def __init__(self, plan: _Plan, rows: Iterator[Stretch]) -> None:
+        first, rows = _first_of(rows)
+        encoding = plan.encoding(first)
+        roles = Roles.of(kinds_of(first.batch), encoding, first.source)
+        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
+        self._n_labels = len(plan.vocabulary.labels)
+        self._numberer = Numberer(roles.template(encoding), roles, encoding.one_sequence, self._lexicon)
+        self._rows, self._progress = rows, plan.progress
+        self.columns = tuple(roles.kinds)
+        self.labelled = roles.label is not None
+
+    def __iter__(self) -> Iterator[KnownBlock]:
+        for numbered in read_ahead(self._numberer.numbered(self._rows)):
+            if numbered.block.labels.size:
+                self._progress.positions(numbered.block.labels.size)
+                yield self._known(numbered.block)
+
+    def _known(self, block: Block) -> KnownBlock:
+        gold = frozen(block.labels, np.int32)
+        labels = np.where(gold < self._n_labels, gold, np.int32(NO_LABEL))
+        edges: tuple[Any, Any, Any] = (None, None, None)
+        if len(self._lexicon.edge_names):
+            edges = block.edge_offsets, block.edge_ids, block.edge_values
+        return KnownBlock(
+            Block(
+                frozen(labels, np.int32),
+                frozen(block.starts, np.bool_),
+                frozen(block.offsets, np.int64),
+                frozen(block.ids, np.int32),
+                frozen(block.values, np.float64),
+                frozen(edges[0], np.int64),
+                frozen(edges[1], np.int32),
+                frozen(edges[2], np.float64),
+            ),
+            gold,
+        )
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The labels that the model never saw, as far as the input has been gone through."""
+        return tuple(self._lexicon.labels.names[self._n_labels :])
+
+
+class _Plan:
+    """How an input is read for a model."""
+
+    def __init__(self, vocabulary: Vocabulary, options: KnownOptions) -> None:
+        self.vocabulary, self._options = vocabulary, options
+        self.progress = options.get("progress") or Progress()
+        self._before = Columns({}) if vocabulary.columns is None else Columns.from_json(vocabulary.columns)
+        self._label = vocabulary.label or LABEL
+        bags = {ATTRIBUTES: "bag", EDGE: "bag"}
+        self._template = every_column(bags) if vocabulary.template is None else Template.from_json(vocabulary.template)
+
+    def stretches(self, inputs: Any) -> Iterator[Stretch]:
+        """The rows of files or a table, their columns named as they were before."""
+        options = self._options.copy()
+        if options.get("header") is None:
+            options["header"] = self._before.header
+        rows = stretches(inputs, options, self._texts)
+        self.progress.phase("reading", None)
+        return self._renamed(rows)
+
+    def _renamed(self, rows: Iterable[Stretch]) -> Iterator[Stretch]:
+        for stretch in rows:
+            given = stretch.batch.schema.names
+            names = self._names(given)
+            if names is None:
+                before = self._before.kinds
+                raise BadFile(
+                    stretch.source,
+                    f"has {len(given)} columns without names, but the model was made of {len(before)}, "
+                    f"{', '.join(before)}; name them with --columns.",
+                )
+            yield stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
+
+    def _names(self, given: Sequence[str]) -> list[str] | None:
+        """The names of columns that have none, from before, where the label may be missing now; None: none fit."""
+        before, numbers = list(self._before.kinds), [str(k) for k in range(len(given))]
+        if not before or self._options.get("columns") is not None or list(given) != numbers:
+            return list(given)
+        unlabelled = [name for name in before if name != self._label]
+        return next((names for names in (before, unlabelled) if len(names) == len(given)), None)
+
+    def _texts(self, given: Sequence[str]) -> frozenset[str]:
+        """The columns to read as texts: all but those that the model looks at, and that were numbers before."""
+        names, kinds = self._names(given) or given, self._before.kinds
+        looked_at = {column for feature in self._template.features for column in feature.columns}
+        numbers = looked_at & {name for name in names if kinds.get(name) == "number"}
+        if not kinds:  # nothing is known of them
+            numbers = looked_at - self._template.texts(names)
+        texts = {own for own, name in zip(given, names, strict=True) if name not in numbers}
+        return frozenset(texts.union(self._options.get("symbols", ())))
+
+    def encoding(self, first: Stretch) -> Encoding:
+        """What to make of the columns that there are."""
+        kinds, options, before = kinds_of(first.batch), self._options, self._before
+        labels = self._label in kinds if options.get("labels") is None else bool(options.get("labels"))
+        if labels and self._label not in kinds:
+            raise BadFile(
+                first.source,
+                f"there is no label column {self._label!r}, and labels are needed here; the columns are "
+                f"{', '.join(kinds)}.",
+            )
+        group, one_sequence, unknown = options.get("group"), options.get("one_sequence"), options.get("unknown")
+        if group is None and one_sequence is None:
+            group, one_sequence = before.group, before.one_sequence
+        return Encoding(
+            template=self._fitting(kinds, first.source),
+            label=self._label if labels else None,
+            labels=labels,
+            unknown=before.unknown if unknown is None else unknown,
+            group=group,
+            one_sequence=bool(one_sequence),
+            min_count=self.vocabulary.min_count,
+            hash_bits=self.vocabulary.hash_bits,
+        )
+
+    def _fitting(self, kinds: dict[str, str], source: str) -> Template:
+        """The template, if it fits the columns; edge attributes may be missing altogether."""
+        features = tuple(
+            f for f in self._template.features if not (f.edge and f.columns == (EDGE,) and EDGE not in kinds)
+        )
+        for column in (str(column) for feature in features for column in feature.columns):
+            if column not in kinds:
+                raise BadFile(
+                    source,
+                    f"there is no column {column!r}, which the model looks at; the columns are {', '.join(kinds)}.",
+                )
+            was = self._before.kinds.get(column, kinds[column])
+            if (kinds[column] == "bag") != (was == "bag"):
+                raise BadFile(source, f"column {column!r} holds a {kinds[column]}, but held a {was} for the model.")
+        return Template(features, self._template.border)
+
+    def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
+        first, rows = _first_of(rows)
+        return spooled(rows, self.encoding(first), known=self.vocabulary, progress=self.progress)
+
+
+def _plan_of_sequences(vocabulary: Vocabulary, labels: Iterable[Any] | None) -> _Plan:
+    return _Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False))
+
+
+def _first_of(rows: Iterator[Stretch]) -> tuple[Stretch, Iterator[Stretch]]:
+    """The first stretch, and all of them, read ahead."""
+    rows = read_ahead(rows)
+    first = next(rows, None)
+    if first is None:
+        raise EmptyChain
+    return first, chained([first], rows)

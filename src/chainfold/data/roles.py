@@ -1,0 +1,212 @@
+"""Which column is what, and what rows have besides their attributes: labels, and where sequences start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.data.attributes import symbol_codes
+from chainfold.data.columns import Columns, Stretch
+from chainfold.data.interning import StringTable
+from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
+from chainfold.data.text_formats import CONLLU_COLUMNS
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.kernels.scores import NO_LABEL
+
+_MOST_LABELS = 10_000  # there are as many weights as pairs of labels
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What to make of the columns."""
+
+    template: Template | None = None  # None: every column as it is
+    numbers: str | None = None  # what becomes of numbers then: one of WAYS_OF_NUMBERS, quantiles unless given
+    symbols: frozenset[str] = frozenset()  # columns that are texts even if they look like numbers
+    label: str | None = None  # the column of labels; None: the one called "label", else the last
+    labels: bool = True  # are there labels at all?
+    unknown: str | None = None  # what stands for an unknown label, beside a missing one
+    group: str | None = None  # a new sequence starts where this column changes
+    one_sequence: bool = False  # nothing starts a new sequence
+    min_count: int = 1  # attributes that occur less often are left out
+    hash_bits: int | None = None  # hash attributes to so many bits instead of naming them
+    header: bool | None = None  # whether CSV has one, for whoever reads more of the same
+
+    def __post_init__(self) -> None:
+        if self.numbers is not None and self.numbers not in WAYS_OF_NUMBERS:
+            raise BadSetting("numbers", self.numbers, f"one of {', '.join(WAYS_OF_NUMBERS)}")
+        if not isinstance(self.min_count, int) or self.min_count < 1:
+            raise BadSetting("min_count", self.min_count, "a whole number, at least 1")
+        for wrong, sentence in (
+            (self.numbers and self.template, "a template says itself what becomes of numbers: leave out --numbers."),
+            (self.label and not self.labels, "there are labels or none: give --label or --no-labels, not both."),
+            (
+                self.hash_bits is not None and self.min_count > 1,
+                "hashed attributes are not left out by count: give --min-count or --hash-bits, not both.",
+            ),
+            (
+                self.group is not None and self.one_sequence,
+                "sequences end where a group does, or nowhere: give --group or --one-sequence, not both.",
+            ),
+        ):
+            if wrong:
+                raise ChainfoldError(sentence)
+
+    def label_of(self, columns: Sequence[str]) -> str | None:
+        """The column of labels."""
+        if not self.labels or self.label is not None:
+            return self.label
+        others = [name for name in columns if name != self.group]
+        usual = "upos" if tuple(columns) == CONLLU_COLUMNS else "label"
+        return usual if usual in others else others[-1] if others else None
+
+    def texts(self, columns: Sequence[str]) -> frozenset[str]:
+        """The columns that are read as texts whatever they look like."""
+        roles = frozenset(column for column in (self.label_of(columns), self.group) if column is not None)
+        return self.symbols | roles | (frozenset() if self.template is None else self.template.texts(columns))
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what."""
+
+    kinds: dict[str, str]
+    label: str | None
+    group: str | None
+
+    @classmethod
+    def of(cls, kinds: dict[str, str], encoding: Encoding, source: str) -> Roles:
+        for role, column in (("label", encoding.label), ("group", encoding.group)):
+            if column is not None and column not in kinds:
+                raise BadFile(source, f"there is no {role} column {column!r}; the columns are {', '.join(kinds)}.")
+        label = encoding.label_of(list(kinds))
+        if encoding.labels and (label is None or kinds[label] == "bag"):
+            raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
+        return cls(kinds, label, encoding.group)
+
+    def columns(self, encoding: Encoding) -> Columns:
+        """What is to be kept of the columns."""
+        return Columns(self.kinds, self.group, encoding.unknown, encoding.one_sequence, encoding.header)
+
+    def template(self, encoding: Encoding) -> Template:
+        """The template over the columns that there are.
+
+        By default each column that is not the label or the group; of CoNLL-U, whose other columns are annotation too,
+        the form alone.
+        """
+        if encoding.template is not None:
+            return encoding.template.resolved(list(self.kinds))
+        names = ("form",) if tuple(self.kinds) == CONLLU_COLUMNS else tuple(self.kinds)
+        others = {name: self.kinds[name] for name in names if name not in (self.label, self.group)}
+        if not others:
+            raise ChainfoldError(
+                f"the only column, {self.label!r}, is that of the labels, and nothing is left for attributes; say "
+                f"--no-labels if it is not a label."
+            )
+        return every_column(others, encoding.numbers or WAYS_OF_NUMBERS[0])
+
+
+class Labels:
+    """The labels seen so far, those known from before first."""
+
+    def __init__(self, unknown: str | None, before: Iterable[str] = ()) -> None:
+        self._table = StringTable()
+        self._known = np.empty(0, np.int32)  # the number of each text, -1 for that of an unknown label
+        self._unknown = unknown
+        self.names: list[str] = []
+        self._stripped: dict[str, str] = {}
+        for label in before:
+            self.add(label)
+
+    def numbers(self, stretch: Stretch, column: str) -> NDArray[np.int32]:
+        codes = symbol_codes(stretch.batch.column(column), self._table)
+        for text in self._table.strings(self._known.size).to_pylist():
+            self._add(text, stretch, column, codes)
+        return np.where(codes >= 0, self._known[codes], np.int32(NO_LABEL)) if self._known.size else codes
+
+    def add(self, text: str) -> None:
+        """A label that is known to be one."""
+        self._table.code(text)
+        self._known = np.append(self._known, np.int32(NO_LABEL if text == self._unknown else len(self.names)))
+        self._stripped[text.strip()] = text
+        self.names.append(text)
+
+    def _add(self, text: str, stretch: Stretch, column: str, codes: NDArray[np.int32]) -> None:
+        if text in ("", self._unknown):
+            self._known = np.append(self._known, np.int32(NO_LABEL))
+            return
+        other = self._stripped.get(text.strip())
+        if other is not None or any(ord(letter) < 32 for letter in text):
+            row = int(np.flatnonzero(codes == self._known.size)[0])
+            why = "has a stray tab or control character" if other is None else f"is {other!r} but for white space"
+            raise BadFile(
+                stretch.source, f"{stretch.place(row)}, column {column!r}: the label {text!r} {why}; correct it."
+            )
+        if len(self.names) == _MOST_LABELS:
+            raise BadFile(
+                stretch.source,
+                f"column {column!r} has more than {_MOST_LABELS:,} labels; name the right one with --label.",
+            )
+        self.add(text)
+
+
+class Rows(NamedTuple):
+    """What rows have besides attributes."""
+
+    labels: NDArray[np.int32]
+    starts: NDArray[np.bool_]
+
+    @classmethod
+    def none(cls) -> Self:
+        return cls(np.empty(0, np.int32), np.empty(0, np.bool_))
+
+    def then(self, more: Rows) -> Rows:
+        """These rows and further ones."""
+        return Rows(np.concatenate([self.labels, more.labels]), np.concatenate([self.starts, more.starts]))
+
+    def split(self, count: int) -> tuple[Rows, Rows]:
+        """The first rows, and the others."""
+        return (
+            Rows(self.labels[:count], self.starts[:count]),
+            Rows(self.labels[count:], self.starts[count:]),
+        )
+
+
+class RowReader:
+    """Finds labels and start marks in stretches that follow one another."""
+
+    def __init__(self, roles: Roles, labels: Labels, one_sequence: bool) -> None:
+        self._roles, self._labels, self._one_sequence = roles, labels, one_sequence
+        self._last_group: str | None = None
+        self._begun = False
+
+    def read(self, stretch: Stretch) -> Rows:
+        if self._roles.label is None:
+            labels = np.full(stretch.starts.size, NO_LABEL, np.int32)
+        else:
+            labels = self._labels.numbers(stretch, self._roles.label)
+        return Rows(labels, self._starts(stretch))
+
+    def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
+        if self._roles.group is not None:
+            starts = self._group_starts(stretch.batch.column(self._roles.group))
+        elif self._one_sequence:
+            starts = np.zeros(stretch.starts.size, np.bool_)
+        else:
+            starts = stretch.starts.copy()
+        starts[0] |= not self._begun
+        self._begun = True
+        return starts
+
+    def _group_starts(self, column: Any) -> NDArray[np.bool_]:
+        """Where the column differs from the row before; only the last group is kept for what comes next."""
+        texts = StringTable()
+        last = -1 if self._last_group is None else texts.code(self._last_group)
+        groups = symbol_codes(column, texts)
+        self._last_group = None if groups[-1] < 0 else texts.text(int(groups[-1]))
+        starts: NDArray[np.bool_] = np.concatenate([[last], groups[:-1]]) != groups
+        return starts
