@@ -1,0 +1,150 @@
+"""`chainfold inspect`: what a model has learnt, as tables, as JSON, or as a page for the browser."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chainfold.cli import options
+from chainfold.cli.show import table
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+
+_MOST_COLUMNS = 12  # labels in a table of transitions
+_MOST_ROWS = 1000  # weights in the table of an --attribute
+_MOST_NAMES = 20  # labels or outlines in one line
+_MOST_EMBEDDED = 20_000  # weights in a page
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")],
+    top: Annotated[
+        int, typer.Option(metavar="K", help="How many of the strongest weights to show, of each kind.")
+    ] = 10,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show the attributes of this label only; may be repeated.")
+    ] = None,
+    attribute: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show all weights of the attributes whose name contains this.")
+    ] = None,
+    as_json: options.Json = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page for the browser; - for standard output.", allow_dash=True),
+    ] = None,
+) -> None:
+    """Say what a model has learnt: sizes, constraints, transitions, and what speaks for and against each label.
+
+    Example: chainfold inspect ner.model --label B-PER
+    """
+    from chainfold import inspection
+    from chainfold.model_file import open_model
+
+    if html is not None and as_json:
+        raise ChainfoldError("a page or JSON: give --html or --json, not both.")
+    if top < 0:
+        raise BadSetting("top", top, "at least 0")
+    opened = open_model(model)
+    facts = {"model": str(model), "bytes": model.stat().st_size, **inspection.inspect(opened, top, label or None)}
+    if html is not None:
+        _write_page(html, facts, inspection.strongest(opened, _MOST_EMBEDDED))
+        return
+    if attribute is not None:
+        facts["matching"] = inspection.matching(opened, attribute)
+    if as_json:
+        typer.echo(json.dumps(facts))
+    elif attribute is not None:
+        _show_matching(facts["matching"], attribute)
+    else:
+        _show(facts)
+
+
+def _write_page(path: Path, facts: dict[str, Any], embedded: list[dict[str, Any]]) -> None:
+    from chainfold.cli.page import page
+    from chainfold.files import written_whole
+
+    text = page(facts, embedded).encode("utf-8", "replace")
+    if str(path) == "-":
+        if sys.stdout is None:
+            raise BadFile("standard output", "cannot be written: it is closed.")
+        sys.stdout.buffer.write(text)
+        return
+    with written_whole(path) as file:
+        file.write(text)
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_about(facts))
+    console.print(_matrix(facts) if len(facts["labels"]) <= _MOST_COLUMNS else _pairs(facts))
+    for of_label in facts["strongest_attributes"]:
+        rows = [(row["attribute"], _weight(row["weight"]), _count(row["count"])) for row in _falling(of_label)]
+        if rows:
+            console.print(table(("attribute", "weight", "entries"), rows, f"label {of_label['label']}"))
+    rows = [
+        (row["edge_attribute"], f"{row['from']} → {row['to']}", _weight(row["weight"]))
+        for row in _falling(facts["strongest_edge_attributes"])
+    ]
+    if rows:
+        console.print(table(("edge attribute", "transition", "weight"), rows))
+
+
+def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
+    from rich.console import Console
+
+    if not rows:
+        raise ChainfoldError(f"no attribute of the model has a name that contains {text!r}, and a weight.")
+    cells = [
+        (
+            row["attribute"] if "attribute" in row else row["edge_attribute"],
+            row["label"] if "label" in row else f"{row['from']} → {row['to']}",
+            _weight(row["weight"]),
+            _count(row.get("count")),
+        )
+        for row in rows
+    ]
+    console = Console()
+    console.print(table(("attribute", "label", "weight", "entries"), cells[:_MOST_ROWS]))
+    if len(cells) > _MOST_ROWS:
+        console.print(f"… and {len(cells) - _MOST_ROWS:,} more weights; --json has all of them.")
+
+
+def _about(facts: dict[str, Any]) -> Any:
+    from chainfold.inspection import summary
+
+    return table((), summary(facts, _MOST_NAMES), facts["model"])
+
+
+def _matrix(facts: dict[str, Any]) -> Any:
+    """From each label, a row, to each label, a column."""
+    labels = facts["labels"]
+    rows = [
+        (name, *(_weight(weight, 2) for weight in row)) for name, row in zip(labels, facts["transitions"], strict=True)
+    ]
+    return table(("from, to", *labels), rows)
+
+
+def _pairs(facts: dict[str, Any]) -> Any:
+    rows = [
+        (f"{row['from']} → {row['to']}", _weight(row["weight"])) for row in _falling(facts["strongest_transitions"])
+    ]
+    return table(("strongest transitions", "weight"), rows or [("none", "")])
+
+
+def _falling(sides: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """What speaks for something, strongest first, then what speaks against it, strongest last."""
+    return [*sides["for"], *reversed(sides["against"])]
+
+
+def _weight(weight: float | None, places: int = 4) -> str:
+    return "forbidden" if weight is None else f"{weight:+.{places}f}"
+
+
+def _count(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
