@@ -209,7 +209,7 @@ def test_facts_as_json(stored: Path) -> None:
     assert facts.pop("vocabulary")
     assert facts == {
         "chain": str(stored),
-        "version": 2,
+        "version": 3,
         "bytes": size,
         "bytes_a_position": size / 5,
         "positions": 5,
@@ -225,6 +225,7 @@ def test_facts_as_json(stored: Path) -> None:
         "values": False,
         "edge_attributes": 0,
         "edge_values": False,
+        "weights": False,
         "template": ["w[-1]=…", "w|p=…|…"],
         "hash_bits": None,
         "min_count": 1,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,69 @@ def test_labels_that_look_like_numbers(tmp_path: Path) -> None:
     chain = encoded(tmp_path, "x,label\na,1\nb,0\n", "log.csv")
     assert chain.vocabulary is not None
     assert chain.vocabulary.labels == ("1", "0")
+
+
+WEIGHTED = "word,w,label,session\na,1,X,1\nb,0.5,Y,1\nc,0,X,2\n"
+
+
+@pytest.mark.parametrize("options", [{}, {"attributes": "word[1] word"}, {"symbols": ["w"]}])
+def test_a_column_of_weights(tmp_path: Path, options: dict[str, Any]) -> None:
+    chain = encoded(tmp_path, WEIGHTED, "log.csv", weight="w", group="session", **options)
+    assert chain.weights.tolist() == [1.0, 0.5, 0.0]
+    assert chain.starts.tolist() == [True, False, True]
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.label == "label"
+    assert not any("w=" in name for name in chain.vocabulary.attributes.to_pylist() if "word" not in name)
+    assert cf.StoredChain(tmp_path / "out.chain").weighted
+    assert not encoded(tmp_path, WEIGHTED, "log.csv").weights.size
+
+
+def test_the_last_column_is_not_the_label_if_it_is_the_weight(tmp_path: Path) -> None:
+    chain = encoded(tmp_path, "a X 1\nb Y 2\n", weight="2")
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.labels == ("X", "Y")
+    assert attributes_of(chain) == [["0=a"], ["0=b"]]
+    assert cf.Chain.from_table(pa.table({"x": ["a"], "w": [2], "label": ["A"]}), weight="w").weights.tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "weight", "sentence"),
+    [
+        ("a,1,X,1\nb,-1,Y,1\n", "w", r"line 3, column 'w': the weight is -1.0; give a finite number"),
+        ("a,1,X,1\nb,inf,Y,1\n", "w", "line 3, column 'w': the weight is inf"),
+        ("a,1,X,1\nb,,Y,1\n", "w", "line 3, column 'w': the weight is missing"),
+        ("a,1,X,1\nb,2,Y,1\n", "word", "line 2, column 'word': the weight is 'a'"),
+        ("a,1,X,1\n", "v", "no weight column 'v'; the columns are word, w, label, session"),
+        ("a,1,X,1\n", "session", "cannot be that of the weights and of something else"),
+    ],
+)
+def test_bad_weights(tmp_path: Path, rows: str, weight: str, sentence: str) -> None:
+    with pytest.raises(cf.ChainfoldError, match=sentence):
+        encoded(tmp_path, "word,w,label,session\n" + rows, "log.csv", weight=weight, group="session")
+
+
+def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
+    encoded(tmp_path, WEIGHTED, "log.csv", weight="w")
+    chain = gather(cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True))
+    assert chain.weights.tolist() == [1.0, 0.5, 0.0] * 2
+    (tmp_path / "plain.csv").write_text("word,label,session\na,X,1\n")
+    with pytest.raises(cf.ChainfoldError, match="no weight column 'w'"):
+        cf.encode(tmp_path / "plain.csv", tmp_path / "out.chain", append=True)
+    with pytest.raises(cf.ChainfoldError, match="its weights from column 'w'; append without another --weight"):
+        cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True, weight="session")
+    encoded(tmp_path, WEIGHTED, "log.csv")
+    with pytest.raises(cf.ChainfoldError, match="has no weights; append without a --weight"):
+        cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True, weight="w")
+    write_chain(tmp_path / "out.chain", replace(gather(cf.StoredChain(tmp_path / "out.chain")), weights=np.ones(3)))
+    with pytest.raises(cf.ChainfoldError, match="weights that came from no column"):
+        cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True)
+
+
+def test_weights_from_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(WEIGHTED)
+    assert chainfold("encode", tmp_path / "log.csv", "--weight", "w", "-o", tmp_path / "out").returncode == 0
+    assert b"weights of positions" in chainfold("data", tmp_path / "out").stdout
+    assert b'"weights": true' in chainfold("data", tmp_path / "out", "--json").stdout
 
 
 TEMPLATE = "word[-1] word|pos[1] lower(word)"
@@ -519,6 +583,31 @@ def test_sequences_as_sklearn_crfsuite_takes_them() -> None:
     assert [chain.vocabulary.labels[label] for label in chain.labels] == ["A", "B", "A", "A"]
     without = cf.Chain.from_sequences(iter(X))
     assert without.labels.tolist() == [-1] * 4
+
+
+def test_sequences_with_weights(tmp_path: Path) -> None:
+    assert cf.Chain.from_sequences(X, Y, weights=[2, 0.5]).weights.tolist() == [2.0, 2.0, 0.5, 0.5]
+    stored = cf.encode_sequences(X, Y, tmp_path / "out.chain", weights=iter(np.array([2.0, 0.5])))
+    assert stored.block(1, 3).weights.tolist() == [2.0, 0.5]
+    assert attributes_of(gather(stored)) == attributes_of(cf.Chain.from_sequences(X, Y))
+    assert cf.Chain.from_sequences(X, weights=[1, 1]).weights.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("labels", [Y, None])
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        ([1.0], "only 1 weights, but sequence 1 has items"),
+        ([1.0, 2.0, 3.0], "more weights than the 2 sequences"),
+        ([1.0, -2.0], "the weight of sequence 1 is -2.0"),
+        ([1.0, float("nan")], "the weight of sequence 1 is nan"),
+        ([1.0, "much"], "the weight of sequence 1 is 'much'"),
+        (3.0, "the weights are 3.0, which cannot be gone through"),
+    ],
+)
+def test_bad_weights_of_sequences(labels: Any, weights: Any, sentence: str) -> None:
+    with pytest.raises(cf.ChainfoldError, match=sentence):
+        cf.Chain.from_sequences(X, labels, weights=weights)
 
 
 def test_generators_go_to_disk(tmp_path: Path) -> None:

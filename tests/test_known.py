@@ -251,6 +251,17 @@ def test_attribute_lines_for_a_model_of_sequences_and_the_other_way_round(tmp_pa
     assert found.edge_offsets.tolist() == [0, 0, 0, 0]
 
 
+def test_columns_without_names_are_no_lists_of_attributes(tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("a X\n")
+    with pytest.raises(
+        cf.ChainfoldError, match="no column 'attributes', which the model looks at; the columns are 0, 1"
+    ):
+        known_blocks(tmp_path / "new.txt", meaning(cf.Chain.from_sequences(X, Y)))
+    table = pa.table({"attributes": ["word:a"]})
+    with pytest.raises(cf.ChainfoldError, match="column 'attributes' holds a symbol, but held a bag for the model"):
+        known_blocks(table, meaning(cf.Chain.from_sequences(X, Y)))
+
+
 def test_a_vocabulary_that_knows_nothing_of_its_columns(tmp_path: Path) -> None:
     names = pa.array(["x", "y"], pa.large_string())
     vocabulary = Vocabulary(("A", "B"), names, None, np.ones(2, np.int64), np.zeros((2, 1), np.uint64))
@@ -370,6 +381,23 @@ def test_growing_from_sequences() -> None:
     assert meaning(chain).labels == ("A", "B", "C")
     with grown_sequences([[["q"]]], [["A"]], meaning(chain)) as source:
         assert meaning(gather(source)).attributes.equals(meaning(chain).attributes)
+
+
+def test_weights_are_looked_at_where_a_vocabulary_grows(tmp_path: Path) -> None:
+    vocabulary = meaning(encoded(tmp_path, "a X 1\nb Y 2\n", weight="2"))
+    for text, labels, weights in (("a X 3\n", [0], [3.0]), ("a X\n", [0], []), ("a\n", [-1], [])):
+        (tmp_path / "new.txt").write_text(text)
+        options: Any = {"labels": True if labels == [0] else None}
+        found, gold = read(tmp_path / "new.txt", vocabulary, **options)
+        assert (found.weights.size, gold) == (0, labels)
+        assert attributes_of(found) == [["0=a"]]
+        with grown(tmp_path / "new.txt", vocabulary, **options) as source:
+            assert gather(source).weights.tolist() == weights
+    (tmp_path / "new.txt").write_text("a 3\n")
+    weighed = next(iter(known_blocks(tmp_path / "new.txt", vocabulary, weight="2")))
+    assert (weighed.block.weights.tolist(), weighed.gold.tolist()) == ([3.0], [-1])
+    with grown_sequences(X, Y, meaning(cf.Chain.from_sequences(X, Y)), weights=[2, 3]) as source:
+        assert gather(source).weights.tolist() == [2.0, 2.0, 3.0]
 
 
 def test_a_model_grown_from_edges_that_it_did_not_have(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def made(
     names: str = "exact",
     values: bool = False,
     edges: bool = False,
+    weights: bool = False,
     labels: str = "known",
     n_labels: int = 3,
     most: int = 3,
@@ -64,6 +65,7 @@ def made(
         values=numbers,
         labels=None if labels == "none" else random.integers(-1 if labels == "partly" else 0, n_labels, positions),
         starts=random.random(positions) < 0.2,
+        weights=random.exponential(size=positions) if weights else None,
         n_labels=n_labels,
         n_attributes=n_attributes,
         **edge,
@@ -101,6 +103,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "valued": {"names": "none", "values": True},
     "with edges": {"values": True, "edges": True, "labels": "partly"},
     "unlabelled": {"edges": True, "labels": "none"},
+    "weighted": {"weights": True},
 }
 
 
@@ -115,7 +118,7 @@ def written(source: Source, target: Any, rows: int = 16) -> Any:
 
 def contents(block: Block) -> list[Any]:
     """The numbers of a block, whatever arrays they are parts of."""
-    found: list[Any] = [block.labels.tolist(), block.starts.tolist()]
+    found: list[Any] = [block.labels.tolist(), block.starts.tolist(), block.weights.tobytes()]
     for offsets, ids, values in (
         (block.offsets, block.ids, block.values),
         (block.edge_offsets, block.edge_ids, block.edge_values),
@@ -218,7 +221,7 @@ def test_a_chain_without_labels_needs_no_number_of_them(tmp_path: Path) -> None:
 
 
 def test_blocks_are_views_of_the_file(tmp_path: Path) -> None:
-    stored = open_chain(written(made(values=True, edges=True), tmp_path / "chain"))
+    stored = open_chain(written(made(values=True, edges=True, weights=True), tmp_path / "chain"))
     assert isinstance(stored, StoredChain)
     mapped = np.frombuffer(stored._map, np.uint8)
     for array in stored.block(3, 9):
@@ -284,6 +287,29 @@ def test_values_may_come_late(tmp_path: Path) -> None:
         written(Once(chain), tmp_path / "chain")  # type: ignore[arg-type]
     stored = open_chain(written(Once(chain, valued=True), tmp_path / "chain"))  # type: ignore[arg-type]
     assert contents(stored.block(0, 50)) == contents(chain.block(0, 50))
+
+
+def test_weights_may_be_only_some_of_the_time(tmp_path: Path) -> None:
+    chain = made(weights=True)
+    weights = chain.weights.copy()
+    weights[:16] = 1.0
+
+    class Late(Once):
+        def block(self, low: int, high: int) -> Block:
+            return super().block(low, high)._replace(weights=chain.weights[low:high] if low else np.empty(0))
+
+    with pytest.raises(errors.BadChain, match="have weights, and its first ones had none"):
+        written(Late(chain), tmp_path / "chain")  # type: ignore[arg-type]
+    stored = open_chain(written(Late(chain, weighted=True), tmp_path / "chain"))  # type: ignore[arg-type]
+    assert stored.weighted
+    np.testing.assert_array_equal(stored.block(0, 50).weights, weights)
+
+
+def test_where_a_chain_came_from_is_kept(tmp_path: Path) -> None:
+    write_chain(tmp_path / "chain", made(), origin="here")
+    assert open_chain(tmp_path / "chain").header.origin == "here"
+    write_chain(tmp_path / "chain", made())
+    assert open_chain(tmp_path / "chain").header.origin is None
 
 
 @pytest.mark.parametrize("told", [{"sequences": 1}, {"active": 1.0}, {"labelled": True}])
@@ -401,11 +427,11 @@ def arrow_file(path: Path, metadata: dict[bytes, bytes] | None) -> Path:
 def test_other_arrow_files_and_other_versions(tmp_path: Path) -> None:
     with pytest.raises(errors.BadFile, match="not a chain written by chainfold"):
         open_chain(arrow_file(tmp_path / "other", None))
-    for about in (b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"version": 2}'):
+    for about in (b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"version": 3}'):
         with pytest.raises(errors.BadFile, match="not a chain written by chainfold"):
             open_chain(arrow_file(tmp_path / "other", {b"chainfold": about}))
     old = json.dumps({"version": 1, "positions": 1}).encode()
-    with pytest.raises(errors.BadFile, match="its version is 1, and this chainfold reads 2"):
+    with pytest.raises(errors.BadFile, match="its version is 1, and this chainfold reads 3"):
         open_chain(arrow_file(tmp_path / "old", {b"chainfold": old}))
 
 

@@ -89,6 +89,7 @@ def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
         "values": header.valued,
         "edge_attributes": source.n_edge_attributes,
         "edge_values": header.edge_valued,
+        "weights": header.weighted,
         "template": None if header.template is None else _outlines(header.template),
         "hash_bits": header.hash_bits,
         "min_count": header.min_count,
@@ -174,6 +175,7 @@ def _sizes(facts: dict[str, Any]) -> Any:
         ("attributes a position", f"{facts['attributes_a_position']:,.2f}"),
         ("values other than one", "yes" if facts["values"] else "no"),
         ("edge attributes", f"{facts['edge_attributes']:,}"),
+        ("weights of positions", "yes" if facts["weights"] else "no"),
     ]
     if facts["vocabulary"] is not None:
         template = " ".join(facts["template"] or ["none"])

@@ -90,6 +90,9 @@ def encode(
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="A new sequence starts where this column changes.")
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The weights of the positions; all weigh one unless given.")
+    ] = None,
     one_sequence: Annotated[bool, typer.Option("--one-sequence", help="Nothing starts a new sequence.")] = False,
     min_count: Annotated[int, typer.Option(metavar="K", help="Leave out attributes that occur less often.")] = 1,
     hash_bits: Annotated[
@@ -127,6 +130,7 @@ def encode(
             labels=labels,
             unknown=unknown,
             group=group,
+            weight=weight,
             one_sequence=one_sequence,
             min_count=min_count,
             hash_bits=hash_bits,

@@ -172,16 +172,17 @@ class Chain:
         sequences: Iterable[Any],
         labels: Iterable[Any] | None = None,
         *,
+        weights: Iterable[float] | None = None,
         min_count: int = 1,
         hash_bits: int | None = None,
     ) -> Chain:
         """Sequences of items, each a dict of strings, numbers and bools or a collection of strings; labels likewise.
 
-        Iterators are read once. `encode_sequences` writes them to disk instead.
+        A weight is that of a sequence. Iterators are read once. `encode_sequences` writes them to disk instead.
         """
         from chainfold.data.encode import chain_of_sequences
 
-        return chain_of_sequences(sequences, labels, min_count, hash_bits)
+        return chain_of_sequences(sequences, labels, weights, min_count, hash_bits)
 
     @classmethod
     def from_table(cls, table: Any, **options: Any) -> Chain:

@@ -63,6 +63,7 @@ class Columns:
 
     kinds: dict[str, str]  # what each held, as `kinds_of` says, in the order of the input
     group: str | None = None
+    weight: str | None = None
     unknown: str | None = None  # what stood for an unknown label
     one_sequence: bool = False
     header: bool | None = None  # whether the first line of CSV names the columns, where that was told
@@ -74,7 +75,11 @@ class Columns:
     def from_json(cls, text: str) -> Columns:
         try:
             found = cls(**json.loads(text))
-            texts = [*found.kinds, *found.kinds.values(), found.group or "", found.unknown or ""]
+            texts = [
+                *found.kinds,
+                *found.kinds.values(),
+                *(one or "" for one in (found.group, found.weight, found.unknown)),
+            ]
             if not all(isinstance(one, str) for one in texts) or type(found.one_sequence) is not bool:
                 raise TypeError
             if found.header not in (None, False, True):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, Unpack
 
 from chainfold.data.chain import Chain, gather
-from chainfold.data.columns import Choice, Stretch
+from chainfold.data.columns import Choice, Columns, Stretch
 from chainfold.data.encoder import Progress, spooled
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Format, Reading, read, read_table
 from chainfold.data.roles import Encoding
-from chainfold.data.sequences import LABEL, stretches_of
+from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
 from chainfold.data.template import Border, Template, parse_attributes, parse_template
@@ -44,30 +44,34 @@ class Options(ReadOptions, total=False):
     numbers: str | None  # of columns as they are: quantile (16 bins, the default), log, real, standard or symbol
     label: str | None  # the column of labels; the one called `label`, else the last, unless given
     labels: bool  # False: there are none
+    weight: str | None  # a column of numbers, the weights of the positions; all weigh one unless given
     one_sequence: bool  # nothing starts a new sequence
     min_count: int  # attributes that occur less often are left out
     hash_bits: int | None  # hash attributes to so many bits: memory that does not grow, and no names
 
 
-def encode(inputs: Any, output: str | Path, *, append: bool = False, **options: Unpack[Options]) -> StoredChain:
+def encode(
+    inputs: Any, output: str | Path, *, append: bool = False, origin: str | None = None, **options: Unpack[Options]
+) -> StoredChain:
     """Encode files or a table into a chain on disk, in bounded memory, and open it.
 
     The inputs are paths, globs, `-` for standard input, an open binary file, or a table (Arrow, pandas, polars, NumPy).
-    With `append` the positions are put behind those that the output has already. `Options` lists the options.
+    With `append` the positions are put behind those that the output has already. `origin` is a text to find in the
+    chain's header again. `Options` lists the options.
     """
-    encoding = _encoding(options)
+    encoding = encoding_of(options)
     _check_output(output, inputs)
     before = _to_continue(output) if append and Path(output).exists() else None
     if before is not None:
         encoding = _continuing(before, output, encoding)
     with _spooled(inputs, options, encoding, before, Path(output).parent) as source:
-        write_chain(output, source)
+        write_chain(output, source, origin)
     return StoredChain(output)
 
 
 def encode_to(stream: BinaryIO, inputs: Any, **options: Unpack[Options]) -> None:
     """Encode files or a table, and write the chain to a pipe when its numbers are final."""
-    with _spooled(inputs, options, _encoding(options)) as source:
+    with _spooled(inputs, options, encoding_of(options)) as source:
         write_chain(stream, source)
 
 
@@ -76,39 +80,50 @@ def encode_sequences(
     labels: Iterable[Any] | None,
     output: str | Path,
     *,
+    weights: Iterable[float] | None = None,
     min_count: int = 1,
     hash_bits: int | None = None,
 ) -> StoredChain:
     """Encode sequences, as `Chain.from_sequences` takes them, into a chain on disk; iterators are read once."""
-    with _of_sequences(sequences, labels, min_count, hash_bits, Path(output).parent) as source:
+    with _of_sequences(sequences, labels, weights, min_count, hash_bits, Path(output).parent) as source:
         write_chain(output, source)
     return StoredChain(output)
 
 
 def chain_of_sequences(
-    sequences: Iterable[Any], labels: Iterable[Any] | None, min_count: int, hash_bits: int | None
+    sequences: Iterable[Any],
+    labels: Iterable[Any] | None,
+    weights: Iterable[float] | None,
+    min_count: int,
+    hash_bits: int | None,
 ) -> Chain:
     """`Chain.from_sequences`."""
-    with _of_sequences(sequences, labels, min_count, hash_bits) as source:
+    with _of_sequences(sequences, labels, weights, min_count, hash_bits) as source:
         return gather(source)
 
 
 def chain_of_table(table: Any, **options: Unpack[Options]) -> Chain:
     """`Chain.from_table`."""
-    with _spooled(table, options, _encoding(options)) as source:
+    with _spooled(table, options, encoding_of(options)) as source:
         return gather(source)
 
 
 def _of_sequences(
     sequences: Iterable[Any],
     labels: Iterable[Any] | None,
+    weights: Iterable[float] | None,
     min_count: int,
     hash_bits: int | None,
     folder: Path | None = None,
 ) -> AbstractContextManager[SpooledChain]:
-    label = None if labels is None else LABEL
-    settings = Encoding(label=label, labels=labels is not None, min_count=min_count, hash_bits=hash_bits)
-    return spooled(stretches_of(sequences, labels), settings, folder=folder)
+    settings = Encoding(
+        label=None if labels is None else LABEL,
+        labels=labels is not None,
+        weight=None if weights is None else WEIGHT,
+        min_count=min_count,
+        hash_bits=hash_bits,
+    )
+    return spooled(stretches_of(sequences, labels, weights), settings, folder=folder)
 
 
 def _spooled(
@@ -141,7 +156,8 @@ def check_options(options: Mapping[str, Any], kind: type) -> None:
         raise ChainfoldError(f"there is no option {name!r}; the options are {', '.join(kind.__annotations__)}.")
 
 
-def _encoding(options: Options) -> Encoding:
+def encoding_of(options: Options) -> Encoding:
+    """The options that say what to make of columns."""
     check_options(options, Options)
     return Encoding(
         template=_template(options.get("template"), options.get("attributes"), options.get("border")),
@@ -151,6 +167,7 @@ def _encoding(options: Options) -> Encoding:
         labels=options.get("labels", True),
         unknown=options.get("unknown"),
         group=options.get("group"),
+        weight=options.get("weight"),
         one_sequence=options.get("one_sequence", False),
         min_count=options.get("min_count", 1),
         hash_bits=options.get("hash_bits"),
@@ -195,8 +212,15 @@ def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> En
         raise BadFile(path, f"has its labels from column {vocabulary.label!r}; append without another --label.")
     if (encoding.template, encoding.numbers, encoding.hash_bits, encoding.min_count) != (None, None, None, 1):
         raise BadFile(path, "has its template, --numbers, --min-count and --hash-bits already; append without them.")
+    weight = None if vocabulary.columns is None else Columns.from_json(vocabulary.columns).weight
+    if before.weighted and weight is None:
+        raise BadFile(path, "has weights that came from no column; encode it anew.")
+    if encoding.weight not in (None, weight):
+        has, what = ("no weights", "a") if weight is None else (f"its weights from column {weight!r}", "another")
+        raise BadFile(path, f"has {has}; append without {what} --weight.")
     return replace(
         encoding,
+        weight=weight,
         template=Template.from_json(vocabulary.template),
         label=vocabulary.label,
         labels=vocabulary.label is not None,
@@ -216,7 +240,7 @@ def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stre
         header=options.get("header"),
         symbols=texts,
     )
-    if not _are_files(inputs):
+    if not are_files(inputs):
         return read_table(inputs, reading)
     progress = _progress(options)
     files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
@@ -224,7 +248,8 @@ def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stre
     return read(files, reading)
 
 
-def _are_files(inputs: Any) -> bool:
+def are_files(inputs: Any) -> bool:
+    """Are they to be opened and read, and not a table?"""
     if isinstance(inputs, (str, Path, Inputs)) or hasattr(inputs, "read"):
         return True
-    return isinstance(inputs, (list, tuple)) and all(_are_files(one) for one in inputs)
+    return isinstance(inputs, (list, tuple)) and all(are_files(one) for one in inputs)

@@ -123,7 +123,7 @@ class Lexicon(NamedTuple):
         return cls(Labels(unknown, vocabulary.labels), *hashed)
 
     def numbered(self, rows: Rows, state: Entries, edge: Entries) -> Numbered:
-        block = Block(rows.labels, rows.starts, *state, *edge)
+        block = Block(rows.labels, rows.starts, *state, *edge, rows.weights)
         return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names))
 
 
@@ -193,7 +193,7 @@ class Encoder:
             block = source.block(low, min(low + _BLOCK, source.positions))
             entries = state.entries(block.offsets, block.ids, block.values)
             edges = edge.entries(block.edge_offsets, block.edge_ids, block.edge_values)
-            yield self._lexicon.numbered(Rows(block.labels, block.starts), entries, edges)
+            yield self._lexicon.numbered(Rows(block.labels, block.starts, block.weights), entries, edges)
 
     def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
         """The rows of the stretches."""

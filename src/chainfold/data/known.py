@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain as chained
 from typing import Any, NamedTuple, Unpack
 
@@ -23,7 +24,7 @@ from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import ReadOptions, check_options, stretches
 from chainfold.data.encoder import Lexicon, Numberer, Progress, spooled
 from chainfold.data.roles import Encoding, Roles
-from chainfold.data.sequences import LABEL, stretches_of
+from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.template import Template, every_column
 from chainfold.data.text_formats import ATTRIBUTES, EDGE
@@ -37,6 +38,7 @@ class KnownOptions(ReadOptions, total=False):
 
     labels: bool | None  # True: there must be labels; False: they are not looked at. Taken if they are there, else
     one_sequence: bool | None  # True: nothing starts a new sequence; False: the input says where, and no group
+    weight: str | None  # a column of weights; where a vocabulary grows, the one from before if it is there
 
 
 class KnownBlock(NamedTuple):
@@ -74,10 +76,13 @@ def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) 
 
 
 def grown_sequences(
-    sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary
+    sequences: Iterable[Any],
+    labels: Iterable[Any] | None,
+    vocabulary: Vocabulary,
+    weights: Iterable[float] | None = None,
 ) -> AbstractContextManager[SpooledChain]:
     """The same of sequences."""
-    return _plan_of_sequences(vocabulary, labels).grown(stretches_of(sequences, labels))
+    return _plan_of_sequences(vocabulary, labels, weights).grown(stretches_of(sequences, labels, weights))
 
 
 class Known:
@@ -116,6 +121,7 @@ class Known:
                 frozen(edges[0], np.int64),
                 frozen(edges[1], np.int32),
                 frozen(edges[2], np.float64),
+                frozen(block.weights, np.float64),
             ),
             gold,
         )
@@ -160,12 +166,18 @@ class _Plan:
             yield stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
 
     def _names(self, given: Sequence[str]) -> list[str] | None:
-        """The names of columns that have none, from before, where the label may be missing now; None: none fit."""
+        """The names of columns that have none, from before, perhaps without label and weight; None: none fit."""
         before, numbers = list(self._before.kinds), [str(k) for k in range(len(given))]
-        if not before or self._options.get("columns") is not None or list(given) != numbers:
+        listed = "bag" in self._before.kinds.values()  # such columns have names in any format
+        if not before or listed or self._options.get("columns") is not None or list(given) != numbers:
             return list(given)
-        unlabelled = [name for name in before if name != self._label]
-        return next((names for names in (before, unlabelled) if len(names) == len(given)), None)
+        label, weight = self._label, self._before.weight
+        some = ((weight,), (label,)) if self._options.get("labels") else ((label,), (weight,))
+        for missing in ((), *some, (label, weight)):
+            names = [name for name in before if name not in missing]
+            if len(names) == len(given):
+                return names
+        return None
 
     def _texts(self, given: Sequence[str]) -> frozenset[str]:
         """The columns to read as texts: all but those that the model looks at, and that were numbers before."""
@@ -196,6 +208,7 @@ class _Plan:
             labels=labels,
             unknown=before.unknown if unknown is None else unknown,
             group=group,
+            weight=options.get("weight"),
             one_sequence=bool(one_sequence),
             min_count=self.vocabulary.min_count,
             hash_bits=self.vocabulary.hash_bits,
@@ -219,11 +232,17 @@ class _Plan:
 
     def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
         first, rows = _first_of(rows)
-        return spooled(rows, self.encoding(first), known=self.vocabulary, progress=self.progress)
+        encoding = self.encoding(first)
+        if encoding.weight is None and self._before.weight in first.batch.schema.names:
+            encoding = replace(encoding, weight=self._before.weight)
+        return spooled(rows, encoding, known=self.vocabulary, progress=self.progress)
 
 
-def _plan_of_sequences(vocabulary: Vocabulary, labels: Iterable[Any] | None) -> _Plan:
-    return _Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False))
+def _plan_of_sequences(
+    vocabulary: Vocabulary, labels: Iterable[Any] | None, weights: Iterable[float] | None = None
+) -> _Plan:
+    weight = None if weights is None else WEIGHT
+    return _Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
 
 
 def _first_of(rows: Iterator[Stretch]) -> tuple[Stretch, Iterator[Stretch]]:

@@ -30,12 +30,9 @@ _FITTED = ("standard", "quantile")
 def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The numbers of a column, and where one is missing: there it reads 0."""
     array = stretch.batch.column(column)
-    if array.type == NUMBER:
-        numbers = array.fill_null(0.0).to_numpy(zero_copy_only=False)
-    elif array.type == SYMBOL:
-        numbers = _read(array)
-    else:
+    if array.type not in (NUMBER, SYMBOL):
         raise BadFile(stretch.source, f"column {column!r} holds bags of attributes, which are no numbers.")
+    numbers, missing = _read(array)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise BadFile(
@@ -43,11 +40,31 @@ def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDAr
             f"{stretch.place(row)}, column {column!r}: {array[row].as_py()!r} is no finite number; correct it, or take "
             f"the column as text with symbol({column}).",
         )
-    missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(array), np.bool_)
     return numbers, missing
 
 
-def _read(symbols: Any) -> NDArray[np.float64]:
+def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
+    """The weights of positions; each of them is there, finite, and not negative."""
+    array = stretch.batch.column(column)
+    weights, missing = _read(array)
+    wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights < math.inf)))
+    if wrong.size:
+        row = int(wrong[0])
+        what = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
+        problem = f"{stretch.place(row)}, column {column!r}: {what}; give a finite number that is not negative."
+        raise BadFile(stretch.source, problem)
+    return weights
+
+
+def _read(array: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The numbers of an array, nan where a symbol spells none, and where one is missing: there it reads 0."""
+    missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(array), np.bool_)
+    if array.type == NUMBER:
+        return array.fill_null(0.0).to_numpy(zero_copy_only=False), missing
+    return _spelt_by(array), missing
+
+
+def _spelt_by(symbols: Any) -> NDArray[np.float64]:
     """The numbers that symbols spell, nan where they spell none; each that occurs is read once."""
     codes = symbols.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     used = np.bincount(codes + 1, minlength=len(symbols.dictionary) + 1)[1:] > 0

@@ -1,4 +1,4 @@
-"""Which column is what, and what rows have besides their attributes: labels, and where sequences start."""
+"""Which column is what, and what rows have besides their attributes: labels, where sequences start, weights."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chainfold.data.attributes import symbol_codes
 from chainfold.data.columns import Columns, Stretch
 from chainfold.data.interning import StringTable
+from chainfold.data.numbers import weights_of
 from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
 from chainfold.data.text_formats import CONLLU_COLUMNS
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
@@ -31,6 +32,7 @@ class Encoding:
     labels: bool = True  # are there labels at all?
     unknown: str | None = None  # what stands for an unknown label, beside a missing one
     group: str | None = None  # a new sequence starts where this column changes
+    weight: str | None = None  # the column of the weights of positions
     one_sequence: bool = False  # nothing starts a new sequence
     min_count: int = 1  # attributes that occur less often are left out
     hash_bits: int | None = None  # hash attributes to so many bits instead of naming them
@@ -52,6 +54,10 @@ class Encoding:
                 self.group is not None and self.one_sequence,
                 "sequences end where a group does, or nowhere: give --group or --one-sequence, not both.",
             ),
+            (
+                self.weight is not None and self.weight in (self.label, self.group),
+                f"column {self.weight!r} cannot be that of the weights and of something else.",
+            ),
         ):
             if wrong:
                 raise ChainfoldError(sentence)
@@ -60,7 +66,7 @@ class Encoding:
         """The column of labels."""
         if not self.labels or self.label is not None:
             return self.label
-        others = [name for name in columns if name != self.group]
+        others = [name for name in columns if name not in (self.group, self.weight)]
         usual = "upos" if tuple(columns) == CONLLU_COLUMNS else "label"
         return usual if usual in others else others[-1] if others else None
 
@@ -77,35 +83,38 @@ class Roles:
     kinds: dict[str, str]
     label: str | None
     group: str | None
+    weight: str | None
 
     @classmethod
     def of(cls, kinds: dict[str, str], encoding: Encoding, source: str) -> Roles:
-        for role, column in (("label", encoding.label), ("group", encoding.group)):
+        for role, column in (("label", encoding.label), ("group", encoding.group), ("weight", encoding.weight)):
             if column is not None and column not in kinds:
                 raise BadFile(source, f"there is no {role} column {column!r}; the columns are {', '.join(kinds)}.")
         label = encoding.label_of(list(kinds))
         if encoding.labels and (label is None or kinds[label] == "bag"):
             raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
-        return cls(kinds, label, encoding.group)
+        if encoding.weight is not None and kinds[encoding.weight] == "bag":
+            raise BadFile(source, f"column {encoding.weight!r} holds lists of attributes, which are no weights.")
+        return cls(kinds, label, encoding.group, encoding.weight)
 
     def columns(self, encoding: Encoding) -> Columns:
         """What is to be kept of the columns."""
-        return Columns(self.kinds, self.group, encoding.unknown, encoding.one_sequence, encoding.header)
+        return Columns(self.kinds, self.group, self.weight, encoding.unknown, encoding.one_sequence, encoding.header)
 
     def template(self, encoding: Encoding) -> Template:
         """The template over the columns that there are.
 
-        By default each column that is not the label or the group; of CoNLL-U, whose other columns are annotation too,
-        the form alone.
+        By default each column that is not the label, the group or the weight; of CoNLL-U, whose other columns are
+        annotation too, the form alone.
         """
         if encoding.template is not None:
             return encoding.template.resolved(list(self.kinds))
         names = ("form",) if tuple(self.kinds) == CONLLU_COLUMNS else tuple(self.kinds)
-        others = {name: self.kinds[name] for name in names if name not in (self.label, self.group)}
+        others = {name: self.kinds[name] for name in names if name not in (self.label, self.group, self.weight)}
         if not others:
             raise ChainfoldError(
-                f"the only column, {self.label!r}, is that of the labels, and nothing is left for attributes; say "
-                f"--no-labels if it is not a label."
+                f"column {self.label!r} is that of the labels, and nothing is left for attributes; say --no-labels if "
+                f"it is not a label."
             )
         return every_column(others, encoding.numbers or WAYS_OF_NUMBERS[0])
 
@@ -159,25 +168,30 @@ class Rows(NamedTuple):
 
     labels: NDArray[np.int32]
     starts: NDArray[np.bool_]
+    weights: NDArray[np.float64]  # or empty: all ones
 
     @classmethod
     def none(cls) -> Self:
-        return cls(np.empty(0, np.int32), np.empty(0, np.bool_))
+        return cls(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty(0))
 
     def then(self, more: Rows) -> Rows:
         """These rows and further ones."""
-        return Rows(np.concatenate([self.labels, more.labels]), np.concatenate([self.starts, more.starts]))
+        return Rows(
+            np.concatenate([self.labels, more.labels]),
+            np.concatenate([self.starts, more.starts]),
+            np.concatenate([self.weights, more.weights]),
+        )
 
     def split(self, count: int) -> tuple[Rows, Rows]:
         """The first rows, and the others."""
         return (
-            Rows(self.labels[:count], self.starts[:count]),
-            Rows(self.labels[count:], self.starts[count:]),
+            Rows(self.labels[:count], self.starts[:count], self.weights[:count]),
+            Rows(self.labels[count:], self.starts[count:], self.weights[count:]),
         )
 
 
 class RowReader:
-    """Finds labels and start marks in stretches that follow one another."""
+    """Finds labels, start marks and weights in stretches that follow one another."""
 
     def __init__(self, roles: Roles, labels: Labels, one_sequence: bool) -> None:
         self._roles, self._labels, self._one_sequence = roles, labels, one_sequence
@@ -189,7 +203,8 @@ class RowReader:
             labels = np.full(stretch.starts.size, NO_LABEL, np.int32)
         else:
             labels = self._labels.numbers(stretch, self._roles.label)
-        return Rows(labels, self._starts(stretch))
+        weights = np.empty(0) if self._roles.weight is None else weights_of(stretch, self._roles.weight)
+        return Rows(labels, self._starts(stretch), weights)
 
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._roles.group is not None:

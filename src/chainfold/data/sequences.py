@@ -3,7 +3,7 @@
 An item is a dict or a collection of strings. {"word": "the", "upper": False, "length": 3.0} has the attributes
 `word:the` with value 1, `upper` with value 0 and `length` with value 3; a list or set under a key has one attribute for
 each element, a dict under a key is taken apart in the same way, its names behind `key:`. Sequences come from any
-iterable and are never held whole.
+iterable and are never held whole. A sequence may have a weight, which is that of each of its items.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chainfold.data.columns import SYMBOL, VALUES_SUFFIX, Stretch
+from chainfold.data.columns import NUMBER, SYMBOL, VALUES_SUFFIX, Stretch
 from chainfold.errors import BadChain
 
-LABEL, _ATTRIBUTES = "label", "attributes"
+LABEL, WEIGHT, _ATTRIBUTES = "label", "weight", "attributes"
 _ROWS, _ENTRIES = 65536, 1 << 20  # after so many a stretch ends
 
 
-def stretches_of(sequences: Iterable[Any], labels: Iterable[Any] | None) -> Iterator[Stretch]:
-    """Stretches with the columns `attributes`, their values, and `label` if there are labels."""
-    gathered = _Gathered(0, labels is not None)
-    for index, items, theirs in _paired(sequences, labels):
+def stretches_of(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None = None
+) -> Iterator[Stretch]:
+    """Stretches with the columns `attributes`, their values, and `label` and `weight` if there are any."""
+    labelled, weighted = labels is not None, weights is not None
+    gathered = _Gathered(0, labelled, weighted)
+    for index, items, theirs, weight in _together(sequences, labels, weights):
         for place, (item, label) in enumerate(_paired_items(items, theirs, index)):
-            gathered.add(item, label, index, place)
+            gathered.add(item, label, weight, index, place)
             if len(gathered.labels) >= _ROWS or len(gathered.names) >= _ENTRIES:
                 yield gathered.stretch()
-                gathered = _Gathered(gathered.after, labels is not None)
+                gathered = _Gathered(gathered.after, labelled, weighted)
     if gathered.labels:
         yield gathered.stretch()
 
@@ -39,15 +42,32 @@ def stretches_of(sequences: Iterable[Any], labels: Iterable[Any] | None) -> Iter
 _NONE = object()
 
 
-def _paired(sequences: Iterable[Any], labels: Iterable[Any] | None) -> Iterator[tuple[int, Any, Any]]:
-    """Each sequence with its number and its labels, None where there are none."""
-    pairs = zip_longest(_iterated(sequences, "the sequences"), _iterated(labels, "the labels"), fillvalue=_NONE)
-    for index, (items, theirs) in enumerate(pairs):
+def _together(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None
+) -> Iterator[tuple[int, Any, Any, float]]:
+    """Each sequence with its number, its labels, None where there are none, and its weight."""
+    each, theirs_each = _iterated(sequences, "the sequences"), _iterated(labels, "the labels")
+    rows = zip_longest(each, theirs_each, _iterated(weights, "the weights"), fillvalue=_NONE)
+    for index, (items, theirs, weight) in enumerate(rows):
+        if items is _NONE and theirs is _NONE:
+            raise BadChain(f"there are more weights than the {index} sequences.")
         if items is _NONE and labels is not None:
             raise BadChain(f"there are more sequences of labels than the {index} sequences of items.")
         if theirs is _NONE and labels is not None:
             raise BadChain(f"there are only {index} sequences of labels, but sequence {index} has items.")
-        yield index, items, None if labels is None else theirs
+        yield index, items, None if labels is None else theirs, 1.0 if weights is None else _weight(weight, index)
+
+
+def _weight(weight: Any, index: int) -> float:
+    if weight is _NONE:
+        raise BadChain(f"there are only {index} weights, but sequence {index} has items.")
+    try:
+        number = float(weight)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise BadChain(f"the weight of sequence {index} is {weight!r}; give a finite number that is not negative.")
+    return number
 
 
 def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, Any]]:
@@ -75,8 +95,10 @@ def _iterated(things: Any, what: str) -> Iterator[Any]:
 class _Gathered:
     """Items one after another, as flat lists."""
 
-    def __init__(self, before: int, labelled: bool) -> None:
-        self._before, self._labelled = before, labelled  # items that came before; do items have labels?
+    def __init__(self, before: int, labelled: bool, weighted: bool) -> None:
+        self._before = before  # items that came before
+        self._labelled, self._weighted = labelled, weighted
+        self._weights: list[float] = []
         self.labels: list[str | None] = []
         self.names: list[str] = []
         self._values: list[float] = []
@@ -87,10 +109,11 @@ class _Gathered:
     def after(self) -> int:
         return self._before + len(self.labels)
 
-    def add(self, item: Any, label: Any, index: int, place: int) -> None:
+    def add(self, item: Any, label: Any, weight: float, index: int, place: int) -> None:
         self._flatten("", item, index, place)
         self._ends.append(len(self.names))
         self._starts.append(place == 0)
+        self._weights.append(weight)
         self.labels.append(None if label is None else str(label))
 
     def _flatten(self, prefix: str, item: Any, index: int, place: int) -> None:
@@ -119,6 +142,8 @@ class _Gathered:
         columns = {_ATTRIBUTES: pa.LargeListArray.from_arrays(ends, _symbols(self.names))}
         if self._labelled:
             columns[LABEL] = _symbols(self.labels)
+        if self._weighted:
+            columns[WEIGHT] = pa.array(self._weights, NUMBER)
         values = np.array(self._values)
         if (values != 1.0).any():
             columns[_ATTRIBUTES + VALUES_SUFFIX] = pa.LargeListArray.from_arrays(ends, pa.array(values))

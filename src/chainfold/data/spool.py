@@ -110,17 +110,19 @@ def without_gaps(
 
 
 class Spool:
-    """Labels, start marks and entries of a chain that is being encoded."""
+    """Labels, start marks, weights and entries of a chain that is being encoded."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        place = folder or Path(tempfile.gettempdir())
+        self._place = place = folder or Path(tempfile.gettempdir())
         self.labels, self.starts = Column(place, np.int32), Column(place, np.bool_)
+        self.weights: Column | None = None
         self.state, self.edge = Entries(place), Entries(place)
         self.sequences, self.unlabelled = 0, 0
 
     @property
     def columns(self) -> list[Column]:
-        return [self.labels, self.starts, *self.state.columns, *self.edge.columns]
+        weights = [] if self.weights is None else [self.weights]
+        return [self.labels, self.starts, *weights, *self.state.columns, *self.edge.columns]
 
     def __enter__(self) -> Self:
         return self
@@ -134,9 +136,12 @@ class Spool:
         return self.labels.size
 
     def append(self, block: Block) -> None:
-        """Put the next positions aside."""
+        """Put the next positions aside; all of them have weights, or none."""
         self.labels.append(block.labels)
         self.starts.append(block.starts)
+        if block.weights.size:
+            self.weights = self.weights or Column(self._place, np.float64)
+            self.weights.append(block.weights)
         self.sequences += int(np.count_nonzero(block.starts))
         self.unlabelled += int(np.count_nonzero(block.labels == NO_LABEL))
         self.state.append(block.offsets, block.ids, block.values)
@@ -172,6 +177,7 @@ class SpooledChain:
         self.active = state.entries / spool.positions
         self.labelled = spool.unlabelled == 0
         self.valued, self.edge_valued = spool.state.valued, spool.edge.valued
+        self.weighted = spool.weights is not None
         for column in spool.columns:
             column.rewind()
         self._read = 0
@@ -181,10 +187,14 @@ class SpooledChain:
         self._read = high
         count = high - low
         self._given(count)
-        nothing = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
+        edge: tuple[Any, Any, Any] = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
+        if self._edge.size:
+            edge = self._spool.edge.read(count, self._edge.ids)
+        weights = self._spool.weights
         return Block(
             frozen(self._spool.labels.read(count), np.int32),
             frozen(self._spool.starts.read(count), np.bool_),
             *self._spool.state.read(count, self._state.ids),
-            *(self._spool.edge.read(count, self._edge.ids) if self._edge.size else nothing),
+            *edge,
+            frozen(None if weights is None else weights.read(count), np.float64),
         )

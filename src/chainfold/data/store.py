@@ -4,6 +4,7 @@ A record batch holds a stretch of positions, all batches but the last equally ma
 
     label        int32, -1 where unknown
     start        uint8, 1 where a sequence starts
+    weight       float64; left out where all are one
     ids          large_list of attribute ids: a dictionary of their names, or int32 where they have none
     values       large_list of float64; left out where all are one
     edge_ids     like ids, edge_values like values; left out where there are no edge attributes
@@ -28,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import chain as one_after_another
 from pathlib import Path
@@ -46,7 +47,7 @@ from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
 from chainfold.kernels.scores import NO_LABEL
 
-VERSION = 2
+VERSION = 3
 _CODEC = "lz4"  # of counts and marks, which are mostly alike
 _ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
 _MOST_ROWS = 65536  # in a batch
@@ -57,6 +58,7 @@ _LET_GO_EVERY = 32 << 20  # bytes read
 _STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
 _STATE, _EDGE = "", "edge_"  # prefixes of columns
+_EXTRAS = ("valued", "edge_valued", "weighted")  # what a chain may have; its column is left out otherwise
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Header:
     labelled: bool
     valued: bool
     edge_valued: bool
+    weighted: bool
     named: bool
     edge_named: bool
     batch: int
@@ -84,6 +87,7 @@ class Header:
     columns: str | None = None
     words: int = 1  # of marks, for each attribute
     vocabulary: str | None = None  # its sha256
+    origin: str | None = None  # what it was made of, in the words of whoever made it
 
     @property
     def batches(self) -> int:
@@ -93,6 +97,8 @@ class Header:
     def schema(self) -> Any:
         """The columns of each batch."""
         columns = {"label": pa.int32(), "start": pa.uint8()}
+        if self.weighted:
+            columns["weight"] = pa.float64()
         for prefix, there, named, valued in (
             (_STATE, True, self.named, self.valued),
             (_EDGE, self.n_edge_attributes > 0, self.edge_named, self.edge_valued),
@@ -105,18 +111,20 @@ class Header:
         return pa.schema(columns)
 
 
-def write_chain(target: str | Path | BinaryIO, source: Source) -> None:
+def write_chain(target: str | Path | BinaryIO, source: Source, origin: str | None = None) -> None:
     """Store a source in a file, or send it through an open one; `open_chain` reads it back.
 
+    `origin` is kept in the header, and says what the source was made of.
+
     A source that has `sequences`, their number, is read once and in order. It may then also say whether it is `valued`
-    and `edge_valued`, has values other than one; otherwise its first block says so.
+    and `edge_valued`, has values other than one, and `weighted`; otherwise its first block says so.
     """
     if isinstance(target, str | Path):
         with written_whole(target) as file:
-            _write(pa.ipc.new_file, file, source)
+            _write(pa.ipc.new_file, file, source, origin)
         return
     try:
-        _write(pa.ipc.new_stream, target, source)
+        _write(pa.ipc.new_stream, target, source, origin)
         target.flush()
     except BrokenPipeError:
         raise
@@ -124,8 +132,9 @@ def write_chain(target: str | Path | BinaryIO, source: Source) -> None:
         raise BadFile("standard output", f"cannot be written: {error.strerror or error}.") from None
 
 
-def _write(new_writer: Callable[..., Any], file: Any, source: Source) -> None:
+def _write(new_writer: Callable[..., Any], file: Any, source: Source, origin: str | None) -> None:
     header, blocks = _surveyed(source)
+    header = replace(header, origin=origin)
     blocks = read_ahead(blocks, _BLOCKS_AHEAD)
     vocabulary = vocabulary_of(source)
     names = {} if vocabulary is None else _names_to_write(header, vocabulary)
@@ -160,17 +169,21 @@ def _surveyed(source: Source) -> tuple[Header, Iterable[Block]]:
         first = next(iter(blocks))
         blocks = one_after_another([first], blocks)
         sequences, entries = int(source.sequences), round(source.active * source.positions)
-        valued = bool(getattr(source, "valued", first.values.size > 0))
-        edge_valued = bool(getattr(source, "edge_valued", first.edge_values.size > 0))
+        extras = {name for name in _EXTRAS if getattr(source, name, name in _extras_of(first))}
     else:
-        sequences, entries, valued, edge_valued = 0, 0, False, False
+        sequences, entries, extras = 0, 0, set()
         for block in blocks:
             sequences += int(np.count_nonzero(block.starts))
             entries += int(block.offsets[-1] - block.offsets[0])
-            valued |= block.values.size > 0
-            edge_valued |= block.edge_values.size > 0
+            extras |= _extras_of(block)
         blocks = _checked_blocks(source, rows)
-    return _header(source, rows, sequences, entries, valued, edge_valued), blocks
+    return _header(source, rows, sequences, entries, extras), blocks
+
+
+def _extras_of(block: Block) -> set[str]:
+    """Which of the columns that may be left out it needs."""
+    arrays = (block.values, block.edge_values, block.weights)
+    return {name for name, array in zip(_EXTRAS, arrays, strict=True) if array.size}
 
 
 def _checked_blocks(source: Source, rows: int) -> Iterator[Block]:
@@ -181,7 +194,7 @@ def _checked_blocks(source: Source, rows: int) -> Iterator[Block]:
         yield block
 
 
-def _header(source: Source, rows: int, sequences: int, entries: int, valued: bool, edge_valued: bool) -> Header:
+def _header(source: Source, rows: int, sequences: int, entries: int, extras: set[str]) -> Header:
     vocabulary = vocabulary_of(source)
     meaning: dict[str, Any] = {}
     if vocabulary is not None:
@@ -198,8 +211,9 @@ def _header(source: Source, rows: int, sequences: int, entries: int, valued: boo
         n_edge_attributes=source.n_edge_attributes,
         active=entries / source.positions,
         labelled=bool(source.labelled),
-        valued=valued,
-        edge_valued=edge_valued,
+        valued="valued" in extras,
+        edge_valued="edge_valued" in extras,
+        weighted="weighted" in extras,
         named=vocabulary is not None and vocabulary.attributes is not None,
         edge_named=vocabulary is not None and vocabulary.edge_attributes is not None,
         batch=rows,
@@ -270,6 +284,10 @@ def _names_to_write(header: Header, vocabulary: Vocabulary) -> dict[str, Any]:
 
 def _batch(block: Block, schema: Any, names: dict[str, Any]) -> Any:
     columns = {"label": pa.array(block.labels), "start": pa.array(block.starts.view(np.uint8))}
+    if "weight" in schema.names:
+        columns["weight"] = pa.array(block.weights if block.weights.size else np.ones(block.labels.size))
+    elif block.weights.size:
+        raise BadChain("some of its positions have weights, and its first ones had none.")
     for prefix, offsets, ids, values in (
         (_STATE, block.offsets, block.ids, block.values),
         (_EDGE, block.edge_offsets, block.edge_ids, block.edge_values),
@@ -356,7 +374,7 @@ class _Batches(ABC):
         self.n_labels, self.n_attributes = header.n_labels, header.n_attributes
         self.n_edge_attributes = header.n_edge_attributes
         self.active, self.labelled, self.batch = header.active, header.labelled, header.batch
-        self.valued, self.edge_valued = header.valued, header.edge_valued
+        self.valued, self.edge_valued, self.weighted = header.valued, header.edge_valued, header.weighted
         self._names: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -553,6 +571,7 @@ def _block(batch: Any) -> Block:
         frozen(_numbers(batch.column("start")).view(np.bool_), np.bool_),
         *lists(_STATE),
         *lists(_EDGE),
+        frozen(_numbers(batch.column("weight")) if "weight" in batch.schema.names else None, np.float64),
     )
 
 
@@ -564,27 +583,29 @@ def _cut(whole: Block, low: int, high: int) -> Block:
         starts=whole.starts[low:high],
         offsets=whole.offsets[low : high + 1],
         edge_offsets=edges,
+        weights=whole.weights[low:high],
     )
 
 
 def _join(parts: list[Block]) -> Block:
     """One block of several, copied."""
 
-    def lists(offsets: str, ids: str, values: str) -> list[NDArray[Any]]:
+    def lists(offsets: str, ids: str, values: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         counts = np.concatenate([np.diff(getattr(part, offsets)) for part in parts])
         if not counts.size:
-            return [frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)]
+            return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
         spans = [slice(getattr(part, offsets)[0], getattr(part, offsets)[-1]) for part in parts]
 
         def entries(name: str, dtype: Any) -> NDArray[Any]:
             return frozen(np.concatenate([getattr(p, name)[s] for p, s in zip(parts, spans, strict=True)]), dtype)
 
         ends = frozen(np.concatenate([[0], np.cumsum(counts)]), np.int64)
-        return [ends, entries(ids, np.int32), entries(values, np.float64)]
+        return ends, entries(ids, np.int32), entries(values, np.float64)
 
     return Block(
         frozen(np.concatenate([part.labels for part in parts]), np.int32),
         frozen(np.concatenate([part.starts for part in parts]), np.bool_),
         *lists("offsets", "ids", "values"),
         *lists("edge_offsets", "edge_ids", "edge_values"),
+        frozen(np.concatenate([part.weights for part in parts]), np.float64),
     )
