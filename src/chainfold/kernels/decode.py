@@ -1,0 +1,399 @@
+"""Labellings of a block: the best, the k best, drawn ones; posteriors, and probabilities and entropy of sequences.
+
+Everything goes forward over the blocks, carrying what the next block needs, and back inside a block once the state of
+its last position is known. A sequence is from a start mark to an end mark; scores of labels that may not start or end
+one are -inf already. `lattice` is a block after the forward pass, in real numbers or in logarithms (see `messages`).
+
+    Pr(i | j) = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j)
+
+is all that probabilities and entropies need: it is local, so a sequence of any length loses no digits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from chainfold.kernels.jit import CONTRACT, STRICT, kernel
+from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, transfer, two_sum
+from chainfold.kernels.simd import WIDTH, fma, load, maximum, splat, store, where_positive
+
+_TINY = 1e-300
+
+
+@kernel(fastmath=STRICT)
+def viterbi(
+    starts: Any, ends: Any, scores: Any, edge: Any, delta: Any, total: Any, back: Any, finals: Any, best: Any
+) -> Any:
+    """δ_t(j) = s_t(j) + max_i (δ_{t-1}(i) + e_t(i,j)), its maximum taken out at each position; ties to the smaller i.
+
+    scores: [B, width]  edge: [B or 1, N · width]  delta: [width], carried  total: [2], what was taken out since the
+    sequence began, carried. back: [B, N], the i chosen, at a start mark the best last label of the sequence before.
+    finals, best: for each sequence that ends here its last label and its score. Returns (status, position of a fault).
+    """
+    width, n_labels = scores.shape[1], back.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    high, choice = np.zeros(width), np.zeros(width)
+    sequence = 0
+    for t in range(scores.shape[0]):
+        if starts[t]:
+            label = 0
+            for j in range(1, n_labels):
+                if delta[j] > delta[label]:
+                    label = j
+            for j in range(n_labels):
+                high[j], choice[j] = 0.0, label
+            total[0], total[1] = 0.0, 0.0
+        else:
+            base = t * step * n_labels * width
+            for c in range(0, width, WIDTH):
+                top, chosen = splat(-np.inf), splat(0.0)
+                for i in range(n_labels):
+                    reached = splat(delta[i]) + load(edge, base + i * width + c)
+                    chosen = where_positive(reached - top, splat(float(i)), chosen)
+                    top = maximum(reached, top)
+                store(high, c, top)
+                store(choice, c, chosen)
+        peak = -np.inf
+        for j in range(n_labels):
+            back[t, j] = int(choice[j])
+            delta[j] = high[j] + scores[t, j]
+            if not delta[j] < np.inf:
+                return NOT_FINITE, t
+            peak = max(peak, delta[j])
+        if peak == -np.inf:
+            return ZERO, t
+        for j in range(n_labels):
+            delta[j] -= peak
+        total[0], total[1] = two_sum(total[0], total[1], peak)
+        if ends[t]:
+            label = 0
+            while delta[label] < 0.0:
+                label += 1
+            finals[sequence], best[sequence] = label, total[0] + total[1]
+            sequence += 1
+    return OK, -1
+
+
+@kernel(fastmath=STRICT)
+def trace(back: Any, label: Any, labels: Any) -> Any:
+    """The labels of a block whose last one is known, by y_{t-1} = back_t(y_t); returns the one before the block."""
+    for t in range(back.shape[0] - 1, -1, -1):
+        labels[t] = label
+        label = back[t, label]
+    return label
+
+
+@kernel(fastmath=STRICT)
+def coalesce(back: Any, heads: Any) -> None:
+    """Each of the labels at the block's end becomes the label before the block on its best path: y ← back_t(y)."""
+    merged = False
+    for t in range(back.shape[0] - 1, -1, -1):
+        if merged:
+            heads[0] = back[t, heads[0]]
+            continue
+        merged = True
+        for k in range(heads.size):
+            heads[k] = back[t, heads[k]]
+            merged = merged and heads[k] == heads[0]
+    if merged:
+        for k in range(heads.size):
+            heads[k] = heads[0]
+
+
+@kernel(fastmath=STRICT, inline=True)
+def largest(numbers: Any) -> Any:
+    """Where the largest number is, the first of several; -1 if all are -inf."""
+    where, high = -1, -np.inf
+    for i in range(numbers.size):
+        if numbers[i] > high:
+            where, high = i, numbers[i]
+    return where
+
+
+@kernel(fastmath=STRICT)
+def rank(starts: Any, ends: Any, scores: Any, edge: Any, ranked: Any, back: Any, finals: Any, gaps: Any) -> None:
+    """The k best scores of each label: δ_t(j, ·) = s_t(j) + the k largest of δ_{t-1}(i, q) + e_t(i,j), over i and q.
+
+    ranked: [N, k], carried, the best of all taken out. back: [B, N, k], i · k + q. For each sequence that ends here,
+    finals: [S, k], its k best last states j · k + r, -1 where there are fewer; gaps: their scores, less the best one.
+    """
+    width = scores.shape[1]
+    n_labels, k = ranked.shape
+    step = 1 if edge.shape[0] > 1 else 0
+    fresh, heads, taken = np.empty((n_labels, k)), np.empty(n_labels), np.empty(n_labels, np.int64)
+    sequence = 0
+    for t in range(scores.shape[0]):
+        peak = -np.inf
+        for j in range(n_labels):
+            for i in range(n_labels):  # the best of each i; once it is taken, the next best takes its place
+                taken[i] = 0
+                heads[i] = -np.inf if starts[t] else ranked[i, 0] + edge[t * step, i * width + j]
+            for r in range(k):
+                i = largest(heads)
+                back[t, j, r] = 0
+                fresh[j, r] = heads[i] + scores[t, j] if i >= 0 else -np.inf
+                if i >= 0:
+                    back[t, j, r] = i * k + taken[i]
+                    taken[i] += 1
+                    heads[i] = ranked[i, taken[i]] + edge[t * step, i * width + j] if taken[i] < k else -np.inf
+            if starts[t]:
+                fresh[j, 0] = scores[t, j]
+            peak = max(peak, fresh[j, 0])
+        for j in range(n_labels):
+            for r in range(k):
+                ranked[j, r] = fresh[j, r] - peak
+        if ends[t]:
+            for j in range(n_labels):
+                taken[j], heads[j] = 0, ranked[j, 0]
+            for r in range(k):
+                j = largest(heads)
+                gaps[sequence, r] = heads[j] if j >= 0 else -np.inf
+                finals[sequence, r] = j * k + taken[j] if j >= 0 else -1
+                if j >= 0:
+                    taken[j] += 1
+                    heads[j] = ranked[j, taken[j]] if taken[j] < k else -np.inf
+            sequence += 1
+
+
+@kernel(fastmath=STRICT)
+def trace_ranked(ends: Any, back: Any, finals: Any, states: Any, labels: Any) -> None:
+    """k paths back through a block, (y, r)_{t-1} = back_t((y, r)_t), each sequence from its own last states.
+
+    states: [k], j · k + r or -1, of the last position in, of the position before the block out. labels: [k, B].
+    """
+    k = back.shape[2]
+    sequence = finals.shape[0]
+    for t in range(back.shape[0] - 1, -1, -1):
+        if ends[t]:
+            sequence -= 1
+        for r in range(k):
+            state = finals[sequence, r] if ends[t] else states[r]
+            labels[r, t] = state // k if state >= 0 else -1
+            states[r] = -1 if state < 0 else back[t, state // k, state % k]
+
+
+@kernel(fastmath=CONTRACT)
+def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
+    """γ_{t-1}(i) = α_{t-1}(i) Σ_j E_t(i,j) γ_t(j) / predicted_t(j); before a start mark α_{t-1}, normalised.
+
+    gamma: [width], of the last position in, of the position before the block out. out: [B, width].
+    edge_t: [N, width], E transposed, for a lattice of real numbers with one transition matrix; else empty.
+    """
+    alpha, predicted, edge, in_logs = lattice.alpha, lattice.predicted, lattice.edge, lattice.in_logs
+    width, n_labels = alpha.shape[1], lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    scratch = np.zeros((n_labels, width))
+    v = scratch[0]
+    for t in range(alpha.shape[0] - 1, -1, -1):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        for c in range(0, width, WIDTH):
+            store(out, t * width + c, load(gamma, c))
+        if lattice.starts[t]:
+            scale = 0.0
+            for i in range(n_labels):
+                gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
+                scale += gamma[i]
+            for i in range(n_labels):
+                gamma[i] /= max(scale, _TINY)
+        elif edge_t.size:
+            for c in range(0, width, WIDTH):
+                store(v, c, load(gamma, c) / maximum(load(predicted, t * width + c), splat(_TINY)))
+            for c in range(0, width, WIDTH):
+                total = splat(0.0)
+                for j in range(n_labels):
+                    total = fma(splat(v[j]), load(edge_t, j * width + c), total)
+                store(gamma, c, load(previous, c) * total)
+        else:
+            transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch)
+            for i in range(n_labels):
+                gamma[i] = 0.0
+                for j in range(n_labels):
+                    gamma[i] += scratch[i, j] * out[t, j]
+
+
+@kernel(fastmath=STRICT)
+def draw(lattice: Any, posterior: Any, uniforms: Any, labels: Any) -> None:
+    """Pr(y_t = j | y_{t-1} = i, all x) ∝ E_t(i,j) v_t(j), v_t(j) = γ_t(j) / predicted_t(j); at a start mark γ_t(j).
+
+    uniforms: [B, k], one number from [0, 1) for each label. labels: [1 + B, k], those before the block first.
+    """
+    predicted, edge, in_logs = lattice.predicted, lattice.edge, lattice.in_logs
+    width, n_labels = posterior.shape[1], lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    v, weight = np.empty(n_labels), np.empty(n_labels)
+    for t in range(posterior.shape[0]):
+        start = lattice.starts[t]
+        for j in range(n_labels):
+            v[j] = posterior[t, j]
+            if in_logs and not start:
+                v[j] = math.log(v[j]) - predicted[t, j] if v[j] > 0.0 else -np.inf
+            elif not start:
+                v[j] /= max(predicted[t, j], _TINY)
+        for k in range(labels.shape[1]):
+            base = labels[t, k] * width
+            high, total = -np.inf, 0.0
+            for j in range(n_labels):
+                if start:
+                    weight[j] = v[j]
+                elif in_logs:
+                    weight[j] = v[j] + edge[t * step, base + j]
+                    high = max(high, weight[j])
+                else:
+                    weight[j] = v[j] * edge[t * step, base + j]
+            for j in range(n_labels):
+                if in_logs and not start:
+                    weight[j] = math.exp(weight[j] - high)
+                total += weight[j]
+            rest, label = uniforms[t, k] * total, 0
+            for j in range(n_labels):
+                if weight[j] > 0.0 and rest >= 0.0:
+                    label = j
+                    rest -= weight[j]
+            labels[t + 1, k] = label
+
+
+@kernel(fastmath=STRICT, inline=True)
+def log_conditional(previous: Any, predicted: Any, edge: Any, i: Any, j: Any, in_logs: Any) -> Any:
+    """log Pr(i | j)."""
+    joint = edge[i * predicted.size + j]
+    if in_logs:
+        return previous[i] + joint - predicted[j] if predicted[j] > -np.inf else -np.inf
+    joint *= previous[i]
+    return math.log(joint / predicted[j]) if joint > 0.0 else -np.inf
+
+
+@kernel(fastmath=STRICT, inline=True)
+def log_posterior(alpha: Any, label: Any, in_logs: Any, n_labels: Any) -> Any:
+    """log γ(label) of a position where a sequence ends: its α, normalised."""
+    if in_logs:
+        return alpha[label]
+    total = 0.0
+    for j in range(n_labels):
+        total += alpha[j]
+    return math.log(alpha[label] / total) if alpha[label] > 0.0 else -np.inf
+
+
+@kernel(fastmath=STRICT)
+def best_probability(lattice: Any, ends: Any, back: Any, finals: Any, logs: Any, total: Any, out: Any) -> None:
+    """log p of the best labelling: l_t(j) = l_{t-1}(i) + log Pr(i | j) with i = back_t(j); at the end + log γ_T.
+
+    logs: [N] and total: [2], what was taken out of them, are carried. out: for each sequence that ends here.
+    """
+    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    fresh = np.empty(n_labels)
+    sequence = 0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if lattice.starts[t]:
+            for j in range(n_labels):
+                logs[j] = 0.0
+            total[0], total[1] = 0.0, 0.0
+        else:
+            high = -np.inf
+            for j in range(n_labels):
+                i = back[t, j]
+                fresh[j] = logs[i] + log_conditional(previous, lattice.predicted[t], edge[t * step], i, j, in_logs)
+                high = max(high, fresh[j])
+            for j in range(n_labels):
+                logs[j] = fresh[j] - high
+            total[0], total[1] = two_sum(total[0], total[1], high)
+        if ends[t]:
+            label = finals[sequence]
+            out[sequence] = total[0] + (total[1] + logs[label] + log_posterior(alpha[t], label, in_logs, n_labels))
+            sequence += 1
+
+
+@kernel(fastmath=STRICT)
+def given_probability(lattice: Any, ends: Any, before: Any, total: Any, out: Any) -> None:
+    """log p of the block's own labels: Σ_t log Pr(y_{t-1} | y_t) + log γ_T(y_T); not a number where a label is unknown.
+
+    before: the label before the block. total: [2], the sum since the sequence began, carried.
+    """
+    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    sequence = 0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        label = lattice.labels[t]
+        if lattice.starts[t]:
+            total[0], total[1] = 0.0, 0.0
+        term = 0.0
+        if label < 0 or (before < 0 and not lattice.starts[t]):
+            term = np.nan
+        else:
+            if not lattice.starts[t]:
+                term = log_conditional(previous, lattice.predicted[t], edge[t * step], before, label, in_logs)
+            if ends[t]:
+                term += log_posterior(alpha[t], label, in_logs, n_labels)
+        if term > -np.inf and total[0] > -np.inf:
+            total[0], total[1] = two_sum(total[0], total[1], term)
+        else:
+            total[0], total[1] = total[0] + term, 0.0
+        if ends[t]:
+            out[sequence] = total[0] + total[1]
+            sequence += 1
+        before = label
+
+
+@kernel(fastmath=STRICT)
+def entropy(lattice: Any, ends: Any, log_edge: Any, given: Any, total: Any, out: Any) -> None:
+    """h_t(j) = Σ_i Pr(i | j) (h_{t-1}(i) - log Pr(i | j)), the entropy of the labels up to t given the last one; at the
+    end H = Σ_j γ(j) (h(j) - log γ(j)).
+
+    given: [width], h, and total: [2], what was taken out of it, are carried. log_edge: [N · width], log E or 0 where E
+    is zero, for a lattice of real numbers with one transition matrix.
+    """
+    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    width = alpha.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    logs = log_edge if log_edge.size else np.zeros(n_labels * width)
+    inverse, fresh = np.zeros(width), np.zeros(width)
+    impossible = -np.inf if in_logs else 0.0
+    sequence = 0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        predicted = lattice.predicted[t]
+        if lattice.starts[t]:
+            for j in range(n_labels):
+                given[j] = 0.0
+            total[0], total[1] = 0.0, 0.0
+        else:
+            for j in range(n_labels):
+                possible = predicted[j] > impossible
+                fresh[j] = math.log(predicted[j]) if possible and not in_logs else 0.0
+                inverse[j] = 1.0 / predicted[j] if possible and not in_logs else 0.0
+            if in_logs:
+                for i in range(n_labels):
+                    for j in range(n_labels):
+                        term = log_conditional(previous, predicted, edge[t * step], i, j, in_logs)
+                        if term > -np.inf:
+                            fresh[j] += math.exp(term) * (given[i] - term)
+            else:
+                if log_edge.size == 0:
+                    for k in range(logs.size):
+                        logs[k] = math.log(edge[t * step, k]) if edge[t * step, k] > 0.0 else 0.0
+                for i in range(n_labels):
+                    if previous[i] > 0.0:
+                        own = given[i] - math.log(previous[i])
+                        for j in range(width):
+                            share = previous[i] * edge[t * step, i * width + j] * inverse[j]
+                            fresh[j] += share * (own - logs[i * width + j])
+            high = -np.inf
+            for j in range(n_labels):
+                if predicted[j] > impossible:
+                    high = max(high, fresh[j])
+            for j in range(n_labels):
+                given[j] = fresh[j] - high if predicted[j] > impossible else 0.0
+            total[0], total[1] = two_sum(total[0], total[1], high)
+        if ends[t]:
+            rest = 0.0
+            for j in range(n_labels):
+                log_gamma = log_posterior(alpha[t], j, in_logs, n_labels)
+                if log_gamma > -np.inf:
+                    rest += math.exp(log_gamma) * (given[j] - log_gamma)
+            out[sequence] = max(total[0] + (total[1] + rest), 0.0)
+            sequence += 1
