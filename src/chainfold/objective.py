@@ -24,7 +24,7 @@ from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.engines.base import Problem, Settings
 from chainfold.engines.parallel import share
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import BadSetting, ChainfoldError, ScoreNotFinite
 from chainfold.evaluation import count_observed, evaluate
 from chainfold.model import Floats, Layout, Model
 
@@ -98,9 +98,17 @@ class Objective:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
         self._observed = count_observed(space.model(np.zeros(space.layout.size)), space.source)
+        self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
-        found = evaluate(self._space.model(point), self._space.source, observe=False, **self._how)
+        """Infinity where scores leave the range of numbers, unless that is so at the first point."""
+        try:
+            found = evaluate(self._space.model(point), self._space.source, observe=False, **self._how)
+        except ScoreNotFinite:
+            if not self._begun:
+                raise
+            return math.inf, np.zeros(point.size)
+        self._begun = True
         likelihood = found.log_likelihood
         if likelihood is None:
             likelihood = float(np.sum(self._observed * point)) - found.log_z

@@ -1,0 +1,332 @@
+"""From a labelled chain to a model: the objective under an optimiser, a development set, runs that survive.
+
+    Training    which algorithm, with which settings
+    Saving      where an unfinished run is kept, and how often
+    train       the loop: a piece of work, a look at the development set, a saved state
+
+A run that is killed and resumed ends with the same model, to the last byte, as one that was never interrupted: the
+optimiser's state is all there is, and a model says nothing of the time that it took.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import chainfold
+from chainfold.constraints import Constraints
+from chainfold.data.chain import Source, vocabulary_of
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.metrics import Count
+from chainfold.mistakes import ALGORITHMS as MISTAKES
+from chainfold.mistakes import Mistakes, MistakeSettings
+from chainfold.model import Floats, Model
+from chainfold.model_file import without_zeros
+from chainfold.objective import BatchObjective, Objective, Space, check_penalty
+from chainfold.optimize.base import Optimiser, Step
+from chainfold.optimize.descent import ALGORITHMS as DESCENT
+from chainfold.optimize.descent import Descent, DescentSettings
+from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
+from chainfold.sealed import Tensors, read_sealed, write_sealed
+from chainfold.tagging import Tagger, blocks_of
+from chainfold.transfer import carried_over
+
+ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
+    "sgd": "stochastic gradient descent",
+    "adagrad": "descent with a rate for each weight",
+    "adam": "descent with momentum and a rate for each weight",
+    "ap": "averaged perceptron",
+    "pa": "passive-aggressive",
+    "arow": "adaptive regularisation of weights",
+}
+ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
+
+RUN, _RUN_VERSION = "training run", 1
+_BATCH = 1024
+_PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class Training:
+    """An algorithm and its settings. Those that are not given have CRFsuite's values, or the algorithm's own."""
+
+    algorithm: str = "lbfgs"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    all_possible_states: bool = False  # a weight for every attribute with every label, not only those that occur
+    all_possible_transitions: bool = True  # a weight for every two labels, not only those that follow one another
+    patience: int = _PATIENCE  # iterations without a better score on the development set
+
+    def __post_init__(self) -> None:
+        algorithm = ALIASES.get(self.algorithm, self.algorithm)
+        if algorithm not in ALGORITHMS:
+            raise BadSetting("algorithm", self.algorithm, f"one of {', '.join(ALGORITHMS)}")
+        object.__setattr__(self, "algorithm", algorithm)
+        known = option_names(algorithm)
+        for name in self.options:
+            if name not in known:
+                raise ChainfoldError(
+                    f"{name} means nothing to algorithm {algorithm!r}, whose settings are {', '.join(sorted(known))}."
+                )
+        if self.patience < 1:
+            raise BadSetting("patience", self.patience, "at least 1")
+        if "c2" in known:
+            check_penalty("c2", self.c2)
+        self.settings()
+
+    @property
+    def c2(self) -> float:
+        return float(self.options.get("c2", 1.0))
+
+    def settings(self) -> LbfgsSettings | DescentSettings | MistakeSettings:
+        """Those of the optimiser, checked."""
+        options = dict(self.options)
+        if self.algorithm == "lbfgs":
+            options.pop("c2", None)
+            return LbfgsSettings(**options)
+        if self.algorithm in DESCENT:
+            options.pop("batch", None)
+            return DescentSettings(algorithm=self.algorithm, **{**options, "c2": self.c2})
+        return MistakeSettings(algorithm=self.algorithm, **options)
+
+    def record(self) -> dict[str, Any]:
+        """All settings, as JSON has them."""
+        known = option_names(self.algorithm)
+        return {
+            "algorithm": self.algorithm,
+            **({"c2": self.c2} if "c2" in known else {}),
+            **({"batch": int(self.options.get("batch", _BATCH))} if "batch" in known else {}),
+            **{name: value for name, value in asdict(self.settings()).items() if name in known},
+            "all_possible_states": self.all_possible_states,
+            "all_possible_transitions": self.all_possible_transitions,
+        }
+
+    def optimiser(self, space: Space, start: Floats, how: Mapping[str, Any]) -> Optimiser:
+        settings = self.settings()
+        if isinstance(settings, LbfgsSettings):
+            return Lbfgs(Objective(space, c2=self.c2, **how), start, settings)
+        if isinstance(settings, DescentSettings):
+            batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
+            return Descent(batches, batches.batches, start, settings)
+        return Mistakes(space.model(start), space.source, settings)
+
+
+def option_names(algorithm: str) -> set[str]:
+    """The settings that mean something to an algorithm."""
+    if algorithm in MISTAKES:
+        return {one.name for one in fields(MistakeSettings)} - {"algorithm", "block"}
+    of = LbfgsSettings if algorithm == "lbfgs" else DescentSettings
+    names = {one.name for one in fields(of)} - {"algorithm"}
+    return names | ({"c2"} if algorithm == "lbfgs" else {"batch"})
+
+
+class Every(NamedTuple):
+    """How often to save: after so many iterations, or so many seconds."""
+
+    iterations: int | None = None
+    seconds: float | None = None
+
+    def due(self, iterations: int, seconds: float) -> bool:
+        by_count = self.iterations is not None and iterations >= self.iterations
+        return by_count or (self.seconds is not None and seconds >= self.seconds)
+
+
+EVERY_MINUTE = Every(seconds=60.0)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where an unfinished run is kept. The file stays: whoever has stored the model removes it."""
+
+    path: Path
+    every: Every = EVERY_MINUTE
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An iteration, for whoever watches."""
+
+    step: Step
+    dev: float | None  # the score on the development set
+    best: bool  # is it the best so far?
+    seconds: float  # since this process began to train
+
+
+class Interrupted(ChainfoldError):
+    """The run was asked to stop; what it has done is saved, where that was asked for."""
+
+    def __init__(self, iteration: int, saved: Path | None) -> None:
+        self.iteration, self.saved = iteration, saved
+        kept = "nothing was kept" if saved is None else f"kept in {saved}; go on with --resume"
+        super().__init__(f"training was interrupted after iteration {iteration}: {kept}.")
+
+
+def train(
+    source: Source,
+    training: Training | None = None,
+    *,
+    dev: Source | None = None,
+    start: Model | None = None,
+    constraints: Constraints | None = None,
+    engine: str = "parallel",
+    threads: int = 1,
+    memory: int | None = None,
+    saving: Saving | None = None,
+    report: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    positions: Callable[[int], None] | None = None,
+) -> Model:
+    """Train a model on a labelled chain.
+
+    dev          a chain with the numbers of `source`: training stops when its score (F1 of spans where the labels are
+                 chunk tags, else accuracy) has not risen for `patience` iterations, and the best weights are kept
+    start        a model to begin with: its weights are taken where attribute and label have the same names
+    constraints  what may follow what, in training and in the model
+    engine, threads, memory   as for `evaluate`, where the algorithm has a gradient; threads change no bit of the model
+    saving       keep the state of the run in a file, and go on from it
+    report       told of each iteration; `stop` is asked after each piece of work whether to end, with `Interrupted`;
+                 `positions` is told of the positions that an evaluation has done
+    """
+    training = training or Training()
+    space = Space.of(
+        source,
+        constraints=constraints,
+        all_possible_states=training.all_possible_states,
+        all_possible_transitions=training.all_possible_transitions,
+    )
+    begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
+    how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
+    run = _Run(space, training, training.optimiser(space, begin, how), dev, _identity(space, training, dev, start))
+    if saving is not None and saving.resume and saving.path.exists():
+        run.load(saving.path)
+    run.work(saving, report or (lambda progress: None), stop or (lambda: False))
+    return run.model()
+
+
+def _identity(space: Space, training: Training, dev: Source | None, start: Model | None) -> dict[str, Any]:
+    """What must be the same for a run to be resumed."""
+    return {
+        "chainfold": chainfold.__version__,
+        **training.record(),
+        "patience": training.patience if dev is not None else None,
+        "weights": space.layout.size,
+        "forbidden weights": int(np.count_nonzero(space.forbidden)),
+        "positions": space.source.positions,
+        "attributes a position": space.source.active,
+        "positions of the development set": None if dev is None else dev.positions,
+        "weights to begin with": None if start is None else float(np.sum(start.weights[start.weights > -np.inf])),
+    }
+
+
+class _Run:
+    """The loop, and everything that changes in it."""
+
+    def __init__(
+        self, space: Space, training: Training, optimiser: Optimiser, dev: Source | None, identity: dict[str, Any]
+    ) -> None:
+        self._space, self._training, self._optimiser, self._dev = space, training, optimiser, dev
+        self._identity = json.loads(json.dumps(identity))
+        self._values: list[float] = []  # the objective after each iteration
+        self._scores: list[float] = []  # on the development set
+        self._best: Floats | None = None
+        self._finished: str | None = None  # by the development set
+        self._begin = time.monotonic()
+
+    def work(self, saving: Saving | None, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+        saved_at, saved_iteration = time.monotonic(), len(self._values)
+        while self._optimiser.finished is None and self._finished is None:
+            step = self._optimiser.advance()
+            if step is not None:
+                self._arrive(step, report)
+            if stop():
+                if saving is not None:
+                    self._save(saving.path)
+                raise Interrupted(len(self._values), None if saving is None else saving.path)
+            since = len(self._values) - saved_iteration
+            if saving is not None and saving.every.due(since, time.monotonic() - saved_at):
+                self._save(saving.path)
+                saved_at, saved_iteration = time.monotonic(), len(self._values)
+
+    def _arrive(self, step: Step, report: Callable[[Progress], None]) -> None:
+        """After an iteration."""
+        if not math.isfinite(step.value):
+            raise ChainfoldError(
+                f"the objective is {step.value} after iteration {step.iteration}: the weights have grown too large; "
+                f"take a smaller rate, or more c2."
+            )
+        self._values.append(step.value)
+        score, best = None, False
+        if self._dev is not None:
+            score = self._score(self._dev)
+            best = not self._scores or score > max(self._scores)
+            self._scores.append(score)
+            if best:
+                self._best = self._optimiser.point.copy()
+            elif len(self._scores) - 1 - int(np.argmax(self._scores)) >= self._training.patience:
+                self._finished = "stopped: the development set is tagged no better any more"
+        report(Progress(step, score, best, time.monotonic() - self._begin))
+
+    def _score(self, dev: Source) -> float:
+        vocabulary = vocabulary_of(self._space.source)
+        size = self._space.layout.n_labels
+        names = [str(label) for label in range(size)] if vocabulary is None else vocabulary.labels
+        count = Count(names)
+        for tagged in Tagger(self._current()).viterbi(blocks_of(dev)):
+            assert tagged.labels is not None, "they were wanted"
+            count.add(tagged.given, tagged.labels, tagged.starts)
+        scores = count.scores()
+        return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
+
+    def _current(self) -> Model:
+        return self._space.model(_finite(self._optimiser.point))
+
+    def model(self) -> Model:
+        """The answer, with its record."""
+        best = int(np.argmax(self._scores)) if self._scores else len(self._values) - 1
+        record = {
+            "chainfold": chainfold.__version__,
+            **self._training.record(),
+            "iterations": len(self._values),
+            "finished": self._finished or self._optimiser.finished,
+            "objective": self._values,
+            "positions": self._space.source.positions,
+        }
+        if self._scores:
+            record |= {"development": self._scores, "best_iteration": best + 1}
+        point = self._optimiser.point if self._best is None else self._best
+        model = self._space.model(_finite(point), record)
+        return without_zeros(model) if self._training.options.get("c1") else model
+
+    def _save(self, path: Path) -> None:
+        tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}
+        tensors |= {"values": np.array(self._values), "scores": np.array(self._scores)}
+        if self._best is not None:
+            tensors["best"] = self._best
+        write_sealed(path, RUN, _RUN_VERSION, tensors, {"run": self._identity, "finished": self._finished})
+
+    def load(self, path: Path) -> None:
+        """Go on from a saved run, if it is this one."""
+        tensors, about = read_sealed(path, RUN, _RUN_VERSION)
+        for name, now in self._identity.items():
+            then = about["run"].get(name)
+            if then != now:
+                raise BadFile(
+                    path,
+                    f"was begun with {name} = {then}, and now it is {now}; resume with the same data and settings, or "
+                    f"remove the file to start anew.",
+                )
+        self._values, self._scores = tensors.pop("values").tolist(), tensors.pop("scores").tolist()
+        self._best, self._finished = tensors.pop("best", None), about["finished"]
+        self._optimiser.restore({name.removeprefix("optimiser."): array for name, array in tensors.items()})
+
+
+def _finite(point: Floats) -> Floats:
+    """A point without the weights that forbid, which its space puts back."""
+    return np.where(point == -np.inf, 0.0, point)
