@@ -20,13 +20,28 @@ LEVELS = {
     "kernels": 2,
     "data": 3,
     "model": 4,
+    "constraints": 4,
+    "metrics": 4,
+    "shelf": 4,
+    "optimize": 4,
+    "sealed": 4,
+    "model_file": 5,
+    "inspection": 5,
     "engines": 5,
     "evaluation": 6,
-    "paper": 7,
-    "cli": 8,
-    "__main__": 9,
+    "tagging": 6,
+    "objective": 7,
+    "mistakes": 7,
+    "transfer": 8,
+    "growth": 9,
+    "training": 9,
+    "apply": 9,
+    "estimator": 10,
+    "paper": 10,
+    "cli": 11,
+    "__main__": 12,
 }
-WITHIN = {"kernels", "data", "engines", "paper", "cli"}
+WITHIN = {"kernels", "data", "engines", "optimize", "paper", "cli"}
 ENGINE_MODULES = {"fb", "fb_log", "fb_recompute", "fb_spill", "checkpoint", "forward_only", "emp", "stream", "parallel"}
 
 

@@ -46,6 +46,14 @@ def target_of(path: str | Path) -> Path:
     return target
 
 
+def check_output(output: str | Path, inputs: object) -> None:
+    """Raise, before any work is done, if the output cannot be written or is one of the inputs."""
+    target = target_of(output)
+    for one in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
+        if isinstance(one, (str, Path)) and target.exists() and Path(one).exists() and target.samefile(one):
+            raise BadFile(output, "is also an input, and would be lost; give the output another name.")
+
+
 @contextmanager
 def working_file(folder: Path) -> Iterator[None]:
     """Work on a temporary file in the folder; what goes wrong is one sentence."""

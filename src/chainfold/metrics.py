@@ -214,6 +214,16 @@ class Count:
             here = slice(low, low + _AT_ONCE)
             self._add(gold[here], predicted[here], starts[here])
 
+    def extend(self, labels: Sequence[str]) -> None:
+        """Further labels that gold has, numbered after the others."""
+        if not labels:
+            return
+        old, self._labels = len(self._labels), (*self._labels, *labels)
+        confusion = np.zeros((len(self._labels), len(self._labels)), np.int64)
+        confusion[:old, :old] = self._confusion.reshape(old, old)
+        self._confusion = confusion.ravel()
+        self._spans = None if self._spans is None else self._spans.extended(self._labels)
+
     def scores(self) -> Scores:
         """What has been counted so far, as if the last sequence ended here; counting may go on."""
         sequences, correct = self._sequences.closed()
@@ -311,6 +321,16 @@ class _Spans:
         self._correct += self._by_kind(before)
         self._open = bool(was_open[-1])
         self._last = np.array([gold[-1], predicted[-1]], np.int32)
+
+    def extended(self, labels: tuple[str, ...]) -> _Spans:
+        """The same counts for more labels."""
+        more = _Spans(labels)
+        places = [more._kinds.index(kind) for kind in self._kinds]
+        for name in ("_gold", "_found", "_correct"):
+            getattr(more, name)[places] = getattr(self, name)
+        more._last = np.where(self._last == self._kind_of.size - 1, len(labels), self._last).astype(np.int32)
+        more._open = self._open
+        return more
 
     def closed(self) -> dict[str, Quality]:
         """The counts with everything ended here."""

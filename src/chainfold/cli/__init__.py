@@ -18,8 +18,12 @@ from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
+from chainfold.cli.evaluate import evaluate
 from chainfold.cli.gradient import gradient
+from chainfold.cli.inspect import inspect
 from chainfold.cli.plan import plan
+from chainfold.cli.tag import tag
+from chainfold.cli.train import train
 from chainfold.errors import ChainfoldError
 
 app = typer.Typer(
@@ -66,7 +70,10 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-for verb in (encode, data, gradient, plan, engines, demo):
+app.command("train")(guarded(train))
+app.command("tag")(guarded(tag))
+app.command("eval")(guarded(evaluate))
+for verb in (inspect, encode, data, gradient, plan, engines, demo):
     app.command()(guarded(verb))
 
 

@@ -19,7 +19,7 @@ from chainfold.data.spool import SpooledChain
 from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
 from chainfold.data.template import Border, Template, parse_attributes, parse_template
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.files import target_of
+from chainfold.files import check_output
 
 
 class ReadOptions(TypedDict, total=False):
@@ -60,7 +60,7 @@ def encode(
     chain's header again. `Options` lists the options.
     """
     encoding = encoding_of(options)
-    _check_output(output, inputs)
+    check_output(output, inputs)
     before = _to_continue(output) if append and Path(output).exists() else None
     if before is not None:
         encoding = _continuing(before, output, encoding)
@@ -140,14 +140,6 @@ def _spooled(
 
 def _progress(options: ReadOptions) -> Progress:
     return options.get("progress") or Progress()
-
-
-def _check_output(output: str | Path, inputs: Any) -> None:
-    """Raise, before any work is done, if the output cannot be written or is one of the inputs."""
-    target = target_of(output)
-    for one in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
-        if isinstance(one, (str, Path)) and target.exists() and Path(one).exists() and target.samefile(one):
-            raise BadFile(output, "is also an input, and would be lost; give the output another name.")
 
 
 def check_options(options: Mapping[str, Any], kind: type) -> None:

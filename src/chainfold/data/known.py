@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
-from chainfold.data.chain import Block, frozen
+from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import ReadOptions, check_options, stretches
 from chainfold.data.encoder import Lexicon, Numberer, Progress, spooled
 from chainfold.data.roles import Encoding, Roles
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
+from chainfold.data.store import joined
 from chainfold.data.template import Template, every_column
 from chainfold.data.text_formats import ATTRIBUTES, EDGE
 from chainfold.data.vocabulary import Vocabulary
@@ -83,6 +84,12 @@ def grown_sequences(
 ) -> AbstractContextManager[SpooledChain]:
     """The same of sequences."""
     return _plan_of_sequences(vocabulary, labels, weights).grown(stretches_of(sequences, labels, weights))
+
+
+def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
+    """All of an input in memory, as a chain with the numbers of another."""
+    block = joined([one.block for one in known])
+    return Chain(*block, like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
 
 
 class Known:

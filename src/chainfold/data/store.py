@@ -28,7 +28,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import chain as one_after_another
@@ -389,7 +389,7 @@ class _Batches(ABC):
                     range(first * self.batch, high, self.batch), self._wholes(first, last), strict=True
                 )
             ]
-            return parts[0] if len(parts) == 1 else _join(parts)
+            return parts[0] if len(parts) == 1 else joined(parts)
 
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
@@ -537,6 +537,22 @@ def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:
     return StoredChain(source)
 
 
+def is_chain(inputs: Any) -> bool:
+    """Is this the name of one stored chain, and not of any other file?"""
+    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
+        inputs = inputs[0]
+    if not isinstance(inputs, (str, Path)) or not Path(inputs).is_file():
+        return False
+    with suppress(OSError, ValueError, pa.ArrowException), Path(inputs).open("rb") as file:
+        if file.read(len(_FILE)) == _FILE:
+            return _ABOUT in (pa.ipc.open_file(str(inputs)).schema.metadata or {})
+        file.seek(0)
+        if file.read(len(_STREAM)) == _STREAM:
+            file.seek(0)
+            return _ABOUT in (pa.ipc.open_stream(file).schema.metadata or {})
+    return False
+
+
 def _is_stream(path: Path) -> bool:
     if path.is_fifo():
         return True
@@ -587,7 +603,7 @@ def _cut(whole: Block, low: int, high: int) -> Block:
     )
 
 
-def _join(parts: list[Block]) -> Block:
+def joined(parts: list[Block]) -> Block:
     """One block of several, copied."""
 
     def lists(offsets: str, ids: str, values: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

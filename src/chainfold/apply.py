@@ -1,0 +1,266 @@
+"""A model at work on raw files, tables and chains: tag them, score it on them. One pass, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import IO, Any, Protocol, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.constraints import Constraints
+from chainfold.data.annotate import Annotator, Labelling
+from chainfold.data.known import KnownBlock, KnownOptions
+from chainfold.data.known_inputs import known_inputs
+from chainfold.data.store import is_chain
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import ChainfoldError
+from chainfold.metrics import Count, Scores
+from chainfold.model import Floats, Model
+from chainfold.tagging import Tagged, Tagger, Want
+
+_PREDICTED, _PROBABILITY = "predicted", "probability"
+
+
+def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
+    """The model with further constraints on its labels; see `Constraints.of`."""
+    if scheme is None and not forbid and not allow:
+        return model
+    layout, found = model.layout, Constraints.of(names_of(model).labels, scheme, forbid, allow)
+    weights = model.weights.copy()
+    weights[layout.n_state : layout.n_state + layout.n_labels**2][~found.allowed.ravel()] = -np.inf
+    first = found.first if model.first is None else found.first & model.first
+    last = found.last if model.last is None else found.last & model.last
+    return replace(model, weights=weights, first=first, last=last)
+
+
+def names_of(model: Model) -> Vocabulary:
+    if model.vocabulary is None:
+        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
+    return model.vocabulary
+
+
+def score(
+    model: Model,
+    inputs: Any,
+    *,
+    spans: bool | None = None,
+    memory: int | None = None,
+    **options: Unpack[KnownOptions],
+) -> Scores:
+    """How well a model labels inputs whose labels are known. Labels that it never saw are always wrong."""
+    vocabulary = names_of(model)
+    options["labels"] = True
+    known = known_inputs(inputs, vocabulary, **options)
+    gold: deque[NDArray[np.int32]] = deque()
+    count, unseen = Count(vocabulary.labels, spans), 0
+    for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
+        assert tagged.labels is not None, "they were wanted"
+        truth = _next(gold, tagged.labels.size)
+        count.extend(known.unseen[unseen:])
+        unseen = len(known.unseen)
+        count.add(truth, tagged.labels, tagged.starts)
+    return count.scores()
+
+
+def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:
+    """The blocks alone; their labels are put aside."""
+    for one in known:
+        gold.append(one.gold)
+        yield one.block
+
+
+def _next(gold: deque[NDArray[np.int32]], count: int) -> NDArray[np.int32]:
+    """The labels of the next positions."""
+    parts = []
+    while count:
+        part = gold.popleft()
+        if part.size > count:
+            gold.appendleft(part[count:])
+            part = part[:count]
+        parts.append(part)
+        count -= part.size
+    return np.concatenate(parts)
+
+
+def tag_to(
+    sink: IO[bytes],
+    model: Model,
+    inputs: Any,
+    *,
+    piped: bool = False,
+    marginals: bool = False,
+    all_marginals: bool = False,
+    nbest: int = 0,
+    samples: int = 0,
+    seed: int = 0,
+    sequences: IO[bytes] | None = None,
+    memory: int | None = None,
+    **options: Unpack[KnownOptions],
+) -> None:
+    """Write the inputs in their own format, with what the model makes of them in new columns.
+
+    marginals, all_marginals   the probability of the predicted label, of every label
+    nbest                      the best labellings of each sequence one after another, instead of the one
+    samples, seed              labellings drawn from their distribution
+    sequences                  a file for a CSV with the length, log probability and entropy of each sequence
+    piped                      the sink is not a file but standard output
+    """
+    if nbest and (marginals or all_marginals or samples):
+        raise ChainfoldError("the best labellings stand alone: ask for no marginals or samples beside them.")
+    labels = names_of(model).labels
+    want = Want(
+        labels=not nbest,
+        posteriors=marginals or all_marginals,
+        probability=sequences is not None or nbest > 0,
+        entropy=sequences is not None,
+        nbest=nbest,
+        samples=samples,
+        seed=seed,
+    )
+    columns: dict[str, Sequence[str] | None] = {_PREDICTED: labels}
+    if marginals:
+        columns[_PROBABILITY] = None
+    if all_marginals:
+        columns |= {f"{_PROBABILITY}({label})": None for label in labels}
+    columns |= {f"sample {k + 1}": labels for k in range(samples)}
+    options["labels"] = False
+    with _writer(sink, inputs, columns, piped) as writer:
+        known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
+        found = Tagger(model, memory=memory).run((one.block for one in known), want)
+        if sequences is not None:
+            found = _told(found, sequences)
+        if nbest:
+            _write_best(writer, found)
+            return
+        for tagged in found:
+            writer.add(tagged.starts, *_values(tagged, marginals, all_marginals))
+
+
+class _Writer(Protocol):
+    """Whatever takes labels for the rows that were read."""
+
+    keep: Any
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: Any) -> None: ...
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None: ...
+    def add_sequence(self, best: Sequence[Labelling]) -> None: ...
+
+
+def _writer(sink: IO[bytes], inputs: Any, columns: dict[str, Sequence[str] | None], piped: bool) -> _Writer:
+    if is_chain(inputs):
+        return _LabelLines(sink, columns)
+    return _Rows(Annotator(sink, columns, piped))
+
+
+class _Rows:
+    """Rows as they were read, with new columns."""
+
+    def __init__(self, annotator: Annotator) -> None:
+        self._annotator = annotator
+        self.keep, self.add_sequence = annotator.keep, annotator.add_sequence
+
+    def __enter__(self) -> _Rows:
+        self._annotator.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._annotator.__exit__(*error)
+
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
+        self._annotator.add(*values)
+
+
+class _LabelLines:
+    """A chain has no rows to write again: a line of new columns for each position, a blank line between sequences."""
+
+    keep = None
+
+    def __init__(self, sink: IO[bytes], columns: dict[str, Sequence[str] | None]) -> None:
+        self._sink, self._names = sink, list(columns.values())
+        self._begun = False
+
+    def __enter__(self) -> _LabelLines:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
+        import pyarrow.compute as pc
+
+        fields = [_texts(names, part) for names, part in zip(self._names, values, strict=True)]
+        blank = starts.copy()
+        blank[0] &= self._begun
+        self._begun = True
+        before = pa.array(["", "\n"]).take(pa.array(blank.view(np.uint8)))
+        first, *others = fields
+        lines = pc.binary_join_element_wise(before, first, "")
+        lines = pc.binary_join_element_wise(lines, *others, "\t") if others else lines
+        self._sink.write("\n".join([*lines.to_pylist(), ""]).encode())
+
+    def add_sequence(self, best: Sequence[Labelling]) -> None:
+        for rank, labelling in enumerate(best):
+            codes = labelling.columns[0]
+            self._sink.write(f"{chr(10) if self._begun else ''}# {rank} {labelling.probability:.6g}\n".encode())
+            self._begun = False
+            self.add(np.zeros(codes.size, np.bool_), codes)
+
+
+def _texts(names: Sequence[str] | None, values: NDArray[Any]) -> Any:
+    if names is None:
+        return pa.array([f"{value:.6g}" for value in values.tolist()])
+    return pa.array(names).take(pa.array(values))
+
+
+def _values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArray[Any]]:
+    """The new columns of the next rows."""
+    assert tagged.labels is not None, "they were wanted"
+    values: list[NDArray[Any]] = [tagged.labels]
+    if marginals:
+        values.append(tagged.marginal)
+    if all_marginals and tagged.posteriors is not None:
+        values += list(np.ascontiguousarray(tagged.posteriors.T))
+    return values if tagged.samples is None else [*values, *tagged.samples]
+
+
+def _told(found: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
+    """The same results; what is known of each sequence that ends in them is written to the sink."""
+    sink.write(b"sequence,positions,log_probability,entropy\n")
+    number, end = 0, -1
+    for tagged in found:
+        ended = tagged.sequences
+        assert ended.log_probability is not None, "it was wanted"
+        assert ended.entropy is not None, "it was wanted"
+        rows = zip(ended.ends.tolist(), ended.log_probability.tolist(), ended.entropy.tolist(), strict=True)
+        for last, log_probability, entropy in rows:
+            sink.write(f"{number},{last - end},{log_probability:.10g},{entropy:.10g}\n".encode())
+            number, end = number + 1, last
+        yield tagged
+
+
+def _write_best(writer: _Writer, found: Iterable[Tagged]) -> None:
+    """Each sequence once for each of its best labellings; its positions are put together first."""
+    waiting: list[NDArray[np.int32]] = []
+    for tagged in found:
+        assert tagged.nbest is not None, "they were wanted"
+        cuts = tagged.sequences.ends - tagged.low + 1
+        *whole, rest = np.split(tagged.nbest, cuts, axis=1)
+        for part, gaps, log_probability in zip(
+            whole, _known(tagged.sequences.gaps), _known(tagged.sequences.log_probability), strict=True
+        ):
+            labels = np.concatenate([*waiting, part], axis=1)
+            waiting = []
+            probabilities = np.exp(log_probability + gaps[gaps > -np.inf])
+            writer.add_sequence([Labelling(float(p), [labels[rank]]) for rank, p in enumerate(probabilities)])
+        if rest.shape[1]:
+            waiting.append(rest)
+
+
+def _known(values: Floats | None) -> Floats:
+    assert values is not None, "they were wanted"
+    return values

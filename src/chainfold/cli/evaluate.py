@@ -1,0 +1,67 @@
+"""`chainfold eval`: how well a model labels inputs whose labels are known."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from chainfold.cli import options, reading
+from chainfold.cli.watch import watched
+
+
+def evaluate(
+    model: reading.ModelFile,
+    inputs: reading.Inputs,
+    confusion: Annotated[bool, typer.Option("--confusion", help="Show the whole confusion matrix.")] = False,
+    spans: Annotated[
+        bool | None,
+        typer.Option(
+            "--spans/--no-spans",
+            help="Count spans as conlleval does; if the labels are chunk tags, unless given.",
+        ),
+    ] = None,
+    scheme: reading.Scheme = None,
+    forbid: reading.Forbid = None,
+    allow: reading.Allow = None,
+    form: reading.Form = None,
+    columns: reading.Columns = None,
+    symbols: reading.Symbols = None,
+    header: reading.Header = None,
+    encoding: reading.TextEncoding = "utf-8",
+    unknown: reading.Unknown = None,
+    group: reading.Group = None,
+    memory: options.Memory = None,
+    as_json: options.Json = False,
+) -> None:
+    """Tag inputs and compare with their own labels: accuracy, precision, recall and F1 of labels and spans, confusions.
+
+    Example: chainfold eval chunks.model test.txt.gz
+    """
+    from rich.console import Console
+
+    from chainfold.apply import constrained, score
+    from chainfold.cli.scores import show
+    from chainfold.model_file import open_model
+
+    opened = constrained(open_model(model), scheme, forbid or [], allow or [])
+    with watched() as progress:
+        scores = score(
+            opened,
+            inputs,
+            spans=spans,
+            memory=options.parse_size(memory),
+            format=form,
+            columns=reading.names(columns),
+            symbols=reading.names(symbols) or [],
+            header=header,
+            encoding=encoding,
+            unknown=unknown,
+            group=group,
+            progress=progress,
+        )
+    if as_json:
+        typer.echo(json.dumps(scores.to_json()))
+    else:
+        show(scores, Console(), confusion=confusion)

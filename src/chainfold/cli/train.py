@@ -1,0 +1,492 @@
+"""`chainfold train`: raw files, or a chain, to a model."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainfold.cli import options, reading
+from chainfold.cli.machine import cores, peak_rss_mb
+from chainfold.cli.show import table
+from chainfold.cli.watch import watched
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.files import target_of
+
+if TYPE_CHECKING:
+    from chainfold.data.chain import Chain, Source
+    from chainfold.data.encode import Options
+    from chainfold.data.vocabulary import Vocabulary
+    from chainfold.model import Model
+    from chainfold.training import Every, Progress
+
+_ALGORITHM, _STEPS, _RUN = "The algorithm", "Its steps", "The run"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_ROWS = 12  # iterations in the live table
+
+
+def train(
+    inputs: reading.Inputs,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model to write.")],
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INPUT",
+            help="A development set: stop when it is tagged no better any more, and keep the best weights.",
+        ),
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="MODEL", help="Begin with the weights of this model, where the names agree."),
+    ] = None,
+    form: reading.Form = None,
+    columns: reading.Columns = None,
+    symbols: reading.Symbols = None,
+    header: reading.Header = None,
+    encoding: reading.TextEncoding = "utf-8",
+    unknown: reading.Unknown = None,
+    group: reading.Group = None,
+    one_sequence: reading.OneSequence = False,
+    label: reading.Label = None,
+    weight: reading.Weight = None,
+    template: reading.Template = None,
+    attributes: reading.Attributes = None,
+    border: reading.Border = None,
+    numbers: reading.Numbers = None,
+    min_count: reading.MinCount = 1,
+    hash_bits: reading.HashBits = None,
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            metavar="A",
+            help="lbfgs, sgd (or l2sgd), adagrad, adam, ap (averaged perceptron), pa (passive-aggressive) or arow.",
+            rich_help_panel=_ALGORITHM,
+        ),
+    ] = "lbfgs",
+    c1: Annotated[
+        float | None, typer.Option(help="Weight of the L1 penalty c1·‖w‖₁ (lbfgs); 0.", rich_help_panel=_ALGORITHM)
+    ] = None,
+    c2: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the L2 penalty c2·‖w‖² (lbfgs, sgd, adagrad, adam); 1.", rich_help_panel=_ALGORITHM
+        ),
+    ] = None,
+    max_iterations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", help="At most so many iterations, or epochs; lbfgs has no limit.", rich_help_panel=_ALGORITHM
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the order of batches and sequences; 0.", rich_help_panel=_ALGORITHM)
+    ] = None,
+    all_states: Annotated[
+        bool,
+        typer.Option("--all-states", help="A weight for every attribute with every label.", rich_help_panel=_ALGORITHM),
+    ] = False,
+    all_transitions: Annotated[
+        bool,
+        typer.Option(
+            "--all-transitions/--observed-transitions",
+            help="A weight for every two labels, or only for those that follow one another.",
+            rich_help_panel=_ALGORITHM,
+        ),
+    ] = True,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Stop when the gradient, or the loss, is so small.", rich_help_panel=_STEPS)
+    ] = None,
+    period: Annotated[
+        int | None, typer.Option(help="Iterations over which --delta is measured; 10.", rich_help_panel=_STEPS)
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Stop when the objective falls by less than this share; 1e-5.", rich_help_panel=_STEPS),
+    ] = None,
+    num_memories: Annotated[
+        int | None, typer.Option(help="Steps that lbfgs remembers; 6.", rich_help_panel=_STEPS)
+    ] = None,
+    linesearch: Annotated[
+        str | None,
+        typer.Option(help="MoreThuente, Backtracking or StrongBacktracking (lbfgs).", rich_help_panel=_STEPS),
+    ] = None,
+    max_linesearch: Annotated[
+        int | None, typer.Option(help="Evaluations in a line search (lbfgs); 20.", rich_help_panel=_STEPS)
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Learning rate (sgd, adagrad, adam).", rich_help_panel=_STEPS)
+    ] = None,
+    decay: Annotated[
+        float | None, typer.Option(help="How the rate falls with the epochs.", rich_help_panel=_STEPS)
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Positions in a batch (sgd, adagrad, adam); 1024.", rich_help_panel=_STEPS),
+    ] = None,
+    pa_type: Annotated[
+        int | None, typer.Option("--type", help="Of pa: 0, 1 (bounded by --c) or 2 (softened).", rich_help_panel=_STEPS)
+    ] = None,
+    c: Annotated[float | None, typer.Option("--c", help="Aggressiveness of pa; 1.", rich_help_panel=_STEPS)] = None,
+    error_sensitive: Annotated[
+        bool | None,
+        typer.Option(
+            "--error-sensitive/--no-error-sensitive", help="pa: more errors, larger steps.", rich_help_panel=_STEPS
+        ),
+    ] = None,
+    averaging: Annotated[
+        bool | None,
+        typer.Option("--averaging/--no-averaging", help="Average the weights (ap, pa).", rich_help_panel=_STEPS),
+    ] = None,
+    variance: Annotated[
+        float | None, typer.Option(help="Initial variance of a weight (arow); 1.", rich_help_panel=_STEPS)
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="The larger, the smaller the steps (arow); 1.", rich_help_panel=_STEPS)
+    ] = None,
+    scheme: reading.Scheme = None,
+    forbid: reading.Forbid = None,
+    allow: reading.Allow = None,
+    patience: Annotated[
+        int,
+        typer.Option(
+            metavar="K", help="Iterations without a better score on --dev before stopping.", rich_help_panel=_RUN
+        ),
+    ] = 10,
+    engine: Annotated[
+        str,
+        typer.Option(metavar="E", help="One of `chainfold engines`, for lbfgs.", rich_help_panel=_RUN),
+    ] = "parallel",
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", help="As many as there are cores unless given; they change no bit.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Working memory allowed beside the model, for instance 256MB.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    save_every: Annotated[
+        str,
+        typer.Option(
+            metavar="K",
+            help="Save the unfinished run so often: iterations, or for instance 30s, 5m, 1h.",
+            rich_help_panel=_RUN,
+        ),
+    ] = "1m",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that was saved.", rich_help_panel=_RUN)
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, whatever was saved.", rich_help_panel=_RUN)
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="One line an iteration on standard error.", rich_help_panel=_RUN)
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train a model, straight from raw files or on a chain encoded before.
+
+    What is encoded on the way is kept in MODEL.chain and used again while the inputs and options stay as they are; an
+    unfinished run is kept in MODEL.run.
+
+    Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
+    """
+    from chainfold.data.encode import Options
+    from chainfold.model_file import open_model, save_model
+    from chainfold.training import Interrupted, Saving, Training
+    from chainfold.training import train as run_training
+
+    begin = time.perf_counter()
+    given = {
+        "c1": c1,
+        "c2": c2,
+        "max_iterations": max_iterations,
+        "seed": seed,
+        "epsilon": epsilon,
+        "period": period,
+        "delta": delta,
+        "num_memories": num_memories,
+        "linesearch": linesearch,
+        "max_linesearch": max_linesearch,
+        "rate": rate,
+        "decay": decay,
+        "batch": batch,
+        "type": pa_type,
+        "c": c,
+        "error_sensitive": error_sensitive,
+        "averaging": averaging,
+        "variance": variance,
+        "gamma": gamma,
+    }
+    training = Training(
+        algorithm,
+        {name: value for name, value in given.items() if value is not None},
+        all_possible_states=all_states,
+        all_possible_transitions=all_transitions,
+        patience=patience,
+    )
+    every, allowed = _every(save_every), options.parse_size(memory)
+    target_of(output)
+    state = _beside(output, "run")
+    _check_state(state, resume, fresh)
+    initial = None if start is None else open_model(start)
+    with watched() as progress:
+        how = Options(
+            format=form,
+            columns=reading.names(columns),
+            symbols=reading.names(symbols) or [],
+            header=header,
+            encoding=encoding,
+            unknown=unknown,
+            group=group,
+            one_sequence=one_sequence,
+            label=label,
+            weight=weight,
+            template=template,
+            attributes=attributes,
+            border=border,
+            numbers=numbers,
+            min_count=min_count,
+            hash_bits=hash_bits,
+            progress=progress,
+        )
+        source = _source(inputs, _beside(output, "chain"), how)
+        vocabulary = _vocabulary(source, inputs)
+        development = None if dev is None else _development(dev, source, how)
+    constraints = _constraints(vocabulary, scheme, forbid or [], allow or [])
+    try:
+        with _interruptible() as stop, _shown(source.positions, verbose) as shown:
+            model = run_training(
+                source,
+                training,
+                dev=development,
+                start=initial,
+                constraints=constraints,
+                engine=engine,
+                threads=cores() if threads is None else threads,
+                memory=allowed,
+                saving=Saving(state, every, resume),
+                report=shown.iteration,
+                stop=stop,
+                positions=shown.positions,
+            )
+    except Interrupted as interrupted:
+        typer.echo(f"chainfold: {interrupted}", err=True)
+        raise typer.Exit(130) from None
+    save_model(output, model)
+    state.unlink(missing_ok=True)
+    _tell(_facts(output, model, source, time.perf_counter() - begin), as_json)
+
+
+def _beside(output: Path, what: str) -> Path:
+    return output.with_name(f"{output.name}.{what}")
+
+
+def _check_state(state: Path, resume: bool, fresh: bool) -> None:
+    """An unfinished run is not thrown away without a word."""
+    if resume and fresh:
+        raise ChainfoldError("go on or begin anew: give --resume or --fresh, not both.")
+    if fresh:
+        state.unlink(missing_ok=True)
+    elif state.exists() and not resume:
+        raise ChainfoldError(f"{state} holds an unfinished run; go on with --resume, or begin anew with --fresh.")
+
+
+def _every(text: str) -> Every:
+    """How often to save, from for instance 10, 30s, 5m or 1h."""
+    from chainfold.training import Every
+
+    unit = _UNITS.get(text[-1:].lower())
+    try:
+        number = float(text[:-1] if unit else text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf or (unit is None and number != int(number)):
+        raise BadSetting("save_every", text, "a number of iterations, or a time such as 30s, 5m or 1h")
+    return Every(iterations=int(number)) if unit is None else Every(seconds=number * unit)
+
+
+def _source(inputs: list[str], cache: Path, how: Options) -> Source:
+    """The chain that the inputs are, or the one that they are encoded into."""
+    from chainfold.data.origin import encoded
+    from chainfold.data.store import is_chain, open_chain
+
+    if len(inputs) == 1 and is_chain(inputs[0]):
+        return open_chain(inputs[0])
+    return encoded(inputs, cache, **how)
+
+
+def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
+    from chainfold.data.chain import vocabulary_of
+
+    vocabulary = vocabulary_of(source)
+    if vocabulary is None:
+        raise BadFile(inputs[0], "the chain has no names for its labels and attributes; encode it from files.")
+    return vocabulary
+
+
+def _development(dev: list[str], source: Source, how: Options) -> Chain:
+    """The development set with the numbers of the training set, in memory."""
+    from chainfold.data.known import KnownOptions, gathered
+    from chainfold.data.known_inputs import known_inputs
+
+    keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence"}
+    same: Any = {name: value for name, value in how.items() if name in keys}
+    return gathered(known_inputs(dev, _vocabulary(source, dev), labels=True, **same), source)
+
+
+def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]) -> Any:
+    from chainfold.constraints import Constraints
+
+    if scheme is None and not forbid and not allow:
+        return None
+    return Constraints.of(vocabulary.labels, scheme, forbid, allow)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks the run to stop where it can be resumed; a second one stops it at once."""
+    asked = False
+
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        typer.echo("chainfold: saving after this step; Ctrl-C again stops at once.", err=True)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Shown:
+    """What is seen of a run while it goes on."""
+
+    def __init__(self, live: Any, bars: Any, task: Any, verbose: bool) -> None:
+        self._live, self._bars, self._task, self._verbose = live, bars, task, verbose
+        self._rows: list[tuple[str, ...]] = []
+
+    def positions(self, count: int) -> None:
+        if self._bars is not None:
+            self._bars.advance(self._task, count)
+
+    def iteration(self, progress: Progress) -> None:
+        if self._verbose:
+            typer.echo(_line(progress), err=True)
+        if self._live is None:
+            return
+        self._rows = [*self._rows, _row(progress)][-_ROWS:]
+        self._bars.reset(self._task)
+        self._live.update(_live_view(self._rows, self._bars))
+
+
+@contextmanager
+def _shown(positions: int, verbose: bool) -> Iterator[_Shown]:
+    """A table of the last iterations over a bar, on a terminal."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal or verbose:
+        yield _Shown(None, None, None, verbose)
+        return
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    task = bars.add_task("evaluating", total=positions)
+    with Live(_live_view([], bars), console=console, transient=True, refresh_per_second=4) as live:
+        yield _Shown(live, bars, task, verbose)
+
+
+def _live_view(rows: list[tuple[str, ...]], bars: Any) -> Any:
+    from rich.console import Group
+
+    headings = ("iteration", "objective", "‖gradient‖", "‖weights‖", "non-zero", "development", "seconds")
+    return Group(table(headings, rows), bars)
+
+
+def _row(progress: Progress) -> tuple[str, ...]:
+    step = progress.step
+    score = "" if progress.dev is None else f"{progress.dev:.2%}{' *' if progress.best else ''}"
+    gradient = "" if math.isnan(step.gradient_norm) else f"{step.gradient_norm:,.4g}"
+    return (
+        f"{step.iteration}",
+        f"{step.value:,.4f}",
+        gradient,
+        f"{step.point_norm:,.4g}",
+        f"{step.active:,}",
+        score,
+        f"{progress.seconds:,.1f}",
+    )
+
+
+def _line(progress: Progress) -> str:
+    names = ("iteration", "objective", "gradient", "weights", "non-zero", "development", "seconds")
+    return "  ".join(f"{name} {value}" for name, value in zip(names, _row(progress), strict=True) if value)
+
+
+def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[str, Any]:
+    import numpy as np
+
+    record = model.training
+    best = record.get("best_iteration")
+    return {
+        "model": str(output),
+        "bytes": output.stat().st_size,
+        "algorithm": record["algorithm"],
+        "iterations": record["iterations"],
+        "finished": record["finished"],
+        "objective": record["objective"][-1] if record["objective"] else None,
+        "best_iteration": best,
+        "development": None if best is None else record["development"][best - 1],
+        "positions": source.positions,
+        "labels": model.layout.n_labels,
+        "attributes": model.layout.n_attributes,
+        "weights": model.layout.size,
+        "active_weights": int(np.count_nonzero(model.weights)),
+        "seconds": seconds,
+        "peak_rss_mb": peak_rss_mb(),
+    }
+
+
+def _tell(facts: dict[str, Any], as_json: bool) -> None:
+    from rich.console import Console
+
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    rows = [
+        ("algorithm", facts["algorithm"]),
+        ("iterations", f"{facts['iterations']:,}"),
+        ("it ended", facts["finished"]),
+        ("objective", "" if facts["objective"] is None else f"{facts['objective']:,.6f}"),
+        ("positions", f"{facts['positions']:,}"),
+        ("labels", f"{facts['labels']:,}"),
+        ("attributes", f"{facts['attributes']:,}"),
+        ("weights, and those that are not zero", f"{facts['weights']:,}, {facts['active_weights']:,}"),
+        ("size", f"{facts['bytes'] / 1e6:,.2f} MB"),
+        ("seconds", f"{facts['seconds']:,.2f}"),
+        ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
+    ]
+    if facts["best_iteration"] is not None:
+        score = f"{facts['development']:.2%} in iteration {facts['best_iteration']}"
+        rows.insert(4, ("best on the development set", score))
+    Console().print(table((), rows, facts["model"]))

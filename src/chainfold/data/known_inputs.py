@@ -1,0 +1,57 @@
+"""Whatever a model is given to work on, files, a table or a stored chain, in blocks with the model's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Unpack
+
+from chainfold.data.chain import vocabulary_of
+from chainfold.data.encode import are_files, check_options
+from chainfold.data.encoder import Progress
+from chainfold.data.inputs import Inputs, Raw
+from chainfold.data.known import Known, KnownBlock, KnownOptions, known_blocks
+from chainfold.data.renumbered import Renumbered
+from chainfold.data.store import is_chain, open_chain
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadFile
+
+_BLOCK = 65536
+
+
+def known_inputs(
+    inputs: Any, vocabulary: Vocabulary, *, keep: Callable[[Raw], None] | None = None, **options: Unpack[KnownOptions]
+) -> Known | KnownChain:
+    """The inputs in blocks; `keep` gets what is read of files, as it was."""
+    if is_chain(inputs):
+        check_options(options, KnownOptions)
+        path = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
+        return KnownChain(path, vocabulary, bool(options.get("labels")))
+    if are_files(inputs) and not isinstance(inputs, Inputs):
+        progress = options.get("progress") or Progress()
+        inputs = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, keep)
+    return known_blocks(inputs, vocabulary, **options)
+
+
+class KnownChain:
+    """A stored chain in blocks with the numbers of a model, by its names."""
+
+    def __init__(self, path: str | Path, vocabulary: Vocabulary, labels: bool) -> None:
+        chain = open_chain(path)
+        own = vocabulary_of(chain)
+        if own is None:
+            raise BadFile(path, "has no names for its attributes, so the model cannot know them; give the raw file.")
+        if own.template != vocabulary.template:
+            raise BadFile(
+                path,
+                "was encoded with another template, or other bins of numbers, than the model's; give the raw file.",
+            )
+        if labels and not own.labels:
+            raise BadFile(path, "has no labels, and labels are needed here.")
+        self._chain = Renumbered(chain, vocabulary)
+        known = set(vocabulary.labels)
+        self.unseen = tuple(label for label in own.labels if label not in known)
+
+    def __iter__(self) -> Iterator[KnownBlock]:
+        positions = self._chain.positions
+        return (self._chain.known(low, min(low + _BLOCK, positions)) for low in range(0, positions, _BLOCK))
