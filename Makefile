@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(BIN)/chainfold demo
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 lint: .venv/installed
 	$(BIN)/ruff check .

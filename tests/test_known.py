@@ -48,6 +48,7 @@ def together(known: Known, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
         high = low + gold.size
         check_block(block, low, high, len(vocabulary.labels), vocabulary.counts.size, n_edge)
         assert all(not array.flags.writeable for array in block)
+        assert n_edge or not block.edge_offsets.size or vocabulary.edge_attributes is None
         low = high
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.offsets) for block, _ in blocks]))])
     edges: dict[str, Any] = {}
@@ -128,6 +129,11 @@ def test_what_the_model_does_not_know(tmp_path: Path) -> None:
     assert gold == [0, 3, 4, 1]
     assert chain.labels.tolist() == [0, -1, -1, 1]
     assert known.unseen == ("X", "Y")
+
+
+def test_a_label_of_the_model_may_stand_for_an_unknown_one(tmp_path: Path) -> None:
+    vocabulary = meaning(encoded(tmp_path))
+    assert read(tmp_path / "train.txt", vocabulary, unknown="I")[1] == [0, -1, 2, 2, 0]
 
 
 def test_attributes_too_rare_to_be_in_the_model_are_left_out(tmp_path: Path) -> None:

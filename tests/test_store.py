@@ -289,6 +289,17 @@ def test_values_may_come_late(tmp_path: Path) -> None:
     assert contents(stored.block(0, 50)) == contents(chain.block(0, 50))
 
 
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_chain_comes_back_block_by_block(kind: str, piped: bool, tmp_path: Path) -> None:
+    chain = made(**KINDS[kind])
+    stored = open_chain(written(chain, io.BytesIO() if piped else tmp_path / "chain"))
+    for low in range(0, 50, 7):  # within a batch of 16, and across two
+        high = min(low + 7, 50)
+        assert contents(stored.block(low, high)) == contents(chain.block(low, high))
+    assert stored.weighted == (kind == "weighted")
+
+
 def test_weights_may_be_only_some_of_the_time(tmp_path: Path) -> None:
     chain = made(weights=True)
     weights = chain.weights.copy()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from chainfold.apply import score, tag_to
+    from chainfold.constraints import Constraints
     from chainfold.data.chain import Block, Chain, Source
     from chainfold.data.encode import encode, encode_sequences
     from chainfold.data.store import StoredChain, open_chain, write_chain
@@ -15,44 +17,87 @@ if TYPE_CHECKING:
     from chainfold.data.template import Template
     from chainfold.data.vocabulary import Vocabulary
     from chainfold.errors import ChainfoldError
+    from chainfold.estimator import CRF
     from chainfold.evaluation import Evaluation, evaluate
+    from chainfold.metrics import Count, Scores
     from chainfold.model import Layout, Model
+    from chainfold.model_file import open_model, save_model
+    from chainfold.tagging import Tagger, Want, entropies, log_probabilities, marginals, nbest, sample, tag
+    from chainfold.training import Saving, Training, train
 
 __all__ = [
+    "CRF",
     "Block",
     "Chain",
     "ChainfoldError",
+    "Constraints",
+    "Count",
     "Evaluation",
     "Layout",
     "Model",
+    "Saving",
+    "Scores",
     "Source",
     "StoredChain",
     "SyntheticChain",
+    "Tagger",
     "Template",
+    "Training",
     "Vocabulary",
+    "Want",
     "encode",
     "encode_sequences",
+    "entropies",
     "evaluate",
+    "log_probabilities",
+    "marginals",
+    "nbest",
     "open_chain",
+    "open_model",
+    "sample",
+    "save_model",
+    "score",
+    "tag",
+    "tag_to",
+    "train",
     "write_chain",
 ]
 
 _HOME = {
     "Block": "data.chain",
+    "CRF": "estimator",
     "Chain": "data.chain",
     "ChainfoldError": "errors",
+    "Constraints": "constraints",
+    "Count": "metrics",
     "Evaluation": "evaluation",
     "Layout": "model",
     "Model": "model",
+    "Saving": "training",
+    "Scores": "metrics",
     "Source": "data.chain",
     "StoredChain": "data.store",
     "SyntheticChain": "data.synthetic",
+    "Tagger": "tagging",
     "Template": "data.template",
+    "Training": "training",
     "Vocabulary": "data.vocabulary",
+    "Want": "tagging",
     "encode": "data.encode",
     "encode_sequences": "data.encode",
+    "entropies": "tagging",
     "evaluate": "evaluation",
+    "log_probabilities": "tagging",
+    "marginals": "tagging",
+    "nbest": "tagging",
     "open_chain": "data.store",
+    "open_model": "model_file",
+    "sample": "tagging",
+    "save_model": "model_file",
+    "score": "apply",
+    "tag": "tagging",
+    "tag_to": "apply",
+    "train": "training",
     "write_chain": "data.store",
 }
 

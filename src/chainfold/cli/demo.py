@@ -1,84 +1,371 @@
-"""`chainfold demo`: the gradient of one long chain by several engines, each in a fresh process."""
+"""`chainfold demo`: a log of network connections, from its making to a picture of the attacks found in it."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainfold.errors import ChainfoldError
+from chainfold.cli.machine import cores, peak_rss_mb
+from chainfold.cli.show import table
+from chainfold.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from rich.console import Console
+    from rich.progress import Progress as Bars
 
+    from chainfold.data.chain import Block, Source
+    from chainfold.data.encoder import Progress
+    from chainfold.metrics import Scores
+    from chainfold.model import Model
+    from chainfold.tagging import Tagged
 
-_SIZES = "5:100:8"  # labels, attributes, attributes a position
+_TRAIN, _TEST, _CHAIN, _MODEL = "train.csv", "test.csv", "train.chain", "attacks.model"
+_TAGGED, _PICTURE = "tagged.csv", "picture.png"
+_LEAST = 1000
+_SHARE = 5  # one position is tagged for so many that are learnt from
+_ITERATIONS = 50
+_REHEARSAL = 2000  # positions on which everything is compiled
+_KEPT = 100_000  # tagged positions from which the picture chooses
+_NORMAL = "normal"
+
+_ABOUT = (
+    "A log of network connections, made up for this demo, is one long sequence. Most connections are normal; now and "
+    "then somebody scans the network, floods it, guesses passwords or takes a machine over. One row seldom says which, "
+    "but the rows around it do: a linear-chain CRF learns from both.\n"
+)
 
 
 def demo(
-    positions: Annotated[int, typer.Option(help="Length of the long chain.")] = 5_000_000,
-    short: Annotated[int, typer.Option(help="Length of the chain for the algorithms as published.")] = 10_000,
+    positions: Annotated[int, typer.Option(metavar="T", help="Connections to learn from.")] = 1_000_000,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="The folder for what is made; that of an earlier demo is replaced."
+        ),
+    ] = Path("chainfold-demo"),
+    seed: Annotated[int, typer.Option(help="Of the log.")] = 0,
 ) -> None:
-    """Compute the gradient of a synthetic chain with several engines and compare time, memory and result.
+    """Find attacks in a network log of a million connections: make it, train, tag, evaluate, and draw a picture.
 
     Example: chainfold demo
     """
     from rich.console import Console
 
-    console = Console()
-    console.print(f"One sequence of {positions:,} positions, made on the fly (5 labels, 8 of 100 attributes each).")
-    _compare(
-        console,
-        f"{positions}:{_SIZES}",
-        [("stream", 1), ("parallel", 2), ("fb", 1), ("fb-recompute", 1), ("fb-spill", 1), ("checkpoint", 1)],
+    for name, value, least in (("positions", positions, _LEAST), ("seed", seed, 0)):
+        if value < least:
+            raise BadSetting(name, value, f"at least {least}")
+    _make_folder(output)
+    console = Console(highlight=False)
+    console.print(_ABOUT)
+    steps = _Steps(console)
+    with (
+        steps.step("compile", None, "Compiling, if it was never done before; this is kept for later runs."),
+        TemporaryDirectory(prefix="chainfold-") as folder,
+    ):
+        _play(Path(folder), _REHEARSAL, 0, _Steps(Console(quiet=True)))
+    outcome = _play(output, positions, seed, steps)
+    drawn = find_spec("matplotlib") is not None
+    if drawn:
+        with steps.step("draw", None, f"Drawing {_PICTURE}."):
+            _draw(output / _PICTURE, outcome)
+    _show(outcome, steps, console)
+    console.print(_farewell(output, drawn), soft_wrap=True, markup=False)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(path, f"cannot be made a folder: {error.strerror or error}.") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise BadFile(path, "cannot be written to: permission denied; name another folder with --output.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """What a run has found."""
+
+    chain: Model
+    single: Model
+    by_chain: _Findings
+    by_single: _Findings
+
+
+def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
+    """Everything from the log to the labels found."""
+    from chainfold.data.intrusion import write_log
+    from chainfold.model_file import save_model
+
+    log, other, more = folder / _TRAIN, folder / _TEST, positions // _SHARE
+    text = f"Writing {_TRAIN}, {positions:,} connections, and {_TEST}, {more:,} others."
+    with steps.step("write", positions + more, text) as step:
+        write_log(log, positions, seed, 0, step.advance)
+        write_log(other, more, seed, 1, step.advance)
+    with steps.step("encode", positions, f"Encoding {_TRAIN} into {_CHAIN}: attributes from its columns.") as step:
+        source = _encoded(log, folder / _CHAIN, step.progress)
+    text = f"Training a CRF on it as one sequence: {_ITERATIONS} iterations of L-BFGS, on {cores()} cores."
+    with steps.step("train on the chain", _ITERATIONS * positions, text) as step:
+        chain = _trained(source, step)
+        save_model(folder / _MODEL, chain)
+    text = "Training the same on single rows, which do not see their neighbours (a logistic regression)."
+    with steps.step("train on single rows", _ITERATIONS * positions, text) as step:
+        single = _trained(SingleRows(source), step)
+    with steps.step("tag", 2 * more, f"Tagging {_TEST} with both; {_TAGGED} has what the chain found.") as step:
+        by_chain = _tagged(chain, other, folder / _TAGGED, step.progress)
+        by_single = _tagged_singly(single, other, step.progress)
+    return _Outcome(chain, single, by_chain, by_single)
+
+
+def _encoded(log: Path, output: Path, progress: Progress) -> Source:
+    from chainfold.data.encode import encode
+    from chainfold.data.intrusion import ATTRIBUTES
+
+    return encode([log], output, attributes=ATTRIBUTES, progress=progress)
+
+
+def _trained(source: Source, step: _Step) -> Model:
+    from chainfold.training import Training, train
+
+    model = train(
+        source,
+        Training(options={"max_iterations": _ITERATIONS}),
+        threads=cores(),
+        report=lambda progress: step.advance(source.positions),
     )
-    console.print("Agreement: the largest difference of two gradients, divided by the number of positions.")
-    console.print(f"\nIts first {short:,} positions, beside the paper's algorithms as published.")
-    _compare(console, f"{short}:{_SIZES}", [("stream", 1), ("fb-log", 1), ("emp", 1)])
+    step.positions = model.training["iterations"] * source.positions
+    return model
 
 
-def _compare(console: Console, synthetic: str, runs: list[tuple[str, int]]) -> None:
+class SingleRows:
+    """A chain cut before every position: without neighbours, a CRF is a logistic regression."""
+
+    def __init__(self, source: Source) -> None:
+        from chainfold.data.chain import vocabulary_of
+
+        self._source = source
+        self.positions, self.n_labels, self.n_attributes = source.positions, source.n_labels, source.n_attributes
+        self.n_edge_attributes, self.active, self.labelled = source.n_edge_attributes, source.active, source.labelled
+        self.vocabulary = vocabulary_of(source)
+
+    def block(self, low: int, high: int) -> Block:
+        return _cut(self._source.block(low, high))
+
+
+def _cut(block: Block) -> Block:
     import numpy as np
-    from rich.table import Table
 
-    table = Table()
-    for heading in ("engine", "threads", "log Z", "seconds", "peak memory", "agreement"):
-        table.add_column(heading, justify="left" if heading == "engine" else "right")
-    reference = None
-    with tempfile.TemporaryDirectory(prefix="chainfold-") as folder, console.status("") as status:
-        for engine, threads in runs:
-            path = Path(folder) / "gradient.npy"
-            status.update(f"{engine}: compiling, if it never was …")  # in a process whose memory is not measured
-            _run(f"2:{_SIZES}", engine, threads, path)
-            status.update(f"{engine} …")
-            facts = _run(synthetic, engine, threads, path)
-            gradient = np.load(path)
-            if reference is None:
-                reference, agreement = gradient, "reference"
-            else:
-                difference = np.abs(gradient - reference).max() / facts["positions"]
-                agreement = f"{difference:.0e}"
-            table.add_row(
-                engine,
-                str(threads),
-                f"{facts['log_z']:.10g}",
-                f"{facts['seconds']:.2f}",
-                f"{facts['peak_rss_mb']:,.0f} MB",
-                agreement,
-            )
-    console.print(table)
+    from chainfold.data.chain import frozen
+
+    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
 
-def _run(synthetic: str, engine: str, threads: int, gradient: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", synthetic, "--engine", engine]
-    command += ["--threads", str(threads), "--weights", "random", "--json", "--output", str(gradient)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise ChainfoldError(done.stderr.strip().removeprefix("chainfold: "))
-    facts: dict[str, Any] = json.loads(done.stdout)
-    return facts
+class _Findings:
+    """What tagging has found, compared with the truth, and as much of it as the picture may show."""
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        from chainfold.metrics import Count
+
+        self.labels, self._count = labels, Count(labels)
+        self.alarms, self.attacks = (_Episodes(labels.index(_NORMAL)) for _ in range(2))
+        self._kept: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, tagged: Tagged) -> None:
+        assert tagged.labels is not None, "they were wanted"
+        self._count.add(tagged.given, tagged.labels, tagged.starts)
+        self.alarms.add(tagged.labels)
+        self.attacks.add(tagged.given)
+        if tagged.low < _KEPT:
+            assert tagged.posteriors is not None, "they were wanted"
+            self._kept.append((tagged.given, tagged.labels, tagged.posteriors))
+
+    @property
+    def scores(self) -> Scores:
+        return self._count.scores()
+
+    def kept(self) -> list[NDArray[Any]]:
+        """Truth, labels found and posteriors of the first positions."""
+        import numpy as np
+
+        return [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
+
+
+class _Episodes:
+    """How many runs of the same label there are, those of normal traffic left out."""
+
+    def __init__(self, normal: int) -> None:
+        self._normal = self._last = normal
+        self.count = 0
+
+    def add(self, labels: NDArray[Any]) -> None:
+        import numpy as np
+
+        before = np.concatenate([[self._last], labels[:-1]])
+        self.count += int(np.count_nonzero((labels != before) & (labels != self._normal)))
+        self._last = int(labels[-1])
+
+
+def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findings:
+    """Labels for a log, straight from the file, and the file again with them and their probability."""
+    from chainfold.data.annotate import Annotator
+    from chainfold.data.inputs import Inputs
+    from chainfold.files import written_whole
+
+    labels = _names(model)
+    with written_whole(output) as sink, Annotator(sink, {"predicted": labels, "probability": None}) as annotator:
+        inputs = Inputs([log], keep=annotator.keep)
+        return _found(model, _blocks(model, inputs, progress), lambda one: annotator.add(one.labels, one.marginal))
+
+
+def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:
+    """The same without a look at the neighbours."""
+    return _found(model, map(_cut, _blocks(model, [log], progress)), lambda one: None)
+
+
+def _blocks(model: Model, inputs: Any, progress: Progress) -> Iterator[Block]:
+    from chainfold.data.known import known_blocks
+
+    assert model.vocabulary is not None, "it was trained from a file"
+    return (known.block for known in known_blocks(inputs, model.vocabulary, progress=progress))
+
+
+def _found(model: Model, blocks: Iterable[Block], then: Callable[[Any], None]) -> _Findings:
+    from chainfold.tagging import Tagger, Want
+
+    findings = _Findings(_names(model))
+    for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
+        findings.add(tagged)
+        then(tagged)
+    return findings
+
+
+def _names(model: Model) -> tuple[str, ...]:
+    assert model.vocabulary is not None, "it was trained from a file"
+    return model.vocabulary.labels
+
+
+# What is shown
+
+
+class _Step:
+    """A bar, and the positions that are worked on."""
+
+    def __init__(self, bars: Bars, name: str, positions: int | None) -> None:
+        self._bars, self._task = bars, bars.add_task(name, total=positions)
+        self.positions = positions
+
+    def advance(self, positions: int) -> None:
+        self._bars.advance(self._task, positions)
+
+    @property
+    def progress(self) -> Progress:
+        """For work that comes in phases."""
+        from chainfold.data.encoder import Progress
+
+        def phase(name: str, positions: int | None) -> None:
+            self._bars.reset(self._task, description=name, total=self.positions)
+
+        return Progress(phase=phase, positions=self.advance)
+
+
+class _Steps:
+    """One thing after another, each with a line, a bar while it goes on, and what it took."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rows: list[tuple[str, ...]] = []
+
+    @contextmanager
+    def step(self, name: str, positions: int | None, sentence: str) -> Iterator[_Step]:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._console.print(f"{len(self._rows) + 1}. {sentence}")
+        console = Console(stderr=True)
+        hidden = self._console.quiet or not console.is_terminal
+        begin = time.perf_counter()
+        with Progress(console=console, transient=True, disable=hidden) as bars:
+            step = _Step(bars, name, positions)
+            yield step
+        seconds = time.perf_counter() - begin
+        rate = "" if step.positions is None else f"{step.positions / seconds:,.0f}"
+        self._rows.append((name, f"{seconds:.1f}", rate, f"{peak_rss_mb():,.0f} MB"))
+
+    def table(self) -> Any:
+        return table(("step", "seconds", "positions a second", "peak memory until then"), self._rows)
+
+
+def _show(outcome: _Outcome, steps: _Steps, console: Console) -> None:
+    from chainfold.cli.scores import show
+
+    console.print("\nWhat the chain makes of the connections that it has not seen before:")
+    show(outcome.by_chain.scores, console)
+    console.print("\nWhat the neighbours are worth:")
+    console.print(_comparison(outcome))
+    console.print("\nWhat it took (in training, a position counts in each iteration):")
+    console.print(steps.table())
+
+
+def _comparison(outcome: _Outcome) -> Any:
+    """Single rows beside the chain."""
+    scores = [outcome.by_single.scores, outcome.by_chain.scores]
+    rows = [("connections labelled right", *(f"{each.accuracy:.1%}" for each in scores), "")]
+    for label in scores[0].labels:
+        rows.append((f"F1 of {label}", *(f"{each.per_label[label].f1:.1%}" for each in scores), ""))
+    alarms = outcome.by_single.alarms.count, outcome.by_chain.alarms.count, outcome.by_chain.attacks.count
+    rows.append(("episodes of attack", *(f"{each:,}" for each in alarms)))
+    return table(("", "single rows", "chain", "truth"), rows)
+
+
+def _draw(path: Path, outcome: _Outcome) -> None:
+    from chainfold.cli.picture import Story, draw
+
+    truth, chain, posteriors = outcome.by_chain.kept()
+    story = Story(
+        labels=outcome.by_chain.labels,
+        truth=truth,
+        chain=chain,
+        single=outcome.by_single.kept()[1],
+        posteriors=posteriors,
+        scores={"single rows": outcome.by_single.scores, "chain": outcome.by_chain.scores},
+        training={"single rows": outcome.single.training, "chain": outcome.chain.training},
+    )
+    draw(path, story)
+
+
+def _farewell(folder: Path, drawn: bool) -> str:
+    """What there is now, and how to go on."""
+    picture = f"{folder / _PICTURE} shows it: what is true, what was found, and how sure the chain is of it."
+    missing = "For a picture of all this: pip install 'chainfold[plot]', and run the demo again."
+    lines = [
+        "",
+        picture if drawn else missing,
+        f"Everything is in {folder}, to play with. Each step by hand:",
+        "",
+        *(f"  {command}" for command in commands(folder)),
+    ]
+    return "\n".join(lines)
+
+
+def commands(folder: Path) -> list[str]:
+    """How to do it all again by hand, and to look at the model."""
+    from chainfold.data.intrusion import ATTRIBUTES
+
+    return [
+        f"cd {shlex.quote(str(folder))}",
+        f"chainfold encode {_TRAIN} --attributes '{ATTRIBUTES}' -o {_CHAIN}",
+        f"chainfold train {_CHAIN} --max-iterations {_ITERATIONS} -o {_MODEL}",
+        f"chainfold tag {_MODEL} {_TEST} --marginals -o {_TAGGED}",
+        f"chainfold eval {_MODEL} {_TEST}",
+        f"chainfold inspect {_MODEL}",
+    ]

@@ -37,10 +37,9 @@ def show(scores: Scores, console: Console, *, confusion: bool = False) -> None:
 
 
 def _totals(scores: Scores) -> str:
-    line = (
-        f"{scores.tokens:,} positions, {scores.accuracy:.2%} correct; "
-        f"{scores.sequences:,} sequences, {scores.sequence_accuracy:.2%} correct throughout"
-    )
+    line = f"{scores.tokens:,} positions, {scores.accuracy:.2%} correct"
+    if scores.sequences > 1:
+        line += f"; {scores.sequences:,} sequences, {scores.sequence_accuracy:.2%} correct throughout"
     return f"{line}; {scores.unknown:,} positions without a known label left out." if scores.unknown else f"{line}."
 
 
