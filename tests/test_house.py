@@ -33,13 +33,14 @@ LEVELS = {
     "objective": 7,
     "mistakes": 7,
     "transfer": 8,
-    "growth": 9,
+    "feed": 7,
     "training": 9,
     "apply": 9,
-    "estimator": 10,
-    "paper": 10,
-    "cli": 11,
-    "__main__": 12,
+    "growth": 10,
+    "estimator": 11,
+    "paper": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 WITHIN = {"kernels", "data", "engines", "optimize", "paper", "cli"}
 ENGINE_MODULES = {"fb", "fb_log", "fb_recompute", "fb_spill", "checkpoint", "forward_only", "emp", "stream", "parallel"}

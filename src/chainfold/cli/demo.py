@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainfold.cli.machine import cores, peak_rss_mb
+from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, BadSetting
 
@@ -105,6 +105,7 @@ class _Outcome:
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     """Everything from the log to the labels found."""
     from chainfold.data.intrusion import write_log
+    from chainfold.engines.plan import cores
     from chainfold.model_file import save_model
 
     log, other, more = folder / _TRAIN, folder / _TEST, positions // _SHARE
@@ -135,6 +136,7 @@ def _encoded(log: Path, output: Path, progress: Progress) -> Source:
 
 
 def _trained(source: Source, step: _Step) -> Model:
+    from chainfold.engines.plan import cores
     from chainfold.training import Training, train
 
     model = train(

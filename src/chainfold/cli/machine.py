@@ -1,16 +1,10 @@
-"""What this process may use, and what it has used."""
+"""What a run has cost this process."""
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 from pathlib import Path
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_rss_mb() -> float:

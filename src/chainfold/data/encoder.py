@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain as chained
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from chainfold.kernels.attributes import unseen
 
 _BLOCK = 65536
 _KINDS = (False, True)  # of attributes: state, edge
+_KNOWN: WeakKeyDictionary[Vocabulary, tuple[Names, ...]] = WeakKeyDictionary()  # of models that are asked often
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,10 @@ class Lexicon(NamedTuple):
     @classmethod
     def known(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
         """The numbers of a vocabulary; other attributes have none, other labels get those that follow."""
-        return cls(Labels(unknown, vocabulary.labels), *(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS))
+        names = _KNOWN.get(vocabulary)
+        if names is None:
+            names = _KNOWN[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
+        return cls(Labels(unknown, vocabulary.labels), *names)
 
     @classmethod
     def grown(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:

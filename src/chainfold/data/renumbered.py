@@ -28,7 +28,7 @@ class Renumbered:
     def __init__(self, source: Source, vocabulary: Vocabulary) -> None:
         own = vocabulary_of(source)
         assert own is not None, "only names can be compared"
-        _check_hashing(own, vocabulary)
+        _check_names(own, vocabulary)
         self._source, self.vocabulary = source, vocabulary
         self.positions, self.active = source.positions, source.active
         self.n_labels, self.n_attributes = len(vocabulary.labels), vocabulary.counts.size
@@ -62,6 +62,7 @@ def grown_chain(source: Source, vocabulary: Vocabulary) -> Chain:
     """
     own = vocabulary_of(source)
     assert own is not None, "only names can be compared"
+    _check_names(own, vocabulary)
     names = _union(vocabulary.attributes, own.attributes)
     size = max(vocabulary.counts.size, own.counts.size) if names is None else len(names)
     grown = replace(
@@ -78,9 +79,17 @@ def grown_chain(source: Source, vocabulary: Vocabulary) -> Chain:
     return chain.with_vocabulary(replace(grown, counts=counts, marks=marks))
 
 
-def _check_hashing(own: Vocabulary, vocabulary: Vocabulary) -> None:
+def _check_names(own: Vocabulary, vocabulary: Vocabulary) -> None:
+    """Raise unless the same name means the same in both."""
     if own.hash_bits != vocabulary.hash_bits or (own.attributes is None) != (vocabulary.attributes is None):
-        raise ChainfoldError(f"the chain has {_kind(own)} and the model {_kind(vocabulary)}; encode it as the model was.")
+        raise ChainfoldError(
+            f"the chain has {_kind(own)} and the model {_kind(vocabulary)}; encode it as the model was."
+        )
+    if own.template != vocabulary.template:
+        raise ChainfoldError(
+            "the chain was encoded with another template, or other bins of numbers, than the model; give what it "
+            "was made of."
+        )
 
 
 def _kind(vocabulary: Vocabulary) -> str:
@@ -117,9 +126,7 @@ def _labels(own: tuple[str, ...], names: tuple[str, ...]) -> Numbers:
     return np.array([*(numbers[name] for name in own), NO_LABEL], np.int32)
 
 
-def _entries(
-    offsets: NDArray[np.int64], ids: Numbers, values: NDArray[np.float64], numbers: Numbers | None
-) -> Entries:
+def _entries(offsets: NDArray[np.int64], ids: Numbers, values: NDArray[np.float64], numbers: Numbers | None) -> Entries:
     if numbers is None or not offsets.size:
         return offsets, ids, values
     part = slice(offsets[0], offsets[-1])

@@ -611,9 +611,14 @@ def joined(parts: list[Block]) -> Block:
         if not counts.size:
             return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
         spans = [slice(getattr(part, offsets)[0], getattr(part, offsets)[-1]) for part in parts]
+        valued = any(getattr(part, values).size for part in parts)
 
         def entries(name: str, dtype: Any) -> NDArray[Any]:
-            return frozen(np.concatenate([getattr(p, name)[s] for p, s in zip(parts, spans, strict=True)]), dtype)
+            found = [getattr(part, name)[span] for part, span in zip(parts, spans, strict=True)]
+            if name == values and valued:  # where a part has none, they are ones
+                sizes = [span.stop - span.start for span in spans]
+                found = [some if some.size else np.ones(size) for some, size in zip(found, sizes, strict=True)]
+            return frozen(np.concatenate(found), dtype)
 
         ends = frozen(np.concatenate([[0], np.cumsum(counts)]), np.int64)
         return ends, entries(ids, np.int32), entries(values, np.float64)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from chainfold.engines import ENGINES
 from chainfold.engines.base import Cost, Settings, Shape
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Choice(NamedTuple):
