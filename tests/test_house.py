@@ -31,7 +31,7 @@ LEVELS = {
     "evaluation": 6,
     "tagging": 6,
     "objective": 7,
-    "mistakes": 7,
+    "mistakes": 8,
     "transfer": 8,
     "feed": 7,
     "training": 9,

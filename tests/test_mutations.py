@@ -32,8 +32,10 @@ class Mutant(NamedTuple):
     line: str
     broken: str
     tests: str = ""
+    files: tuple[str, ...] = ("test_engines_oracle.py", "test_never_forget.py")
 
 
+_WEIGHTS = ("test_weights.py",)
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
@@ -71,6 +73,31 @@ MUTANTS = [
     Mutant("every engine", "kernels/scores.py", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
     Mutant("every engine", "kernels/scores.py", "return low if low < end", "return -1 if low < end", "sparse"),
     Mutant("every engine", "kernels/messages.py", "if not all_dense:", "if False:", "sparse"),
+    Mutant(
+        "every engine",
+        "kernels/messages.py",
+        "                gamma[lattice.labels[t]] -= lattice.change[t]",
+        "                gamma[0] -= lattice.change[t]",
+        "copies or long",
+        _WEIGHTS,
+    ),
+    Mutant(
+        "stream",
+        "kernels/collapse.py",
+        "shares[i] -= lattice.change[t] * q[i, lattice.labels[t]]",
+        "shares[i] -= lattice.change[t] * q[i, 0]",
+        "3 or long",
+        _WEIGHTS,
+    ),
+    Mutant("stream", "engines/stream.py", "keep=True), keep=True)", "keep=True))", "long", _WEIGHTS),
+    Mutant(
+        "every engine",
+        "engines/base.py",
+        "yield self.model.last, np",
+        "yield self.model.last | True, np",
+        "masks",
+        _WEIGHTS,
+    ),
 ]
 CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
 
@@ -84,7 +111,7 @@ def run(mutant: Mutant, folder: Path) -> tuple[int, str]:
     text = path.read_text()
     assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
     path.write_text(text.replace(mutant.line, mutant.broken))
-    files = [str(TESTS / name) for name in ("test_engines_oracle.py", "test_never_forget.py")]
+    files = [str(TESTS / name) for name in mutant.files]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     command += ["-k", mutant.tests] if mutant.tests else []
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"}

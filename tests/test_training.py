@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from chainfold import Chain, ChainfoldError, Layout, Model
+from chainfold import Chain, ChainfoldError, Layout, Model, Vocabulary
 from chainfold.constraints import Constraints
 from chainfold.model_file import open_model, save_model
 from chainfold.objective import Objective, Space
@@ -181,12 +182,44 @@ def _renumbered(chain: Chain, like: Chain) -> Chain:
 
 def test_a_run_is_not_resumed_with_other_settings(chain: Chain, tmp_path: Path) -> None:
     saving = Saving(tmp_path / "run", Every(1), resume=True)
+    chain = chain.with_vocabulary(_marked(chain))
     with pytest.raises(Interrupted):
         train(chain, Training("lbfgs", {"c2": 1.0}), saving=saving, stop=lambda: True)
     with pytest.raises(ChainfoldError, match=r"run: was begun with c2 = 1.0, and now it is 2.0; resume with the same"):
         train(chain, Training("lbfgs", {"c2": 2.0}), saving=saving)
-    with pytest.raises(ChainfoldError, match="was begun with weights = "):
+    with pytest.raises(ChainfoldError, match="was begun with positions = "):
         train(corpus(61), Training("lbfgs", {"c2": 1.0}), saving=saving)
+    other = replace(chain, labels=np.roll(chain.labels, 1))
+    with pytest.raises(ChainfoldError, match="was begun with data = "):
+        train(other.with_vocabulary(_marked(other)), Training("lbfgs", {"c2": 1.0}), saving=saving)
+    with pytest.raises(ChainfoldError, match="was begun with development set = None"):
+        train(chain, Training("lbfgs", {"c2": 1.0}), dev=chain, saving=saving)
+
+
+def test_a_run_is_not_resumed_with_other_constraints(tmp_path: Path) -> None:
+    chain = Chain.from_sequences([[["a"], ["b"], ["c"]]], [["B-X", "I-X", "O"]])
+    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    with pytest.raises(Interrupted):
+        train(chain, saving=saving, stop=lambda: True)
+    with pytest.raises(ChainfoldError, match="was begun with constraints = "):
+        train(chain, constraints=Constraints.of(["B-X", "I-X", "O"], "BIO"), saving=saving)
+
+
+def _marked(chain: Chain) -> Vocabulary:
+    """The vocabulary of a chain as if every attribute occurred with every label."""
+    assert chain.vocabulary is not None
+    return replace(chain.vocabulary, marks=np.full_like(chain.vocabulary.marks, 7))
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "adagrad", "ap", "pa", "arow"])
+def test_transitions_that_never_occur_may_be_left_out(algorithm: str) -> None:
+    items = [[["a"], ["b"], ["c"]], [["c"], ["a"], ["b"]]] * 5
+    chain = Chain.from_sequences(items, [["x", "y", "z"], ["z", "x", "y"]] * 5)
+    held = train(chain, Training(algorithm, all_possible_transitions=False))
+    pairs = held.weights[held.layout.n_state :].reshape(3, 3)
+    assert (pairs != 0.0).sum() <= 3
+    assert not pairs[0, 0]
+    assert not pairs[2, 2]
 
 
 def test_a_damaged_state_is_one_sentence(chain: Chain, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from chainfold.errors import (
 from chainfold.kernels import mistakes as kernels
 from chainfold.kernels.scores import NO_LABEL
 from chainfold.model import Floats, Layout, Model
+from chainfold.objective import borders
 from chainfold.optimize.base import (
     ENOUGH_ITERATIONS,
     State,
@@ -87,13 +88,20 @@ class Mistakes:
     `restore` carry everything from one process to another between any two blocks: what follows has the same bits.
     """
 
-    def __init__(self, model: Model, source: Source, settings: MistakeSettings | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        source: Source,
+        settings: MistakeSettings | None = None,
+        held: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """held: [M], weights that stay as they are."""
         if source.positions < 1:
             raise EmptyChain
         model.check_fits(source)
         self._layout, self._source, self._settings = model.layout, source, settings or MistakeSettings()
         self._rule = _rule(self._settings)
-        self._learner = _learner(model, self._rule, self._settings.variance)
+        self._learner = _learner(model, self._rule, self._settings.variance, held)
         self._borders, self._closed = _borders(source, self._settings.block)
         self._epoch = self._place = self._seen = self._pieces = 0
         self._loss = 0.0
@@ -202,8 +210,9 @@ def _rule(settings: MistakeSettings) -> kernels.Rule:
     )
 
 
-def _learner(model: Model, rule: kernels.Rule, variance: float) -> kernels.Learner:
+def _learner(model: Model, rule: kernels.Rule, variance: float, held: NDArray[np.bool_] | None) -> kernels.Learner:
     layout = model.layout
+    moves = np.ones(layout.size) if held is None else np.where(held, 0.0, 1.0)
     weights = layout.pack(model.weights)
     second = np.zeros(layout.slots if rule.averaging or rule.algorithm == kernels.AROW else 0)
     if rule.algorithm == kernels.AROW:
@@ -213,7 +222,7 @@ def _learner(model: Model, rule: kernels.Rule, variance: float) -> kernels.Learn
         layout.blank,
         _mask(layout, model.first),
         _mask(layout, model.last),
-        layout.pack(np.ones(layout.size), padding=0.0) == 1.0,
+        layout.pack(moves, padding=0.0) == 1.0,
         weights,
         layout.view(weights),
         second,
@@ -231,18 +240,10 @@ def _mask(layout: Layout, allowed: NDArray[np.bool_] | None) -> Floats:
 
 
 def _borders(source: Source, size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where blocks of about `size` positions begin and end, and which of them end with a sequence.
-
-    A block ends before the last start that is in reach or, where there is none, in the midst of its sequence.
-    """
-    borders, closed = [0], []
-    while borders[-1] < source.positions:
-        low = borders[-1]
-        high = min(low + size, source.positions)
-        ends = np.flatnonzero(source.block(low, min(high + 1, source.positions)).starts[1:]) + 1
-        closed.append(ends.size > 0 or high == source.positions)
-        borders.append(low + int(ends[-1]) if ends.size and high < source.positions else high)
-    return np.array(borders, np.int64), np.array(closed, bool)
+    """Where blocks of at most `size` positions begin and end, and which of them end with a sequence."""
+    found = borders(source, size)
+    closed = [bool(source.block(end, end + 1).starts[0]) for end in found[1:-1].tolist()]
+    return found, np.array([*closed, True])
 
 
 def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ optimiser's state is all there is, and a model says nothing of the time that it 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.evaluation import count_observed
 from chainfold.metrics import Count
 from chainfold.mistakes import ALGORITHMS as MISTAKES
 from chainfold.mistakes import Mistakes, MistakeSettings
@@ -114,7 +117,7 @@ class Training:
         if isinstance(settings, DescentSettings):
             batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
             return Descent(batches, batches.batches, start, settings)
-        return Mistakes(space.model(start), space.source, settings)
+        return Mistakes(space.model(start), space.source, settings, space.held & ~space.forbidden)
 
 
 def option_names(algorithm: str) -> set[str]:
@@ -203,7 +206,8 @@ def train(
     )
     begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
-    run = _Run(space, training, training.optimiser(space, begin, how), dev, _identity(space, training, dev, start))
+    identity = {} if saving is None else _identity(space, training, dev, start)
+    run = _Run(space, training, training.optimiser(space, begin, how), dev, identity)
     if saving is not None and saving.resume and saving.path.exists():
         run.load(saving.path)
     run.work(saving, report or (lambda progress: None), stop or (lambda: False))
@@ -212,17 +216,26 @@ def train(
 
 def _identity(space: Space, training: Training, dev: Source | None, start: Model | None) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
+    bare = space.model(np.zeros(space.layout.size))
     return {
         "chainfold": chainfold.__version__,
         **training.record(),
         "patience": training.patience if dev is not None else None,
-        "weights": space.layout.size,
-        "forbidden weights": int(np.count_nonzero(space.forbidden)),
         "positions": space.source.positions,
-        "attributes a position": space.source.active,
-        "positions of the development set": None if dev is None else dev.positions,
-        "weights to begin with": None if start is None else float(np.sum(start.weights[start.weights > -np.inf])),
+        "weights": space.layout.size,
+        "constraints": _digest(space.held, *(mask for mask in (space.first, space.last) if mask is not None)),
+        "data": _digest(count_observed(bare, space.source)),
+        "development set": None if dev is None else _digest(*dev.block(0, dev.positions)),
+        "model to begin with": None if start is None else _digest(start.weights),
     }
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    """A short name for what is in the arrays."""
+    state = hashlib.sha256()
+    for array in arrays:
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()[:16]
 
 
 class _Run:
