@@ -101,7 +101,7 @@ class Reference:
         gold = tuple(int(label) for label in self.chain.labels[low:high])
         found = self.best(low, high)
         wrong = sum(a != b for a, b in zip(gold, found, strict=True))
-        weight = float(self.chain.weights[low]) if self.chain.weights.size else 1.0
+        weight = float(self.chain.weights[low:high].mean()) if self.chain.weights.size else 1.0
         loss = wrong / (high - low)
         if wrong:
             delta = self.features(low, gold)

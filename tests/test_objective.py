@@ -83,9 +83,38 @@ def test_constraints_are_held_and_forbid() -> None:
 def test_data_that_breaks_the_constraints() -> None:
     chain = Chain.from_sequences([[["a"], ["b"]]], [["O", "I-X"]])
     assert chain.vocabulary is not None
-    space = Space.of(chain, constraints=Constraints.of(chain.vocabulary.labels, "BIO"))
-    with pytest.raises(ChainfoldError, match="position 1 is forbidden"):
-        Objective(space)
+    for entry, sentence in (
+        ("O>I-X", "position 1 has label 'I-X' after 'O', which the constraints forbid"),
+        ("^>O", "position 0 has label 'O' at the start of a sequence"),
+        ("I-X>$", "position 1 has label 'I-X' at the end of a sequence"),
+    ):
+        with pytest.raises(ChainfoldError, match=sentence):
+            Space.of(chain, constraints=Constraints.of(chain.vocabulary.labels, forbid=[entry]))
+
+
+@pytest.mark.parametrize("mixing", [0.5, 8.0], ids=["forgets", "remembers long"])
+def test_a_label_that_may_not_start_a_sequence_may_stand_where_a_halo_begins(mixing: float) -> None:
+    """The past of a cut is looked at from somewhere in a sequence, where other labels may stand than at its start."""
+    positions = 20_000
+    random = np.random.default_rng(2)
+    chain = Chain.from_arrays(
+        offsets=np.arange(positions + 1),
+        ids=random.integers(0, 5, positions),
+        labels=np.repeat([0, 1], positions // 2),
+        n_labels=2,
+        n_attributes=5,
+    )
+    space = Space.of(chain, constraints=Constraints.of("ab", forbid=["^>b", "b>a"]))
+    point = random.normal(0.0, 0.1, space.layout.size)
+    point[space.layout.n_state :] += [mixing, 0.0, 0.0, mixing]
+    value, gradient = Objective(space, engine="fb")(point)
+    again, parallel = Objective(space, engine="parallel", threads=2)(point)
+    assert again == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(parallel, gradient, atol=1e-8 * positions)
+    batches = BatchObjective(space, 3000)
+    parts = [batches(k, point)[0] for k in range(batches.batches)]
+    if mixing < 1.0:
+        assert sum(parts) == pytest.approx(value, rel=1e-6)
 
 
 def test_unknown_labels() -> None:

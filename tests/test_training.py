@@ -15,7 +15,7 @@ from chainfold.constraints import Constraints
 from chainfold.model_file import open_model, save_model
 from chainfold.objective import Objective, Space
 from chainfold.tagging import tag
-from chainfold.training import ALGORITHMS, Every, Interrupted, Progress, Saving, Training, train
+from chainfold.training import ALGORITHMS, Development, Every, Interrupted, Progress, Saving, Training, train
 
 ONCE: dict[str, dict[str, Any]] = {
     "lbfgs": {"c1": 0.05, "c2": 0.1},
@@ -290,6 +290,24 @@ def test_without_names_a_model_must_fit(chain: Chain) -> None:
     layout = Layout.full(3, 7)
     with pytest.raises(ChainfoldError, match="the chain has"):
         train(chain, start=Model(layout, np.zeros(layout.size)))
+
+
+def test_labels_of_a_development_set_that_were_never_seen_are_wrong(chain: Chain) -> None:
+    gold = np.where(np.arange(chain.positions) % 2, chain.labels, 3).astype(np.int32)
+    training = Training("lbfgs", {"max_iterations": 15})
+    plain = train(chain, training, dev=chain).training["development"]
+    unseen = train(chain, training, dev=Development(chain, gold, ("X",))).training["development"]
+    assert max(unseen) < 0.6 < max(plain)
+    with pytest.raises(ChainfoldError, match="has no labels"):
+        Development(chain, np.full(chain.positions, -1, np.int32))
+
+
+def test_values_beyond_all_measure_end_in_a_sentence() -> None:
+    items = [[{"x": 1e300}, {"x": -1e290}], [{"x": 1e-300}]]
+    huge = Chain.from_sequences(items, [["a", "b"], ["a"]])
+    for algorithm, options in (("lbfgs", {}), ("arow", {}), ("sgd", {"rate": 1e300})):
+        with pytest.raises(ChainfoldError):
+            train(huge, Training(algorithm, options))
 
 
 @pytest.mark.parametrize(

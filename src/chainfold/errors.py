@@ -100,6 +100,7 @@ class ZeroProbability(ChainfoldError):
 
 class ForbiddenLabel(ChainfoldError):
     def __init__(self, position: int) -> None:
+        self.position = position
         super().__init__(
             f"the label observed at position {position} is forbidden by a weight of -inf, so the likelihood of the "
             f"chain is zero; allow it, or correct the label."

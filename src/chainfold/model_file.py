@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.columns import Columns
 from chainfold.data.interning import spans
+from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
@@ -34,7 +35,6 @@ MODEL, VERSION = "model", 1
 _SIZES = ("n_labels", "n_attributes", "n_edge_attributes")
 _MEANING = ("labels", "label", "template", "hash_bits", "min_count", "columns")  # of the vocabulary, beside its arrays
 _MOST_ATTRIBUTES = 2**31 - 1
-_MOST_HASH_BITS = 30
 
 
 def save_model(path: str | Path, model: Model) -> None:
@@ -220,7 +220,7 @@ def _check_meaning(vocabulary: Vocabulary, layout: Layout) -> None:
     _need(vocabulary.label is None or type(vocabulary.label) is str, "its label column is no name")
     _need(_is_count(vocabulary.min_count, 0, _MOST_ATTRIBUTES), f"its min_count is {vocabulary.min_count!r}")
     if bits is not None:
-        _need(_is_count(bits, 1, _MOST_HASH_BITS), f"its hash_bits is {bits!r}")
+        _need(_is_count(bits, 1, MOST_HASH_BITS), f"its hash_bits is {bits!r}")
         _need(vocabulary.attributes is None, "its attributes are hashed and have names all the same")
         for size in (layout.n_attributes, layout.n_edge_attributes):
             _need(size in (0, 1 << bits), f"it has {size} attributes of {bits} bits")

@@ -24,7 +24,7 @@ from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.engines.base import Problem, Settings
 from chainfold.engines.parallel import share
-from chainfold.errors import BadSetting, ChainfoldError, ScoreNotFinite
+from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.evaluation import count_observed, evaluate
 from chainfold.model import Floats, Layout, Model
 
@@ -70,11 +70,37 @@ class Space:
             first = None if constraints.first.all() else constraints.first
             last = None if constraints.last.all() else constraints.last
         space = cls(layout, source, forbidden, forbidden, first, last)
+        if all_possible_transitions and constraints is None:
+            return space
+        unseen = space.observed() == 0.0
         if all_possible_transitions:
             return space
-        unseen = count_observed(space.model(np.zeros(layout.size)), source) == 0.0
         unseen[: layout.n_state] = False
         return cls(layout, source, forbidden, forbidden | unseen, first, last)
+
+    def observed(self) -> Floats:
+        """[M] the counts of the observed labels, which the constraints must allow."""
+        try:
+            return count_observed(self.model(np.zeros(self.layout.size)), self.source)
+        except ForbiddenLabel as error:
+            raise ChainfoldError(self._forbidden_at(error.position)) from None
+
+    def _forbidden_at(self, position: int) -> str:
+        vocabulary = vocabulary_of(self.source)
+        block = self.source.block(max(position - 1, 0), position + 1)
+        before, label = block.labels[0], block.labels[-1]
+        names = range(self.layout.n_labels) if vocabulary is None else vocabulary.labels
+        pair = self.layout.n_state + before * self.layout.n_labels + label
+        if block.starts[-1] and self.first is not None and not self.first[label]:
+            where = "at the start of a sequence"
+        elif not block.starts[-1] and self.forbidden[pair]:
+            where = f"after {names[before]!r}"
+        else:
+            where = "at the end of a sequence"
+        return (
+            f"position {position} has label {names[label]!r} {where}, which the constraints forbid; correct the label, "
+            f"or allow it."
+        )
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
         """The model that a point of the optimiser stands for."""
@@ -97,7 +123,7 @@ class Objective:
     ) -> None:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
-        self._observed = count_observed(space.model(np.zeros(space.layout.size)), space.source)
+        self._observed = space.observed()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
@@ -112,10 +138,11 @@ class Objective:
         likelihood = found.log_likelihood
         if likelihood is None:
             likelihood = float(np.sum(self._observed * point)) - found.log_z
-        value = self._c2 * float(np.sum(point * point)) - likelihood
-        gradient = found.expected
-        gradient -= self._observed
-        gradient += (2.0 * self._c2) * point
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite penalty is a reason for a shorter step
+            value = self._c2 * float(np.sum(point * point)) - likelihood
+            gradient = found.expected
+            gradient -= self._observed
+            gradient += (2.0 * self._c2) * point
         gradient[self._space.held] = 0.0
         return value, gradient
 

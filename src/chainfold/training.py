@@ -26,14 +26,13 @@ import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.evaluation import count_observed
 from chainfold.metrics import Count
 from chainfold.mistakes import ALGORITHMS as MISTAKES
 from chainfold.mistakes import Mistakes, MistakeSettings
 from chainfold.model import Floats, Model
 from chainfold.model_file import without_zeros
 from chainfold.objective import BatchObjective, Objective, Space, check_penalty
-from chainfold.optimize.base import Optimiser, Step
+from chainfold.optimize.base import NO_BETTER_STEP, Optimiser, Step
 from chainfold.optimize.descent import ALGORITHMS as DESCENT
 from chainfold.optimize.descent import Descent, DescentSettings
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
@@ -152,6 +151,27 @@ class Saving:
     resume: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Development:
+    """A development set: a chain with the numbers of the one to learn from, and all its labels.
+
+    Labels that the other chain never saw have numbers after its own, and names; they are always tagged wrong.
+    """
+
+    chain: Source
+    gold: NDArray[np.int32]  # [T], -1 where unknown
+    unseen: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, chain: Source) -> Development:
+        """A chain whose labels are all known ones."""
+        return cls(chain, chain.block(0, chain.positions).labels)
+
+    def __post_init__(self) -> None:
+        if not (self.gold >= 0).any():
+            raise ChainfoldError("the development set has no labels, so nothing can be scored; give it labels.")
+
+
 @dataclass(frozen=True)
 class Progress:
     """An iteration, for whoever watches."""
@@ -175,7 +195,7 @@ def train(
     source: Source,
     training: Training | None = None,
     *,
-    dev: Source | None = None,
+    dev: Source | Development | None = None,
     start: Model | None = None,
     constraints: Constraints | None = None,
     engine: str = "parallel",
@@ -206,26 +226,30 @@ def train(
     )
     begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
-    identity = {} if saving is None else _identity(space, training, dev, start)
-    run = _Run(space, training, training.optimiser(space, begin, how), dev, identity)
+    development = dev if dev is None or isinstance(dev, Development) else Development.of(dev)
+    identity = {} if saving is None else _identity(space, training, development, start, how)
+    run = _Run(space, training, training.optimiser(space, begin, how), development, identity)
     if saving is not None and saving.resume and saving.path.exists():
         run.load(saving.path)
     run.work(saving, report or (lambda progress: None), stop or (lambda: False))
     return run.model()
 
 
-def _identity(space: Space, training: Training, dev: Source | None, start: Model | None) -> dict[str, Any]:
+def _identity(
+    space: Space, training: Training, dev: Development | None, start: Model | None, how: Mapping[str, Any]
+) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
-    bare = space.model(np.zeros(space.layout.size))
     return {
         "chainfold": chainfold.__version__,
-        **training.record(),
-        "patience": training.patience if dev is not None else None,
+        **{name: value for name, value in training.record().items() if name != "max_iterations"},
+        "engine": f"{how['engine']}, {how['threads']} threads" if how["engine"] == "auto" else how["engine"],
+        "memory": how["memory"],
         "positions": space.source.positions,
         "weights": space.layout.size,
         "constraints": _digest(space.held, *(mask for mask in (space.first, space.last) if mask is not None)),
-        "data": _digest(count_observed(bare, space.source)),
-        "development set": None if dev is None else _digest(*dev.block(0, dev.positions)),
+        "data": _digest(space.observed()),
+        "development set": None if dev is None else _digest(dev.gold, *dev.chain.block(0, dev.chain.positions)),
+        "patience": training.patience if dev is not None else None,
         "model to begin with": None if start is None else _digest(start.weights),
     }
 
@@ -242,7 +266,7 @@ class _Run:
     """The loop, and everything that changes in it."""
 
     def __init__(
-        self, space: Space, training: Training, optimiser: Optimiser, dev: Source | None, identity: dict[str, Any]
+        self, space: Space, training: Training, optimiser: Optimiser, dev: Development | None, identity: dict[str, Any]
     ) -> None:
         self._space, self._training, self._optimiser, self._dev = space, training, optimiser, dev
         self._identity = json.loads(json.dumps(identity))
@@ -266,6 +290,11 @@ class _Run:
             if saving is not None and saving.every.due(since, time.monotonic() - saved_at):
                 self._save(saving.path)
                 saved_at, saved_iteration = time.monotonic(), len(self._values)
+        if not self._values and self._optimiser.finished == NO_BETTER_STEP:
+            raise ChainfoldError(
+                "no step from the weights to begin with improves the objective: the values of attributes are too large "
+                "or too different in size; scale them, for instance with --numbers standard."
+            )
 
     def _arrive(self, step: Step, report: Callable[[Progress], None]) -> None:
         """After an iteration."""
@@ -286,14 +315,15 @@ class _Run:
                 self._finished = "stopped: the development set is tagged no better any more"
         report(Progress(step, score, best, time.monotonic() - self._begin))
 
-    def _score(self, dev: Source) -> float:
+    def _score(self, dev: Development) -> float:
         vocabulary = vocabulary_of(self._space.source)
         size = self._space.layout.n_labels
         names = [str(label) for label in range(size)] if vocabulary is None else vocabulary.labels
         count = Count(names)
-        for tagged in Tagger(self._current()).viterbi(blocks_of(dev)):
+        count.extend(dev.unseen)
+        for tagged in Tagger(self._current()).viterbi(blocks_of(dev.chain)):
             assert tagged.labels is not None, "they were wanted"
-            count.add(tagged.given, tagged.labels, tagged.starts)
+            count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
 

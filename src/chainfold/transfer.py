@@ -15,6 +15,7 @@ from chainfold.model import Floats, Layout, Model
 from chainfold.objective import Space
 
 Ids = NDArray[np.int64]
+_SIZES = ("n_attributes", "n_edge_attributes")
 
 
 def carried_over(model: Model, space: Space) -> Floats:
@@ -50,13 +51,13 @@ def _correspondence(model: Model, space: Space) -> tuple[Ids, Ids, Ids]:
     """The model's number of each label, attribute and edge attribute of the space, -1 where it has none."""
     old, new = model.vocabulary, vocabulary_of(space.source)
     if old is None or new is None:
-        sizes = []
+        same = []
         for what in ("labels", "attributes", "edge_attributes"):
             ours, theirs = getattr(space.layout, f"n_{what}"), getattr(model.layout, f"n_{what}")
             if ours != theirs:
                 raise ModelMismatch(what.replace("_", " "), ours, theirs)
-            sizes.append(np.arange(ours))
-        return sizes[0], sizes[1], sizes[2]
+            same.append(np.arange(ours))
+        return same[0], same[1], same[2]
     if old.hash_bits != new.hash_bits:
         raise ChainfoldError(
             f"the model to begin with has {_hashing(old)} and the data {_hashing(new)}; encode it with the model's "
@@ -64,8 +65,9 @@ def _correspondence(model: Model, space: Space) -> tuple[Ids, Ids, Ids]:
         )
     numbers = {name: number for number, name in enumerate(old.labels)}
     labels = np.array([numbers.get(name, -1) for name in new.labels], np.int64)
-    attributes = _named(old.attributes, new.attributes, space.layout.n_attributes)
-    edges = _named(old.edge_attributes, new.edge_attributes, space.layout.n_edge_attributes)
+    sizes = [(getattr(model.layout, name), getattr(space.layout, name)) for name in _SIZES]
+    attributes = _named(old.attributes, new.attributes, *sizes[0])
+    edges = _named(old.edge_attributes, new.edge_attributes, *sizes[1])
     return labels, attributes, edges
 
 
@@ -73,10 +75,11 @@ def _hashing(vocabulary: Vocabulary) -> str:
     return "named attributes" if vocabulary.hash_bits is None else f"attributes hashed to {vocabulary.hash_bits} bits"
 
 
-def _named(old: Any, new: Any, size: int) -> Ids:
+def _named(old: Any, new: Any, old_size: int, size: int) -> Ids:
     """By name; hashed attributes are the same where their numbers are."""
     if old is None or new is None:
-        return np.arange(size)
+        numbers = np.arange(size)
+        return np.where(numbers < old_size, numbers, -1)
     if not len(old) or not len(new):
         return np.full(size, -1)
     table = StringTable()

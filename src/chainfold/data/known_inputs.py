@@ -14,7 +14,7 @@ from chainfold.data.known import Known, KnownBlock, KnownOptions, known_blocks
 from chainfold.data.renumbered import Renumbered
 from chainfold.data.store import is_chain, open_chain
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadFile
+from chainfold.errors import BadFile, ChainfoldError
 
 _BLOCK = 65536
 
@@ -41,14 +41,12 @@ class KnownChain:
         own = vocabulary_of(chain)
         if own is None:
             raise BadFile(path, "has no names for its attributes, so the model cannot know them; give the raw file.")
-        if own.template != vocabulary.template:
-            raise BadFile(
-                path,
-                "was encoded with another template, or other bins of numbers, than the model's; give the raw file.",
-            )
         if labels and not own.labels:
             raise BadFile(path, "has no labels, and labels are needed here.")
-        self._chain = Renumbered(chain, vocabulary)
+        try:
+            self._chain = Renumbered(chain, vocabulary)
+        except ChainfoldError as error:  # they were not made for each other
+            raise BadFile(path, str(error)) from None
         known = set(vocabulary.labels)
         self.unseen = tuple(label for label in own.labels if label not in known)
 

@@ -17,7 +17,7 @@ from chainfold.data.vocabulary import MARKS
 from chainfold.errors import BadSetting
 from chainfold.kernels.attributes import census
 
-_MOST_HASH_BITS = 24  # counts and marks of so many ids take a quarter of a gigabyte
+MOST_HASH_BITS = 24  # counts and marks of so many ids take a quarter of a gigabyte
 _MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner
 _FREQUENT = 65535  # counts above it are sorted by themselves
 
@@ -65,8 +65,8 @@ class HashedNames:
     most_cached: int | None = _MOST_CACHED
 
     def __init__(self, bits: int, settled: bool = False) -> None:
-        if not isinstance(bits, int) or not 1 <= bits <= _MOST_HASH_BITS:
-            raise BadSetting("hash_bits", bits, f"a whole number from 1 to {_MOST_HASH_BITS}")
+        if not isinstance(bits, int) or not 1 <= bits <= MOST_HASH_BITS:
+            raise BadSetting("hash_bits", bits, f"a whole number from 1 to {MOST_HASH_BITS}")
         self._size = 1 << bits
         self.settled = self._size if settled else 0
 

@@ -140,7 +140,8 @@ def certify_past(problem: Problem, potentials: Potentials, position: int, anyway
     while halo <= _LAST_HALO:
         low = max(0, position - halo)
         first = problem.read(low, low + 1)
-        belief = Sweep(problem, potentials).forward(low, first._replace(starts=frozen([True], np.bool_)), None)
+        begun = first._replace(starts=frozen([True], np.bool_))  # here any label may stand, whatever may start
+        belief = Sweep(problem, potentials).forward(low, begun, None, masked=bool(first.starts[0]))
         if position == 1:  # there is nothing before it but the beginning of the chain
             return belief
         sweep = Sweep(problem, potentials)

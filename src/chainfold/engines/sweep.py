@@ -105,8 +105,12 @@ class Sweep:
         self._edge = np.empty((0, potentials.scores.size))
         self._shift = np.empty(0)
 
-    def forward(self, low: int, block: Block, entry: Belief | None) -> Belief:
-        """Forward vectors of the block that begins at position `low`, from the one before it."""
+    def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
+        """Forward vectors of the block that begins at position `low`, from the one before it.
+
+        Labels that may not start or end a sequence are kept from it where one does, unless told not to.
+        """
+        self._masked = masked and self._problem.masked
         self._begin(low, block, entry)
         real = self.entry.real()
         if real is None or not self._forward_real(real) or not self._weigh():
@@ -211,7 +215,7 @@ class Sweep:
     def _score_states(self) -> None:
         layout = self._problem.model.layout
         state_scores(self.block, layout.rows, self._problem.weights, layout.blank, self.alpha)
-        if self._problem.masked:
+        if self._masked:
             self._problem.mask(self.low, self.block, self.alpha)
 
     def _forward_real(self, entry: Floats) -> bool:

@@ -116,10 +116,21 @@ def learn(block: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: 
         if status != OK:
             return status, low + fault, loss
         if wrong > 0:
-            weight = block.weights[low] if block.weights.size else 1.0
+            weight = mean_weight(block, low, high)
             cost = step(rule, wrong, settle(learner, space, count), weight, seen + number + 1, learner, space)
             loss += weight * (wrong / (high - low) if rule.algorithm == PERCEPTRON else cost)
     return OK, 0, loss
+
+
+@kernel(fastmath=STRICT, inline=True)
+def mean_weight(block: Any, low: Any, high: Any) -> Any:
+    """Of the positions low … high-1."""
+    if block.weights.size == 0:
+        return 1.0
+    total = 0.0
+    for t in range(low, high):
+        total += block.weights[t]
+    return total / (high - low)
 
 
 @kernel(fastmath=STRICT)
@@ -305,7 +316,7 @@ def step(rule: Any, wrong: Any, count: Any, weight: Any, number: Any, learner: A
         if rule.algorithm == AROW:
             variance = learner.second[slot]
             learner.weights[slot] += rate * variance * amount
-            learner.second[slot] = 1.0 / (1.0 / variance + weight * amount * amount / rule.gamma)
+            learner.second[slot] = variance / (1.0 + variance * (weight * amount * amount / rule.gamma))
         else:
             learner.weights[slot] += rate * amount
             if rule.averaging:

@@ -111,6 +111,7 @@ class Descent:
         self._value = 0.0  # of this epoch so far
         self._gradient = np.zeros(self._point.size)  # of this epoch so far
         self._gradient_norm = math.inf  # of the last whole epoch
+        self._norms = np.full(2, norm(self._point))  # of the point, before the last epoch and after it
         self._trail = Trail(self._settings.period, self._settings.delta)
         self._order = self._shuffled()
 
@@ -124,7 +125,7 @@ class Descent:
         epoch, batches_done = divmod(self._steps, self._batches)
         if batches_done:
             return None
-        if self._gradient_norm <= settings.epsilon * max(1.0, norm(self._point)):
+        if self._gradient_norm <= settings.epsilon * max(1.0, float(self._norms.min())):
             return SMALL_GRADIENT
         if self._trail.flat():
             return LITTLE_GAIN
@@ -149,6 +150,7 @@ class Descent:
             "epoch_value": np.array(self._value),
             "epoch_gradient": self._gradient,
             "gradient_norm": np.array(self._gradient_norm),
+            "norms": self._norms,
             "values": self._trail.values,
         }
 
@@ -165,6 +167,7 @@ class Descent:
         self._value = float(given["epoch_value"])
         self._gradient[:] = given["epoch_gradient"]
         self._gradient_norm = float(given["gradient_norm"])
+        self._norms[:] = given["norms"]
         self._trail.values[:] = given["values"]
         self._order = self._shuffled()
 
@@ -217,8 +220,9 @@ class Descent:
         epoch = self._steps // self._batches
         value, self._value = self._value, 0.0
         self._gradient_norm = norm(self._gradient)
+        self._norms[:] = self._norms[1], norm(self._point)
         self._gradient[:] = 0.0
         self._trail.add(value)
         self._order = self._shuffled()
         active = int(np.count_nonzero(self._point))
-        return Step(epoch, value, self._gradient_norm, norm(self._point), rate, self._batches, active)
+        return Step(epoch, value, self._gradient_norm, float(self._norms[1]), rate, self._batches, active)
