@@ -33,7 +33,7 @@ from chainfold.shelf import Arrays, Kept, Shelf
 DEFAULT_MEMORY = 256 << 20
 BLOCK = 8192
 
-_BLOCK_BYTES = 8 << 20  # of a block's transition matrices and ranks, where each position has its own
+_BLOCK_BYTES = 8 << 20  # of a block's transition matrices, ranks and samples, where each position has its own
 _LEAST_BLOCK = 64
 
 Labels = NDArray[np.int32]
@@ -114,12 +114,21 @@ class Tagger:
     def run(self, blocks: Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
         """The results of a chain that comes in blocks of any size, in stretches that cover it in order."""
         wanted = want or Want()
+        self._check_room(wanted)
         forward = _Forward(self._scorer, wanted)
         with Shelf(self.memory) as shelf:
             pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
             for low, block, ended in _pieces(blocks, self.model, wanted):
                 record, arrays = forward.step(low, block, ended)
                 yield from pending.add(record, arrays)
+
+    def _check_room(self, want: Want) -> None:
+        """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
+        for name, each in (("nbest", 4 * self.model.layout.n_labels), ("samples", 4)):
+            most = self.memory // (_LEAST_BLOCK * each)
+            if getattr(want, name) > most:
+                allowed = f"at most {most:,} with {self.memory / 1e6:,.0f} MB of memory"
+                raise BadSetting(name, getattr(want, name), allowed)
 
     def viterbi(self, blocks: Iterable[Block]) -> Iterator[Tagged]:
         """The best labelling alone."""
@@ -157,8 +166,8 @@ def _most_positions(model: Model, want: Want) -> int:
     """In a block."""
     layout = model.layout
     own = 8 * layout.n_labels * layout.width if layout.n_edge_attributes else 0
-    ranks = 4 * layout.n_labels * want.nbest
-    return BLOCK if own + ranks == 0 else min(max(_BLOCK_BYTES // (own + ranks), _LEAST_BLOCK), BLOCK)
+    own += 4 * layout.n_labels * want.nbest + 4 * want.samples
+    return BLOCK if own == 0 else min(max(_BLOCK_BYTES // own, _LEAST_BLOCK), BLOCK)
 
 
 def _part(block: Block, low: int, high: int) -> Block:

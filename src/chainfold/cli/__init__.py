@@ -54,6 +54,8 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             typer.echo("chainfold: interrupted.", err=True)
             raise typer.Exit(130) from None
+        except SystemExit as left:  # how rich leaves where whoever read the output has gone
+            raise typer.Exit(0) from left
         except BrokenPipeError:  # whoever read the output has gone; nothing more can be said to them
             _silence()
             raise typer.Exit(0) from None
