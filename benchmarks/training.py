@@ -35,10 +35,10 @@ CHUNKING = [
 CHUNKING_EXPRESSIONS = " ".join("|".join(f"{name}[{k}]" for name, k in parts) for parts in CHUNKING)
 TAGGING_EXPRESSIONS = " ".join(
     [
-        *(f"form[{k}]" for k in (-2, -1, 0, 1, 2)),
-        "lower(form)",
+        "form",
         "shape(form)",
-        *(f"{kind}(form,{size})" for kind in ("prefix", "suffix") for size in (1, 2, 3, 4)),
+        *(f"lower(form)[{k}]" for k in (-2, -1, 0, 1, 2)),
+        *(f"{kind}(lower(form),{size})" for kind in ("prefix", "suffix") for size in (1, 2, 3, 4)),
     ]
 )
 

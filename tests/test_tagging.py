@@ -591,3 +591,10 @@ def test_a_source_without_edge_attributes_under_a_model_that_knows_some() -> Non
     wider = Model(Layout.full(3, 4, 2), np.concatenate([model.weights, np.ones(18)]))
     np.testing.assert_array_equal(tag(wider, chain), tag(model, chain))
     np.testing.assert_allclose(marginals(wider, chain), marginals(model, chain), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["nbest", "samples"])
+def test_more_labellings_than_there_is_room_for(name: str) -> None:
+    model, chain = shapes.plain(3, 2)(np.random.default_rng(0))
+    with pytest.raises(BadSetting, match=f"{name} is 1000000000, but must be at most"):
+        list(Tagger(model, memory=1 << 20).run(blocks_of(chain), Want(**{name: 10**9})))  # type: ignore[arg-type]

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from chainfold.constraints import Constraints
 from chainfold.data.annotate import Annotator, Labelling
+from chainfold.data.inputs import Raw, RawLines
 from chainfold.data.known import KnownBlock, KnownOptions
 from chainfold.data.known_inputs import known_inputs
 from chainfold.data.store import is_chain
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError
 from chainfold.metrics import Count, Scores
 from chainfold.model import Floats, Model
 from chainfold.tagging import Tagged, Tagger, Want
@@ -63,7 +64,10 @@ def score(
         count.extend(known.unseen[unseen:])
         unseen = len(known.unseen)
         count.add(truth, tagged.labels, tagged.starts)
-    return count.scores()
+    scores = count.scores()
+    if not scores.tokens:
+        raise ChainfoldError("no position has a known label, so there is nothing to compare with.")
+    return scores
 
 
 def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:
@@ -128,7 +132,7 @@ def tag_to(
         columns |= {f"{_PROBABILITY}({label})": None for label in labels}
     columns |= {f"sample {k + 1}": labels for k in range(samples)}
     options["labels"] = False
-    with _writer(sink, inputs, columns, piped) as writer:
+    with _writer(sink, inputs, columns, piped, nbest > 0) as writer:
         known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
         found = Tagger(model, memory=memory).run((one.block for one in known), want)
         if sequences is not None:
@@ -143,26 +147,32 @@ def tag_to(
 class _Writer(Protocol):
     """Whatever takes labels for the rows that were read."""
 
-    keep: Any
-
+    @property
+    def keep(self) -> Any: ...
     def __enter__(self) -> Any: ...
     def __exit__(self, *error: Any) -> None: ...
     def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None: ...
     def add_sequence(self, best: Sequence[Labelling]) -> None: ...
 
 
-def _writer(sink: IO[bytes], inputs: Any, columns: dict[str, Sequence[str] | None], piped: bool) -> _Writer:
-    if is_chain(inputs):
-        return _LabelLines(sink, columns)
-    return _Rows(Annotator(sink, columns, piped))
+def _writer(sink: IO[bytes], inputs: Any, columns: dict[str, Sequence[str] | None], piped: bool, best: bool) -> _Writer:
+    """`best`: sequences come several times."""
+    return _LabelLines(sink, columns) if is_chain(inputs) else _Rows(Annotator(sink, columns, piped), best)
 
 
 class _Rows:
     """Rows as they were read, with new columns."""
 
-    def __init__(self, annotator: Annotator) -> None:
-        self._annotator = annotator
-        self.keep, self.add_sequence = annotator.keep, annotator.add_sequence
+    def __init__(self, annotator: Annotator, best: bool) -> None:
+        self._annotator, self._best = annotator, best
+        self.add_sequence = annotator.add_sequence
+
+    def keep(self, raw: Raw) -> None:
+        if self._best and not isinstance(raw, RawLines):
+            raise BadFile(
+                raw.source, "several labellings of a sequence can be written only as CoNLL or CRFsuite lines."
+            )
+        self._annotator.keep(raw)
 
     def __enter__(self) -> _Rows:
         self._annotator.__enter__()
@@ -207,7 +217,6 @@ class _LabelLines:
         for rank, labelling in enumerate(best):
             codes = labelling.columns[0]
             self._sink.write(f"{chr(10) if self._begun else ''}# {rank} {labelling.probability:.6g}\n".encode())
-            self._begun = False
             self.add(np.zeros(codes.size, np.bool_), codes)
 
 

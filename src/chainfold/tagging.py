@@ -125,7 +125,7 @@ class Tagger:
     def _check_room(self, want: Want) -> None:
         """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
         for name, each in (("nbest", 4 * self.model.layout.n_labels), ("samples", 4)):
-            most = self.memory // (_LEAST_BLOCK * each)
+            most = max(self.memory, _BLOCK_BYTES) // (_LEAST_BLOCK * each)
             if getattr(want, name) > most:
                 allowed = f"at most {most:,} with {self.memory / 1e6:,.0f} MB of memory"
                 raise BadSetting(name, getattr(want, name), allowed)

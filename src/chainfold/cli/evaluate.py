@@ -10,6 +10,8 @@ import typer
 from chainfold.cli import options, reading
 from chainfold.cli.watch import watched
 
+_MOST_UNSEEN = 20  # labels to name
+
 
 def evaluate(
     model: reading.ModelFile,
@@ -37,6 +39,8 @@ def evaluate(
 ) -> None:
     """Tag inputs and compare with their own labels: accuracy, precision, recall and F1 of labels and spans, confusions.
 
+    A label that the model never saw is always wrong; a position without a label is left out.
+
     Example: chainfold eval chunks.model test.txt.gz
     """
     from rich.console import Console
@@ -61,7 +65,14 @@ def evaluate(
             group=group,
             progress=progress,
         )
+    unseen = scores.labels[opened.layout.n_labels :]
     if as_json:
-        typer.echo(json.dumps(scores.to_json()))
-    else:
-        show(scores, Console(), confusion=confusion)
+        typer.echo(json.dumps({**scores.to_json(), "unseen_labels": unseen}))
+        return
+    console = Console()
+    show(scores, console, confusion=confusion)
+    if unseen:
+        positions = sum(scores.per_label[label].gold for label in unseen)
+        named = f"{', '.join(unseen[:_MOST_UNSEEN])}{', …' if len(unseen) > _MOST_UNSEEN else ''}"
+        said = f"Always wrong, as the model never saw their labels: {positions:,} positions with {named}"
+        console.print(said, highlight=False, markup=False)

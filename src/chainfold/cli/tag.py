@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Annotated
 
 import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.watch import watched
-from chainfold.errors import BadFile
-from chainfold.files import check_output, written_whole
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.files import check_output, target_of, written_whole
 
 _STANDARD_OUTPUT = "-"
 
@@ -27,7 +27,10 @@ def tag(
         bool, typer.Option("--marginals", help="Add the probability of each predicted label.")
     ] = False,
     all_marginals: Annotated[
-        bool, typer.Option("--all-marginals", help="Add the probability of every label at every position.")
+        bool,
+        typer.Option(
+            "--all-marginals", help="Add the probability of every label, in the order of `chainfold inspect`."
+        ),
     ] = False,
     nbest: Annotated[
         int, typer.Option(metavar="K", help="The K best labellings of each sequence, one after another.")
@@ -35,7 +38,7 @@ def tag(
     samples: Annotated[int, typer.Option(metavar="K", help="Add K labellings drawn from their distribution.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the drawn labellings.")] = 0,
     sequences: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE", help="Write a CSV there: the length, log probability and entropy of each sequence."
         ),
@@ -53,8 +56,8 @@ def tag(
 ) -> None:
     """Label raw files with a model's own template; the output is the input with a column `predicted` after the others.
 
-    Labels that the input has are not looked at, and attributes that the model does not know are left out. A chain gives
-    one label a line.
+    Labels that the input has are not looked at, and attributes that the model
+    does not know are left out. A chain gives one label a line.
 
     Example: chainfold tag chunks.model test.txt.gz -o tagged.txt --marginals
     """
@@ -62,14 +65,11 @@ def tag(
     from chainfold.model_file import open_model
 
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
-    for target in (output, sequences):
-        if target not in (None, _STANDARD_OUTPUT):
-            check_output(target, [*inputs, model])
+    _check_outputs([output] if sequences is None else [output, sequences], [*inputs, str(model)])
     with ExitStack() as stack:
         progress = stack.enter_context(watched())
-        sink = _standard_output() if output == _STANDARD_OUTPUT else stack.enter_context(written_whole(output))
         tag_to(
-            sink,
+            _sink(output, stack),
             opened,
             inputs,
             piped=output == _STANDARD_OUTPUT,
@@ -78,7 +78,7 @@ def tag(
             nbest=nbest,
             samples=samples,
             seed=seed,
-            sequences=None if sequences is None else stack.enter_context(written_whole(sequences)),
+            sequences=None if sequences is None else _sink(sequences, stack),
             memory=options.parse_size(memory),
             format=form,
             columns=reading.names(columns),
@@ -90,7 +90,18 @@ def tag(
         )
 
 
-def _standard_output() -> IO[bytes]:
+def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    for output in outputs:
+        if output != _STANDARD_OUTPUT:
+            check_output(output, list(inputs))
+    places = {output if output == _STANDARD_OUTPUT else target_of(output) for output in outputs}
+    if len(places) < len(outputs):
+        raise ChainfoldError("labels and --sequences cannot go to the same place; name another file for one of them.")
+
+
+def _sink(output: str, stack: ExitStack) -> IO[bytes]:
+    if output != _STANDARD_OUTPUT:
+        return stack.enter_context(written_whole(output))
     if sys.stdout is None:
         raise BadFile("standard output", "cannot be written: it is closed.")
     return sys.stdout.buffer

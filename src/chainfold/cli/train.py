@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options, reading
-from chainfold.cli.machine import cores, peak_rss_mb
+from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.files import target_of
+from chainfold.files import check_output
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Chain, Source
+    from chainfold.constraints import Constraints
+    from chainfold.data.chain import Source
     from chainfold.data.encode import Options
     from chainfold.data.vocabulary import Vocabulary
     from chainfold.model import Model
-    from chainfold.training import Every, Progress
+    from chainfold.training import Development, Every, Progress
 
 _ALGORITHM, _STEPS, _RUN = "The algorithm", "Its steps", "The run"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -150,6 +151,14 @@ def train(
     gamma: Annotated[
         float | None, typer.Option(help="The larger, the smaller the steps (arow); 1.", rich_help_panel=_STEPS)
     ] = None,
+    longest: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="Cut sequences into pieces of so many positions (ap, pa, arow); 4096.",
+            rich_help_panel=_STEPS,
+        ),
+    ] = None,
     scheme: reading.Scheme = None,
     forbid: reading.Forbid = None,
     allow: reading.Allow = None,
@@ -196,12 +205,13 @@ def train(
 ) -> None:
     """Train a model, straight from raw files or on a chain encoded before.
 
-    What is encoded on the way is kept in MODEL.chain and used again while the inputs and options stay as they are; an
-    unfinished run is kept in MODEL.run.
+    What is encoded on the way is kept in MODEL.chain, and used again while the
+    inputs and options stay as they are; an unfinished run is kept in MODEL.run.
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
     from chainfold.data.encode import Options
+    from chainfold.engines.plan import cores
     from chainfold.model_file import open_model, save_model
     from chainfold.training import Interrupted, Saving, Training
     from chainfold.training import train as run_training
@@ -227,6 +237,7 @@ def train(
         "averaging": averaging,
         "variance": variance,
         "gamma": gamma,
+        "longest": longest,
     }
     training = Training(
         algorithm,
@@ -236,8 +247,8 @@ def train(
         patience=patience,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
-    target_of(output)
-    state = _beside(output, "run")
+    cache, state = _beside(output, "chain"), _beside(output, "run")
+    _check_outputs(output, cache, state, inputs, dev or [], start)
     _check_state(state, resume, fresh)
     initial = None if start is None else open_model(start)
     with watched() as progress:
@@ -260,12 +271,15 @@ def train(
             hash_bits=hash_bits,
             progress=progress,
         )
-        source = _source(inputs, _beside(output, "chain"), how)
+        source = _source(inputs, cache, how)
         vocabulary = _vocabulary(source, inputs)
         development = None if dev is None else _development(dev, source, how)
-    constraints = _constraints(vocabulary, scheme, forbid or [], allow or [])
+    constraints = _constraints(source, vocabulary, scheme, forbid or [], allow or [])
+    if fresh:
+        state.unlink(missing_ok=True)
     try:
-        with _interruptible() as stop, _shown(source.positions, verbose) as shown:
+        total = source.positions if training.algorithm == "lbfgs" else None
+        with _interruptible() as stop, _shown(total, verbose) as shown:
             model = run_training(
                 source,
                 training,
@@ -292,13 +306,22 @@ def _beside(output: Path, what: str) -> Path:
     return output.with_name(f"{output.name}.{what}")
 
 
+def _check_outputs(
+    output: Path, cache: Path, state: Path, inputs: list[str], dev: list[str], start: Path | None
+) -> None:
+    """Nothing that is read is written over, but for a model that is trained further in its own place."""
+    if str(output) == "-":
+        raise BadFile(output, "a model cannot go to standard output; name a file.")
+    check_output(output, [*inputs, *dev])
+    check_output(cache, [*dev, start])
+    check_output(state, [*inputs, *dev, start])
+
+
 def _check_state(state: Path, resume: bool, fresh: bool) -> None:
     """An unfinished run is not thrown away without a word."""
     if resume and fresh:
         raise ChainfoldError("go on or begin anew: give --resume or --fresh, not both.")
-    if fresh:
-        state.unlink(missing_ok=True)
-    elif state.exists() and not resume:
+    if state.exists() and not resume and not fresh:
         raise ChainfoldError(f"{state} holds an unfinished run; go on with --resume, or begin anew with --fresh.")
 
 
@@ -321,9 +344,19 @@ def _source(inputs: list[str], cache: Path, how: Options) -> Source:
     from chainfold.data.origin import encoded
     from chainfold.data.store import is_chain, open_chain
 
-    if len(inputs) == 1 and is_chain(inputs[0]):
+    if is_chain(inputs):
+        _check_encoded(inputs[0], how)
         return open_chain(inputs[0])
     return encoded(inputs, cache, **how)
+
+
+def _check_encoded(path: str, how: Options) -> None:
+    """A chain is what it is: no option can make other attributes or labels of it."""
+    made = ("template", "attributes", "border", "numbers", "hash_bits", "label", "weight", "one_sequence")
+    given = [name for name in made if how.get(name)] + (["min_count"] if how.get("min_count") != 1 else [])
+    if given:
+        flag = given[0].replace("_", "-")
+        raise BadFile(path, f"is a chain, encoded already; --{flag} means nothing to it: leave it out, or encode anew.")
 
 
 def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
@@ -335,22 +368,59 @@ def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
     return vocabulary
 
 
-def _development(dev: list[str], source: Source, how: Options) -> Chain:
+def _development(dev: list[str], source: Source, how: Options) -> Development:
     """The development set with the numbers of the training set, in memory."""
+    import numpy as np
+
     from chainfold.data.known import KnownOptions, gathered
     from chainfold.data.known_inputs import known_inputs
+    from chainfold.training import Development
 
-    keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence"}
+    keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence", "weight"}
     same: Any = {name: value for name, value in how.items() if name in keys}
-    return gathered(known_inputs(dev, _vocabulary(source, dev), labels=True, **same), source)
+    known = known_inputs(dev, _vocabulary(source, dev), labels=True, **same)
+    blocks = list(known)
+    return Development(gathered(blocks, source), np.concatenate([one.gold for one in blocks]), known.unseen)
 
 
-def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]) -> Any:
+def _constraints(
+    source: Source, vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]
+) -> Constraints | None:
+    """What may follow what, if the labels of the chain keep to it."""
     from chainfold.constraints import Constraints
 
     if scheme is None and not forbid and not allow:
         return None
-    return Constraints.of(vocabulary.labels, scheme, forbid, allow)
+    constraints = Constraints.of(vocabulary.labels, scheme, forbid, allow)
+    found = _first_forbidden(source, constraints) if source.labelled else None
+    if found is not None:
+        position, before, after = found
+        move = f"{[*vocabulary.labels, '^'][before]}>{[*vocabulary.labels, '$'][after]}"
+        raise ChainfoldError(
+            f"position {position} has the transition {move!r}, which is forbidden; correct its label, or allow it with "
+            f"--allow {move!r}."
+        )
+    return constraints
+
+
+def _first_forbidden(source: Source, constraints: Constraints) -> tuple[int, int, int] | None:
+    """The first position with a forbidden transition, and its two labels; N stands for the edge of a sequence."""
+    import numpy as np
+
+    from chainfold.tagging import blocks_of
+
+    edge, low = constraints.first.size, 0
+    moves = np.pad(constraints.allowed, (0, 1), constant_values=True)
+    moves[edge, :edge], moves[:edge, edge] = constraints.first, constraints.last
+    last = np.array([edge])
+    for block in blocks_of(source):
+        path = np.concatenate([last, np.insert(block.labels, np.flatnonzero(block.starts), edge)])
+        wrong = np.flatnonzero(~moves[path[:-1], path[1:]])
+        if wrong.size:
+            before, after = path[wrong[0]], path[wrong[0] + 1]
+            return low + int(np.count_nonzero(path[1 : wrong[0] + 2] != edge)) - 1, int(before), int(after)
+        low, last = low + block.labels.size, path[-1:]
+    return None if moves[last[0], edge] else (low - 1, int(last[0]), edge)
 
 
 @contextmanager
@@ -375,52 +445,48 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 class _Shown:
     """What is seen of a run while it goes on."""
 
-    def __init__(self, live: Any, bars: Any, task: Any, verbose: bool) -> None:
-        self._live, self._bars, self._task, self._verbose = live, bars, task, verbose
+    def __init__(self, verbose: bool, live: Any = None, bar: Any = None, total: int | None = None) -> None:
+        self._verbose, self._live, self._bar, self._total = verbose, live, bar, total
         self._rows: list[tuple[str, ...]] = []
+        self._done = 0
 
     def positions(self, count: int) -> None:
-        if self._bars is not None:
-            self._bars.advance(self._task, count)
+        """So many more are evaluated; an iteration may need several evaluations."""
+        if self._bar is not None and self._total is not None:
+            self._done = count + (self._done if self._done < self._total else 0)
+            self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def iteration(self, progress: Progress) -> None:
         if self._verbose:
             typer.echo(_line(progress), err=True)
-        if self._live is None:
-            return
-        self._rows = [*self._rows, _row(progress)][-_ROWS:]
-        self._bars.reset(self._task)
-        self._live.update(_live_view(self._rows, self._bars))
+        if self._live is not None:
+            self._rows = [*self._rows, _row(progress)][-_ROWS:]
+            self._live.update(_live_view(self._rows, self._bar))
 
 
 @contextmanager
-def _shown(positions: int, verbose: bool) -> Iterator[_Shown]:
-    """A table of the last iterations over a bar, on a terminal."""
+def _shown(total: int | None, verbose: bool) -> Iterator[_Shown]:
+    """On a terminal, a table of the last iterations over a bar; `total` positions are evaluated at once, if counted."""
     from rich.console import Console
     from rich.live import Live
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
     if not console.is_terminal or verbose:
-        yield _Shown(None, None, None, verbose)
+        yield _Shown(verbose)
         return
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
-        TimeElapsedColumn(),
-        console=console,
-    )
-    task = bars.add_task("evaluating", total=positions)
-    with Live(_live_view([], bars), console=console, transient=True, refresh_per_second=4) as live:
-        yield _Shown(live, bars, task, verbose)
+    counted = () if total is None else (TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),)
+    bar = Progress(TextColumn("training"), BarColumn(), *counted, console=console)
+    bar.add_task("", total=total)
+    with Live(_live_view([], bar), console=console, transient=True, refresh_per_second=4) as live:
+        yield _Shown(verbose, live, bar, total)
 
 
-def _live_view(rows: list[tuple[str, ...]], bars: Any) -> Any:
+def _live_view(rows: list[tuple[str, ...]], bar: Any) -> Any:
     from rich.console import Group
 
     headings = ("iteration", "objective", "‖gradient‖", "‖weights‖", "non-zero", "development", "seconds")
-    return Group(table(headings, rows), bars)
+    return Group(table(headings, rows), bar) if rows else bar
 
 
 def _row(progress: Progress) -> tuple[str, ...]:
@@ -476,7 +542,7 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
     rows = [
         ("algorithm", facts["algorithm"]),
         ("iterations", f"{facts['iterations']:,}"),
-        ("it ended", facts["finished"]),
+        ("finished", facts["finished"]),
         ("objective", "" if facts["objective"] is None else f"{facts['objective']:,.6f}"),
         ("positions", f"{facts['positions']:,}"),
         ("labels", f"{facts['labels']:,}"),
