@@ -18,13 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold import Chain
-from chainfold.cli.train import _first_forbidden
-from chainfold.constraints import Constraints
 from chainfold.data.store import open_chain
 from chainfold.model_file import open_model
 from chainfold.sealed import read_sealed
-from chainfold.tagging import blocks_of
 from chainfold.training import RUN
 from verbs import conll, failed, run, succeeded
 
@@ -302,28 +298,6 @@ def test_labels_against_the_constraints(rule: str, sentence: str, algorithm: str
     how = ("train", tmp_path / "t", "-o", tmp_path / "m", "--algorithm", algorithm, "--forbid", rule)
     assert sentence in failed(*how)
     succeeded(*how, "--allow", rule)
-
-
-def test_the_first_forbidden_transition_is_that_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chainfold.tagging.blocks_of", lambda source: blocks_of(source, 3))
-    dice = np.random.default_rng(0)
-    for _ in range(300):
-        size = int(dice.integers(1, 12))
-        labels, starts = dice.integers(3, size=size), np.append(True, dice.random(size - 1) < 0.3)
-        chain = Chain.from_arrays(labels=labels, starts=starts, offsets=np.zeros(size + 1, int), ids=[], n_labels=3)
-        rules = Constraints(*(dice.random(shape) < 0.9 for shape in ((3, 3), 3, 3)))
-        assert _first_forbidden(chain, rules) == plainly_forbidden(labels, starts, rules)
-
-
-def plainly_forbidden(labels: np.ndarray, starts: np.ndarray, rules: Constraints) -> tuple[int, int, int] | None:
-    for t, label in enumerate(labels):
-        if starts[t] and not rules.first[label]:
-            return t, 3, label
-        if not starts[t] and not rules.allowed[labels[t - 1], label]:
-            return t, labels[t - 1], label
-        if (t + 1 == labels.size or starts[t + 1]) and not rules.last[label]:
-            return t, label, 3
-    return None
 
 
 @contextmanager

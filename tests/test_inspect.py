@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -367,7 +368,7 @@ def test_the_map_shows_every_transition(tmp_path: Path) -> None:
 
 def test_the_strongest_weights_are_embedded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = named()
-    monkeypatch.setattr("chainfold.cli.inspect._MOST_EMBEDDED", 7)
+    monkeypatch.setattr(sys.modules["chainfold.cli.inspect"], "_MOST_EMBEDDED", 7)
     page = Reader(page_of(model, tmp_path))
     data = embedded(page)
     found = [(data["attributes"][a], data["labels"][j], weight, data["counts"][a]) for a, j, weight in data["weights"]]

@@ -78,7 +78,7 @@ MUTANTS = [
         "kernels/messages.py",
         "                gamma[lattice.labels[t]] -= lattice.change[t]",
         "                gamma[0] -= lattice.change[t]",
-        "copies or long",
+        "labels and random",
         _WEIGHTS,
     ),
     Mutant(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Model, evaluate
@@ -84,9 +85,9 @@ def test_data_that_breaks_the_constraints() -> None:
     chain = Chain.from_sequences([[["a"], ["b"]]], [["O", "I-X"]])
     assert chain.vocabulary is not None
     for entry, sentence in (
-        ("O>I-X", "position 1 has label 'I-X' after 'O', which the constraints forbid"),
-        ("^>O", "position 0 has label 'O' at the start of a sequence"),
-        ("I-X>$", "position 1 has label 'I-X' at the end of a sequence"),
+        ("O>I-X", "position 1 has the transition 'O>I-X', which is forbidden; correct its label, or allow it"),
+        ("^>O", r"position 0 has the transition '\^>O', which is forbidden"),
+        ("I-X>$", r"position 1 has the transition 'I-X>\$', which is forbidden"),
     ):
         with pytest.raises(ChainfoldError, match=sentence):
             Space.of(chain, constraints=Constraints.of(chain.vocabulary.labels, forbid=[entry]))
@@ -150,3 +151,27 @@ def test_borders_are_at_starts_where_there_are_any() -> None:
 def test_bad_penalties(c2: float) -> None:
     with pytest.raises(ChainfoldError, match="c2"):
         Objective(Space.of(made("3 labels")), c2=c2)
+
+
+def test_a_forbidden_transition_is_the_first_of_a_plain_loop() -> None:
+    dice = np.random.default_rng(0)
+    for _ in range(200):
+        size = int(dice.integers(1, 12))
+        labels, starts = dice.integers(3, size=size), np.append(True, dice.random(size - 1) < 0.3)
+        chain = Chain.from_arrays(labels=labels, starts=starts, offsets=np.zeros(size + 1, int), ids=[], n_labels=3)
+        rules = Constraints(*(dice.random(shape) < 0.9 for shape in ((3, 3), 3, 3)))
+        expected = plainly_forbidden(labels.tolist(), starts, rules)
+        if expected is None:
+            Space.of(chain, constraints=rules, all_possible_states=True)
+        else:
+            with pytest.raises(ChainfoldError, match=f"position {expected} has the transition"):
+                Space.of(chain, constraints=rules, all_possible_states=True)
+
+
+def plainly_forbidden(labels: list[int], starts: NDArray[np.bool_], rules: Constraints) -> int | None:
+    for t, label in enumerate(labels):
+        ends = t + 1 == len(labels) or starts[t + 1]
+        entered = rules.first[label] if starts[t] else rules.allowed[labels[t - 1], label]
+        if not entered or (ends and not rules.last[label]):
+            return t
+    return None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import IO
 
 from chainfold.errors import BadFile
 
+_LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more
 _MOST_LETTERS = 50  # of the target's name in the temporary one, which has to fit as well
 
 
@@ -17,18 +20,30 @@ _MOST_LETTERS = 50  # of the target's name in the temporary one, which has to fi
 def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure."""
     target = target_of(path)
-    temporary = target.with_name(f".{target.name[:_MOST_LETTERS]}.{os.getpid()}.part")
+    stem = f".{target.name[:_MOST_LETTERS]}."
+    temporary = target.with_name(f"{stem}{os.getpid()}.part")
+    _remove_leftovers(target.parent, stem)
     try:
         with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+    except BrokenPipeError:  # of another file, whose reader has gone
+        raise
     except OSError as error:
         raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)  # after a failure; there is none any more after the rename
+
+
+def _remove_leftovers(folder: Path, stem: str) -> None:
+    """What killed processes have left of the same target; what is still being written was touched not long ago."""
+    with suppress(OSError):
+        for path in folder.glob(f"{escape(stem)}*.part"):
+            if path.name[len(stem) : -len(".part")].isdecimal() and time.time() - path.stat().st_mtime > _LEFT_ALONE:
+                path.unlink(missing_ok=True)
 
 
 def target_of(path: str | Path) -> Path:
@@ -50,7 +65,8 @@ def check_output(output: str | Path, inputs: object) -> None:
     """Raise, before any work is done, if the output cannot be written or is one of the inputs."""
     target = target_of(output)
     for one in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
-        if isinstance(one, (str, Path)) and target.exists() and Path(one).exists() and target.samefile(one):
+        names = [str(one), *glob(str(one))] if isinstance(one, (str, Path)) else []  # noqa: PTH207  (absolute ones too)
+        if target.exists() and any(Path(name).exists() and target.samefile(name) for name in names):
             raise BadFile(output, "is also an input, and would be lost; give the output another name.")
 
 

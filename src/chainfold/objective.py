@@ -86,20 +86,21 @@ class Space:
             raise ChainfoldError(self._forbidden_at(error.position)) from None
 
     def _forbidden_at(self, position: int) -> str:
+        """The transition into a position, or from it to the end of its sequence, that the constraints forbid."""
         vocabulary = vocabulary_of(self.source)
+        names = range(self.layout.n_labels) if vocabulary is None else vocabulary.labels
         block = self.source.block(max(position - 1, 0), position + 1)
         before, label = block.labels[0], block.labels[-1]
-        names = range(self.layout.n_labels) if vocabulary is None else vocabulary.labels
         pair = self.layout.n_state + before * self.layout.n_labels + label
         if block.starts[-1] and self.first is not None and not self.first[label]:
-            where = "at the start of a sequence"
+            move = f"^>{names[label]}"
         elif not block.starts[-1] and self.forbidden[pair]:
-            where = f"after {names[before]!r}"
+            move = f"{names[before]}>{names[label]}"
         else:
-            where = "at the end of a sequence"
+            move = f"{names[label]}>$"
         return (
-            f"position {position} has label {names[label]!r} {where}, which the constraints forbid; correct the label, "
-            f"or allow it."
+            f"position {position} has the transition {move!r}, which is forbidden; correct its label, or allow it with "
+            f"--allow {move!r}."
         )
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:

@@ -156,7 +156,7 @@ def _pieces(blocks: Iterable[Block], model: Model, want: Want) -> Iterator[tuple
         for begin, end in cut(0, high - low, most):
             if held is not None:
                 yield *held, bool(block.starts[begin])
-            held = low + begin, _part(block, begin, end)
+            held = low + begin, block.part(begin, end)
         low = high
     if held is not None:
         yield *held, True
@@ -168,18 +168,6 @@ def _most_positions(model: Model, want: Want) -> int:
     own = 8 * layout.n_labels * layout.width if layout.n_edge_attributes else 0
     own += 4 * layout.n_labels * want.nbest + 4 * want.samples
     return BLOCK if own == 0 else min(max(_BLOCK_BYTES // own, _LEAST_BLOCK), BLOCK)
-
-
-def _part(block: Block, low: int, high: int) -> Block:
-    """Some positions of a block, as far as their scores and labels go."""
-    if high - low == block.labels.size:
-        return block
-    return block._replace(
-        labels=block.labels[low:high],
-        starts=block.starts[low:high],
-        offsets=block.offsets[low : high + 1],
-        edge_offsets=block.edge_offsets[low : high + 1],
-    )
 
 
 class _Scored(NamedTuple):

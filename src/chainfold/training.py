@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +53,7 @@ ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
 RUN, _RUN_VERSION = "training run", 1
 _BATCH = 1024
 _PATIENCE = 10
+_AT_ONCE = 65536  # positions that are looked at
 
 
 @dataclass(frozen=True)
@@ -246,15 +247,28 @@ def _identity(
         "memory": how["memory"],
         "positions": space.source.positions,
         "weights": space.layout.size,
-        "constraints": _digest(space.held, *(mask for mask in (space.first, space.last) if mask is not None)),
-        "data": _digest(space.observed()),
-        "development set": None if dev is None else _digest(dev.gold, *dev.chain.block(0, dev.chain.positions)),
+        "constraints": _digest([space.held, *(mask for mask in (space.first, space.last) if mask is not None)]),
+        "data": _digest(_arrays(space.source)),
+        "development set": None if dev is None else _digest([dev.gold, *_arrays(dev.chain)]),
         "patience": training.patience if dev is not None else None,
-        "model to begin with": None if start is None else _digest(start.weights),
+        "model to begin with": None if start is None else _digest([start.weights]),
     }
 
 
-def _digest(*arrays: NDArray[Any]) -> str:
+def _arrays(source: Source) -> Iterator[NDArray[Any]]:
+    """All that is in a source, block by block."""
+    for block in blocks_of(source, _AT_ONCE):
+        yield from (block.labels, block.starts, block.weights)
+        for offsets, entries in (
+            (block.offsets, (block.ids, block.values)),
+            (block.edge_offsets, (block.edge_ids, block.edge_values)),
+        ):
+            if offsets.size:
+                yield np.diff(offsets)
+                yield from (array[offsets[0] : offsets[-1]] for array in entries)
+
+
+def _digest(arrays: Iterable[NDArray[Any]]) -> str:
     """A short name for what is in the arrays."""
     state = hashlib.sha256()
     for array in arrays:

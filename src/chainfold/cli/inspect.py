@@ -39,7 +39,7 @@ def inspect(
 ) -> None:
     """Say what a model has learnt: sizes, constraints, transitions, and what speaks for and against each label.
 
-    Example: chainfold inspect ner.model --label B-PER
+    Example: chainfold inspect chunks.model --label B-NP
     """
     from chainfold import inspection
     from chainfold.model_file import open_model

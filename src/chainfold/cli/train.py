@@ -274,7 +274,7 @@ def train(
         source = _source(inputs, cache, how)
         vocabulary = _vocabulary(source, inputs)
         development = None if dev is None else _development(dev, source, how)
-    constraints = _constraints(source, vocabulary, scheme, forbid or [], allow or [])
+    constraints = _constraints(vocabulary, scheme, forbid or [], allow or [])
     if fresh:
         state.unlink(missing_ok=True)
     try:
@@ -383,44 +383,12 @@ def _development(dev: list[str], source: Source, how: Options) -> Development:
     return Development(gathered(blocks, source), np.concatenate([one.gold for one in blocks]), known.unseen)
 
 
-def _constraints(
-    source: Source, vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]
-) -> Constraints | None:
-    """What may follow what, if the labels of the chain keep to it."""
+def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]) -> Constraints | None:
     from chainfold.constraints import Constraints
 
     if scheme is None and not forbid and not allow:
         return None
-    constraints = Constraints.of(vocabulary.labels, scheme, forbid, allow)
-    found = _first_forbidden(source, constraints) if source.labelled else None
-    if found is not None:
-        position, before, after = found
-        move = f"{[*vocabulary.labels, '^'][before]}>{[*vocabulary.labels, '$'][after]}"
-        raise ChainfoldError(
-            f"position {position} has the transition {move!r}, which is forbidden; correct its label, or allow it with "
-            f"--allow {move!r}."
-        )
-    return constraints
-
-
-def _first_forbidden(source: Source, constraints: Constraints) -> tuple[int, int, int] | None:
-    """The first position with a forbidden transition, and its two labels; N stands for the edge of a sequence."""
-    import numpy as np
-
-    from chainfold.tagging import blocks_of
-
-    edge, low = constraints.first.size, 0
-    moves = np.pad(constraints.allowed, (0, 1), constant_values=True)
-    moves[edge, :edge], moves[:edge, edge] = constraints.first, constraints.last
-    last = np.array([edge])
-    for block in blocks_of(source):
-        path = np.concatenate([last, np.insert(block.labels, np.flatnonzero(block.starts), edge)])
-        wrong = np.flatnonzero(~moves[path[:-1], path[1:]])
-        if wrong.size:
-            before, after = path[wrong[0]], path[wrong[0] + 1]
-            return low + int(np.count_nonzero(path[1 : wrong[0] + 2] != edge)) - 1, int(before), int(after)
-        low, last = low + block.labels.size, path[-1:]
-    return None if moves[last[0], edge] else (low - 1, int(last[0]), edge)
+    return Constraints.of(vocabulary.labels, scheme, forbid, allow)
 
 
 @contextmanager
@@ -527,7 +495,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
         "labels": model.layout.n_labels,
         "attributes": model.layout.n_attributes,
         "weights": model.layout.size,
-        "active_weights": int(np.count_nonzero(model.weights)),
+        "active_weights": int(np.count_nonzero(model.weights[model.weights > -np.inf])),
         "seconds": seconds,
         "peak_rss_mb": peak_rss_mb(),
     }

@@ -56,6 +56,16 @@ class Block(NamedTuple):
     edge_values: NDArray[np.float64]
     weights: NDArray[np.float64] = frozen(None, np.float64)  # [B], or empty: all ones
 
+    def part(self, low: int, high: int) -> Block:
+        """Positions low … high-1 of it, as views."""
+        return self._replace(
+            labels=self.labels[low:high],
+            starts=self.starts[low:high],
+            offsets=self.offsets[low : high + 1],
+            edge_offsets=self.edge_offsets[low : high + 1],
+            weights=self.weights[low:high],
+        )
+
     @property
     def nbytes(self) -> int:
         """The bytes that these positions take, whatever larger arrays they are views of."""
@@ -225,18 +235,11 @@ class Chain:
         return bool((self.labels != NO_LABEL).all())
 
     def block(self, low: int, high: int) -> Block:
-        edges = self.edge_offsets[low : high + 1] if self.edge_offsets.size else self.edge_offsets
-        return Block(
-            self.labels[low:high],
-            self.starts[low:high],
-            self.offsets[low : high + 1],
-            self.ids,
-            self.values,
-            edges,
-            self.edge_ids,
-            self.edge_values,
-            self.weights[low:high],
-        )
+        return self._whole.part(low, high)
+
+    @cached_property
+    def _whole(self) -> Block:
+        return Block(*(getattr(self, name) for name in Block._fields))
 
 
 def gather(source: Source, positions: int | None = None) -> Chain:

@@ -384,7 +384,7 @@ class _Batches(ABC):
         with _damage(self.path, f"positions {low} to {high - 1} are damaged"):
             first, last = low // self.batch, (high - 1) // self.batch
             parts = [
-                _cut(whole, max(low - begin, 0), min(high - begin, self.batch))
+                whole.part(max(low - begin, 0), min(high - begin, self.batch))
                 for begin, whole in zip(
                     range(first * self.batch, high, self.batch), self._wholes(first, last), strict=True
                 )
@@ -588,18 +588,6 @@ def _block(batch: Any) -> Block:
         *lists(_STATE),
         *lists(_EDGE),
         frozen(_numbers(batch.column("weight")) if "weight" in batch.schema.names else None, np.float64),
-    )
-
-
-def _cut(whole: Block, low: int, high: int) -> Block:
-    """Rows low … high-1 of a batch."""
-    edges = whole.edge_offsets[low : high + 1] if whole.edge_offsets.size else whole.edge_offsets
-    return whole._replace(
-        labels=whole.labels[low:high],
-        starts=whole.starts[low:high],
-        offsets=whole.offsets[low : high + 1],
-        edge_offsets=edges,
-        weights=whole.weights[low:high],
     )
 
 

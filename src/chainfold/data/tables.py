@@ -294,6 +294,7 @@ def _kept(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterato
 
 def _batches_of_stream(stream: Stream) -> Iterator[Any]:
     reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    _check_no_chain(reader.schema, stream)
     yield from _kept(reader, TableKind.ARROW_STREAM, reader.schema, stream)
 
 
@@ -301,10 +302,16 @@ def _batches_of_file(stream: Stream) -> Iterator[Any]:
     where = _to_seek_in(stream, "an Arrow file")
     with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
         reader = pa.ipc.open_file(source)
+        _check_no_chain(reader.schema, stream)
         batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
         for k, batch in enumerate(_kept(batches, TableKind.ARROW_FILE, reader.schema, stream)):
             yield batch
             stream.reached((k + 1) / reader.num_record_batches)
+
+
+def _check_no_chain(schema: Any, stream: Stream) -> None:
+    if b"chainfold" in (schema.metadata or {}):
+        raise BadFile(stream.name, "is a chain, encoded already; give one chain alone, by its name, or raw files.")
 
 
 def _to_seek_in(stream: Stream, what: str) -> Any:

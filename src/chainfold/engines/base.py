@@ -265,10 +265,9 @@ class Tally:
         self._previous, forbidden = observe(
             block, layout.rows, problem.weights, layout.width, *before, problem.forbidding, self.observed.slots
         )
-        if problem.masked and forbidden < 0:
-            forbidden = problem.masked_label(low, block)
-        if forbidden >= 0:
-            raise ForbiddenLabel(low + forbidden)
+        wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
+        if max(wrong) >= 0:
+            raise ForbiddenLabel(low + min(place for place in wrong if place >= 0))
         self.observed.added(block.labels.size)
 
     def add(self, other: Tally) -> None:
