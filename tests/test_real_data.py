@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from chainfold import Chain, Layout, Model, encode, evaluate, open_chain
+from chainfold import Chain, Layout, Model, Training, encode, evaluate, open_chain, score, train
 from chainfold.data.chain import gather
 from chainfold.data.encode import encode_to
 from rows import CHUNKING_EXPRESSIONS, attributes_of, chunking_attributes
@@ -116,3 +116,24 @@ def test_kdd_through_a_pipe_and_from_disk_is_the_same_to_the_bit(tmp_path: Path)
                 assert low <= float(value) < high
             else:
                 assert held == value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "objective", "weights", "f1"),
+    [({"c2": 1.0}, 13_025.2, 453_094, 0.936), ({"c1": 0.1, "c2": 0.01}, 4_158.6, 36_948, 0.9375)],
+    ids=["L2", "L1"],
+)
+def test_training_ends_where_crfsuite_does(
+    tmp_path: Path, settings: dict[str, float], objective: float, weights: int, f1: float
+) -> None:
+    """CoNLL-2000 with CRFsuite's 19 attributes and all transitions, to convergence."""
+    chain = encode(
+        DATA / "conll2000" / "train.txt.gz", tmp_path / "chain", columns=COLUMNS, attributes=CHUNKING_EXPRESSIONS
+    )
+    model = train(chain, Training("lbfgs", settings), threads=2)
+    assert model.training["objective"][-1] == pytest.approx(objective, rel=1e-4 if "c1" not in settings else 1e-3)
+    assert np.count_nonzero(model.weights) == pytest.approx(weights, rel=0.02)
+    found = score(model, DATA / "conll2000" / "test.txt.gz").spans_overall
+    assert found is not None
+    assert found.f1 == pytest.approx(f1, abs=0.001)
