@@ -22,17 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.encoding import NAMES
+
 DATA = Path(os.environ.get("CHAINFOLD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
-CHUNKING = [
-    *[[("w", k)] for k in (-2, -1, 0, 1, 2)],
-    [("w", -1), ("w", 0)],
-    [("w", 0), ("w", 1)],
-    *[[("pos", k)] for k in (-2, -1, 0, 1, 2)],
-    *[[("pos", k), ("pos", k + 1)] for k in (-2, -1, 0, 1)],
-    *[[("pos", k), ("pos", k + 1), ("pos", k + 2)] for k in (-2, -1, 0)],
-]
-CHUNKING_EXPRESSIONS = " ".join("|".join(f"{name}[{k}]" for name, k in parts) for parts in CHUNKING)
 TAGGING_EXPRESSIONS = " ".join(
     [
         "form",
@@ -53,7 +46,7 @@ class Job:
     settings: dict[str, float] = field(default_factory=dict)
 
 
-CHUNKS = ["--columns", "w,pos,chunk", "--attributes", CHUNKING_EXPRESSIONS]
+CHUNKS = ["--columns", "w,pos,chunk", "--attributes", " ".join(NAMES)]
 EWT = "ud_english_ewt/en_ewt-ud-{}.conllu.xz"
 JOBS = {
     "conll2000": Job("conll2000/train.txt.gz", "conll2000/test.txt.gz", CHUNKS, {"c2": 1.0}),

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.data.chain import Block, Source, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
-from chainfold.engines.sweep import Belief, Horizon
+from chainfold.engines.sweep import Belief, Horizon, Potentials
 from chainfold.errors import BadChain, BadSetting, ScoreNotFinite, ZeroProbability
 from chainfold.kernels import decode, messages
 from chainfold.kernels.collapse import look_ahead
@@ -180,23 +180,14 @@ class _Scored(NamedTuple):
     own: bool  # are the edges its own, and not shared by all positions?
 
 
-class _Scorer:
+class _Scorer(Potentials):
     """The weights of a model as kernels want them."""
 
     def __init__(self, model: Model) -> None:
-        layout = self._layout = model.layout
-        self.n_labels, self.width = layout.n_labels, layout.width
-        self._weights = layout.view(layout.pack(model.weights))
-        self.scores = self._weights.transition.reshape(1, -1)  # [1, N · width]  V
-        self.edge = self.scores.copy()  # [1, N · width]  E = exp(V - shift)
-        self.shift = np.zeros(1)
-        widest = messages.exponentiate_edges(self.edge, self.shift)
-        square = self.edge.reshape(self.n_labels, self.width)
-        self.edge_t = np.zeros_like(square)  # [N, width]  E transposed
-        self.edge_t[:, : self.n_labels] = square[:, : self.n_labels].T
+        self._layout = model.layout
+        self._weights = self._layout.view(self._layout.pack(model.weights))
+        super().__init__(self._layout, self._weights)
         self.log_edge = np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
-        self.only_logs = bool(widest > messages.EDGE_RANGE)
-        self.watch = not bool((square[:, : self.n_labels] > 0.0).all())
         self._never = [
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         ]

@@ -17,7 +17,7 @@ class Checkpoints:
     """Keeps the vector before each block."""
 
     def __init__(self, problem: Problem) -> None:
-        self._sweep = Sweep(problem, Potentials(problem))
+        self._sweep = Sweep(problem, Potentials.of(problem))
         self._entries: list[Belief] = []
 
     def next_sweep(self) -> Sweep:

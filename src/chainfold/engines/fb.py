@@ -17,7 +17,7 @@ class Everything:
     """Keeps whole sweeps; the data alone is read again."""
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._potentials = problem, Potentials(problem)
+        self._problem, self._potentials = problem, Potentials.of(problem)
         self._sweeps: list[Sweep] = []
 
     def next_sweep(self) -> Sweep:

@@ -17,7 +17,7 @@ class Vectors:
     """Keeps the forward vectors of each block."""
 
     def __init__(self, problem: Problem) -> None:
-        self._sweep = Sweep(problem, Potentials(problem))
+        self._sweep = Sweep(problem, Potentials.of(problem))
         self._kept: list[tuple[Belief, Floats, bool]] = []
 
     def next_sweep(self) -> Sweep:

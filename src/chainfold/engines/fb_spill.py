@@ -22,7 +22,7 @@ class Spill:
     """Keeps forward vectors in a file; in memory, two marks a block say whether its numbers are logarithms."""
 
     def __init__(self, problem: Problem, file: IO[bytes]) -> None:
-        self._sweep = Sweep(problem, Potentials(problem))
+        self._sweep = Sweep(problem, Potentials.of(problem))
         self._file = file
         self._in_logs: list[tuple[bool, bool]] = []
 

@@ -44,7 +44,7 @@ class Cut(NamedTuple):
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    potentials = Potentials(problem)
+    potentials = Potentials.of(problem)
     doings = Doings()
     total: Tally | None = None
     places = cut_places(problem.shape, problem.settings)
@@ -114,7 +114,7 @@ def share(problem: Problem, low: int, high: int) -> Tally:
 
     Where the chain does not forget within the halos allowed, the past and the future beyond them are left out.
     """
-    tally, potentials = Tally(problem), Potentials(problem)
+    tally, potentials = Tally(problem), Potentials.of(problem)
     entry = None if starts_at(problem, low) else certify_past(problem, potentials, low, anyway=True)
     posterior = None
     if not starts_at(problem, high):

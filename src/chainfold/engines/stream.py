@@ -146,7 +146,7 @@ class Stream:
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     tally = Tally(problem)
-    stream = Stream(problem, Potentials(problem), tally)
+    stream = Stream(problem, Potentials.of(problem), tally)
     stream.run(0, problem.positions)
     return tally, stream.doings.report(problem)
 

@@ -18,7 +18,7 @@ from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
 from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
-from chainfold.model import Floats
+from chainfold.model import Floats, Layout
 
 _NO_CHANGE = np.empty(0)
 _LEAST_LOG = -300.0  # of what an observed label is worth; below it, real numbers may not have the range
@@ -66,19 +66,22 @@ def last_posterior(problem: Problem, high: int, belief: Belief, tally: Tally) ->
 class Potentials:
     """exp of the transition scores, and how carefully the forward vectors must be watched."""
 
-    def __init__(self, problem: Problem) -> None:
-        layout = problem.model.layout
+    def __init__(self, layout: Layout, weights: Slots, has_edges: bool = False, masked: bool = False) -> None:
         self.n_labels, self.width = layout.n_labels, layout.width
-        self.scores = problem.weights.transition.reshape(1, -1)  # [1, N · width]  V
+        self.scores = weights.transition.reshape(1, -1)  # [1, N · width]  V
         self.edge = self.scores.copy()  # [1, N · width]  E = exp(V - shift)
         self.shift = np.zeros(1)
         widest = messages.exponentiate_edges(self.edge, self.shift)
-        square = self.edge.reshape(self.n_labels, self.width)[:, : self.n_labels]
+        square = slice(None), slice(self.n_labels)
         self.edge_t = np.zeros((self.n_labels, self.width))  # [N, width]  E transposed
-        self.edge_t[:, : self.n_labels] = square.T
-        all_allowed = bool((problem.model.weights[layout.n_state :][: self.n_labels**2] > -np.inf).all())
-        self.only_logs = widest > messages.EDGE_RANGE and not problem.has_edges
-        self.watch = problem.has_edges or problem.masked or not all_allowed
+        self.edge_t[square] = self.edge.reshape(self.n_labels, self.width)[square].T
+        all_allowed = bool((self.scores.reshape(self.n_labels, self.width)[square] > -np.inf).all())
+        self.only_logs = bool(widest > messages.EDGE_RANGE) and not has_edges
+        self.watch = has_edges or masked or not all_allowed
+
+    @classmethod
+    def of(cls, problem: Problem) -> Potentials:
+        return cls(problem.model.layout, problem.weights, problem.has_edges, problem.masked)
 
 
 class Horizon:
