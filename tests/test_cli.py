@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, open_model
 from chainfold.cli.options import parse_size
 from chainfold.data.store import write_chain
 from chainfold.engines import ENGINES
@@ -161,6 +161,20 @@ def test_plan_and_engines_for_machines() -> None:
         "fits": False,
     }
     assert set(json.loads(succeeded("engines", "--json"))) == set(ENGINES)
+
+
+def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) -> None:
+    text = "".join(f"{word} {label}\n" for word, label in zip("abcabdab", "xyzxyyxy", strict=True))
+    (tmp_path / "train.txt").write_text(text)
+    model = str(tmp_path / "m")
+    trained = json.loads(succeeded("train", str(tmp_path / "train.txt"), "--c2", "0.5", "-o", model, "--json"))
+    found = json.loads(succeeded("gradient", f"{model}.chain", "--model", model, "--json"))
+    weights = open_model(model).weights
+    assert found["weights"] == weights.size
+    assert 0.5 * float((weights**2).sum()) - found["log_likelihood"] == pytest.approx(trained["objective"], rel=1e-9)
+    done = chainfold("gradient", f"{model}.chain", "--model", model, "--weights", "zero")
+    assert done.returncode == 2
+    assert "not both" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def stopped_after(pieces: int) -> Iterator[Callable[[], bool]]:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, pieces: int = 5) -> None:
-    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "_interruptible", lambda: stopped_after(pieces))
+    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "_interruptible", lambda say: stopped_after(pieces))
 
 
 def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,9 @@ def gradient(
         Weights | None,
         typer.Option(help="The weights: true ones of a synthetic chain (the default there), random, or zero."),
     ] = None,
+    trained: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="Take the weights of this model.")
+    ] = None,
     engine: options.EngineName = "stream",
     threads: options.Threads = 1,
     memory: options.Memory = None,
@@ -60,7 +63,10 @@ def gradient(
     """
     size = options.parse_size(memory)
     source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
-    model = _model(source, weights, seed)
+    if trained is None:
+        model = _model(source, weights, seed)
+    else:
+        model, source = _opened(trained, source, weights)
     found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
     result = found.gradient
     if output is not None:
@@ -108,6 +114,20 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
     if weights is Weights.TRUE:
         raise ChainfoldError("only a synthetic chain has true weights; take --weights random or zero.")
     return Model.random(layout, seed, scale=0.0 if weights is Weights.ZERO else 0.5)
+
+
+def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model, Source]:
+    """A model, and the chain with its numbers."""
+    from chainfold.data.chain import vocabulary_of
+    from chainfold.data.renumbered import Renumbered
+    from chainfold.model_file import open_model
+
+    if weights is not None:
+        raise ChainfoldError("a model has its own weights: give --model or --weights, not both.")
+    model = open_model(path)
+    if model.vocabulary is None or vocabulary_of(source) is None:
+        return model, source
+    return model, Renumbered(source, model.vocabulary)
 
 
 def _timed(

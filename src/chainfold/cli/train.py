@@ -279,7 +279,7 @@ def train(
         state.unlink(missing_ok=True)
     try:
         total = source.positions if training.algorithm == "lbfgs" else None
-        with _interruptible() as stop, _shown(total, verbose) as shown:
+        with _shown(total, verbose) as shown, _interruptible(shown.say) as stop:
             model = run_training(
                 source,
                 training,
@@ -392,7 +392,7 @@ def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], 
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
+def _interruptible(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks the run to stop where it can be resumed; a second one stops it at once."""
     asked = False
 
@@ -401,7 +401,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        typer.echo("chainfold: saving after this step; Ctrl-C again stops at once.", err=True)
+        say("chainfold: saving after this step; Ctrl-C again stops at once.")
 
     before = signal.signal(signal.SIGINT, ask)
     try:
@@ -417,6 +417,13 @@ class _Shown:
         self._verbose, self._live, self._bar, self._total = verbose, live, bar, total
         self._rows: list[tuple[str, ...]] = []
         self._done = 0
+
+    def say(self, text: str) -> None:
+        """A line above what is shown."""
+        if self._live is None:
+            typer.echo(text, err=True)
+        else:
+            self._live.console.print(text, highlight=False)
 
     def positions(self, count: int) -> None:
         """So many more are evaluated; an iteration may need several evaluations."""
