@@ -286,7 +286,7 @@ def test_a_scheme_in_training_and_in_tagging(algorithm: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
-        ("B>I", "position 1 has the transition 'B>I', which is forbidden; correct its label, or allow it"),
+        ("B>I", "position 1 has the transition 'B>I', which is forbidden; correct its label, or allow 'B>I'"),
         ("^>B", "position 0 has the transition '^>B'"),
         ("O>$", "position 2 has the transition 'O>$'"),
         ("B>$", "position 3 has the transition 'B>$'"),

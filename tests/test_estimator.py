@@ -441,8 +441,8 @@ def test_weights_that_do_not_fit(fitted: CRF) -> None:
         CRF().fit(Chain.from_sequences(X, Y), sample_weight=[1.0] * 3)
     with pytest.raises(ChainfoldError, match="weight of sequence 0 is -1"):
         CRF().fit(X, Y, sample_weight=[-1.0] * len(X))
-    with pytest.raises(ChainfoldError, match="algorithm 'ap' learns from mistakes, which have no weight"):
-        CRF(algorithm="ap").fit(X, Y, sample_weight=[1.0] * len(X))
+    with pytest.raises(ChainfoldError, match="has weight -1"):
+        fitted.score(X, Y, sample_weight=[-1.0] * len(X))
     with pytest.raises(ChainfoldError, match="2 sample weights, but 60 sequences"):
         fitted.score(X, Y, sample_weight=[1.0, 2.0])
 
@@ -601,3 +601,66 @@ def test_pieces_of_any_kind(tmp_path: Path) -> None:
     assert weighed.state_features_ == {}
     with pytest.raises(ChainfoldError, match="a model grows by names"):
         CRF().partial_fit(Chain.from_arrays(offsets=[0, 1], ids=[0], labels=[0]))
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "adagrad", "ap", "pa", "arow"])
+def test_sequences_of_weight_zero_teach_nothing(algorithm: str) -> None:
+    wrong = [["I" if label == "O" else "O" for label in labels] for labels in Y]
+    weights = [1.0] * len(X) + [0.0] * len(X)
+    estimator = CRF(algorithm, max_iterations=10).fit(X + X, Y + wrong, sample_weight=weights)
+    assert estimator.score(X, Y) > 0.6
+
+
+def test_labels_of_a_development_set_that_were_never_seen_are_wrong() -> None:
+    items, labels = [[["a"], ["b"]]] * 2, [["x", "y"]] * 2
+    chain = Chain.from_sequences(items[:1], [["x", "never"]])
+    for dev in (([[["a"], ["b"]]], [["x", "never"]]), (chain, None)):
+        estimator = CRF(max_iterations=3).fit(items, labels, *dev)
+        last = estimator.training_log_.last_iteration
+        assert last is not None
+        assert last["dev_score"] == 0.5
+    with pytest.raises(ChainfoldError, match="the development set has no positions"):
+        CRF().fit(items, labels, [], [])
+
+
+def test_features_are_made_once_for_a_model() -> None:
+    estimator = CRF(max_iterations=3).fit(X, Y)
+    first = estimator.state_features_
+    assert estimator.state_features_ is first
+    assert estimator.transition_features_ is estimator.transition_features_
+    estimator.fit(X, Y)
+    assert estimator.state_features_ is not first
+
+
+def test_a_loaded_estimator_has_the_settings_it_was_made_by(tmp_path: Path) -> None:
+    CRF("pa", pa_type=2, c=0.5, max_iterations=3).fit(X, Y).save(tmp_path / "m")
+    loaded = CRF.load(tmp_path / "m")
+    found = {name: loaded.get_params()[name] for name in ("algorithm", "pa_type", "c", "max_iterations")}
+    assert found == {"algorithm": "pa", "pa_type": 2, "c": 0.5, "max_iterations": 3}
+    loaded.partial_fit(X, Y)
+    assert loaded.model_.training["algorithm"] == "pa"
+
+
+def test_bytes_are_texts_and_nan_is_no_label() -> None:
+    items = [[{b"k": b"v"}, [b"w"]]]
+    estimator = CRF(max_iterations=3).fit(items, [[b"q", "r"]])
+    assert estimator.classes_ == ["q", "r"]
+    assert set(estimator.attributes_) == {"k:v", "w"}
+    with pytest.raises(ChainfoldError, match="some are unknown"):
+        CRF().fit(items, [["q", float("nan")]])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"c2": "x"}, "c2 is 'x'"),
+        ({"max_iterations": "5"}, "max_iterations is '5'"),
+        ({"min_freq": "a"}, "min_freq is 'a'"),
+        ({"memory": "1G"}, "memory is '1G'"),
+        ({"encoding": {"template": "t"}}, "template says how files and tables are encoded"),
+        ({"forbid": "O>O"}, "which is forbidden"),
+    ],
+)
+def test_settings_that_make_no_sense(parameters: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ChainfoldError, match=sentence):
+        CRF(**parameters).fit(X, Y)

@@ -85,7 +85,7 @@ def test_data_that_breaks_the_constraints() -> None:
     chain = Chain.from_sequences([[["a"], ["b"]]], [["O", "I-X"]])
     assert chain.vocabulary is not None
     for entry, sentence in (
-        ("O>I-X", "position 1 has the transition 'O>I-X', which is forbidden; correct its label, or allow it"),
+        ("O>I-X", "position 1 has the transition 'O>I-X', which is forbidden; correct its label, or allow 'O>I-X'"),
         ("^>O", r"position 0 has the transition '\^>O', which is forbidden"),
         ("I-X>$", r"position 1 has the transition 'I-X>\$', which is forbidden"),
     ):

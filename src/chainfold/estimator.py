@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from chainfold.constraints import Constraints
-from chainfold.data.chain import Source, vocabulary_of
+from chainfold.data.chain import Source, checked_weights, vocabulary_of
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.engines.plan import cores
 from chainfold.errors import BadSetting, ChainfoldError
@@ -186,7 +186,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         weight is that of a sequence or, where X is no list, of a sequence or a position.
         """
         training = self._training_at_once()
-        self._check_weights(training, sample_weight)
         if X_dev is None and y_dev is not None:
             raise ChainfoldError("there are labels y_dev, but no X_dev; give both, or neither.")
         log, encoding = TrainingLog(), self._encoding()
@@ -218,7 +217,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         not be. There is no penalty unless c2 is given: it is counted in full for each piece.
         """
         training = self._training_by_pieces()
-        self._check_weights(training, sample_weight)
         before = self._learnt()
         vocabulary = None if before is None else _named(before.model)
         chain = further(X, y, sample_weight, vocabulary, self._encoding())
@@ -239,6 +237,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _keep(self, model: Model, log: TrainingLog, pieces: Learnt | None = None) -> None:
         self.model_, self.training_log_, self._pieces = model, log, pieces
         self._tagger: Tagger | None = None
+        self._features: dict[str, dict[tuple[str, str], float]] = {}
 
     def _learnt(self) -> Learnt | None:
         """What to go on from."""
@@ -277,7 +276,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _encoding(self) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if self.min_freq is not None:
-            if not math.isfinite(self.min_freq):
+            if not isinstance(self.min_freq, (int, float, np.integer)) or not math.isfinite(self.min_freq):
                 raise BadSetting("min_freq", self.min_freq, "a finite number")
             options["min_count"] = max(1, math.ceil(self.min_freq))
         if self.hash_bits is not None:
@@ -288,14 +287,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if self.scheme is None and not self.forbid and not self.allow:
             return None
         labels = _label_names(vocabulary_of(source), source.n_labels)
-        return Constraints.of(labels, self.scheme, self.forbid or (), self.allow or ())
-
-    def _check_weights(self, training: Training, sample_weight: Any) -> None:
-        if sample_weight is not None and training.algorithm in MISTAKES:
-            raise ChainfoldError(
-                f"algorithm {training.algorithm!r} learns from mistakes, which have no weight; leave sample_weight "
-                f"out, or take lbfgs, sgd, adagrad or adam."
-            )
+        return Constraints.of(labels, self.scheme, _listed(self.forbid), _listed(self.allow))
 
     # Labelling
 
@@ -322,8 +314,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def predict_nbest(self, X: Any, k: int = 5) -> Objects:  # noqa: N803
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
-        if k < 1:
-            raise BadSetting("k", k, "at least 1")
+        if not isinstance(k, int) or k < 1:
+            raise BadSetting("k", k, "a whole number, at least 1")
         found = self._found(X, Want(labels=False, nbest=k, probability=True))
         ranked = [found.pieces(found.named(rank)) for rank in found.each("nbest", axis=1)]
         gaps, log_probability = found.whole("gaps").tolist(), found.whole("log_probability").ravel().tolist()
@@ -409,6 +401,16 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     @property
     def state_features_(self) -> dict[tuple[str, str], float]:
         """The weights of attributes with labels that are not zero: {(attribute, label): weight}."""
+        return self._once("state", self._state_features)
+
+    def _once(self, kind: str, make: Callable[[], dict[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+        """Made when first asked for, and kept as long as the model is."""
+        self._fitted()
+        if kind not in self._features:
+            self._features[kind] = make()
+        return self._features[kind]
+
+    def _state_features(self) -> dict[tuple[str, str], float]:
         layout, labels, attributes = self._fitted().layout, self.classes_, self.attributes_
         weights = self._fitted().weights[: layout.n_state]
         places = np.flatnonzero(weights)
@@ -419,6 +421,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     @property
     def transition_features_(self) -> dict[tuple[str, str], float]:
         """The weights of transitions that are not zero, -inf for those forbidden: {(from, to): weight}."""
+        return self._once("transition", self._transition_features)
+
+    def _transition_features(self) -> dict[tuple[str, str], float]:
         layout, labels = self._fitted().layout, self.classes_
         pairs = self._fitted().weights[layout.n_state :][: layout.n_labels**2].reshape(layout.n_labels, -1)
         rows, columns = np.nonzero(pairs)
@@ -433,11 +438,11 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A fitted estimator, from a file that `save` or `chainfold train` wrote; its parameters are the defaults."""
+        """A fitted estimator, from a file that `save` or `chainfold train` wrote, with the settings it was made by."""
         model = open_model(path)
         values = model.training.get("objective", [])
         log = TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
-        loaded = cls()
+        loaded = cls(**_parameters(model.training))
         loaded._keep(model, log)
         return loaded
 
@@ -445,7 +450,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """Arrays and names alone, and nothing that can be made of them."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "model_" in state:
-            state["_tagger"] = None
+            state["_tagger"], state["_features"] = None, {}
             state["model_"] = _plain(state["model_"])
             if state["_pieces"] is not None:
                 state["_pieces"] = replace(state["_pieces"], model=state["model_"])
@@ -507,7 +512,7 @@ class _Found:
         lengths = [len(piece) for piece in self.pieces(self.gold)] if self._lengths is None else self._lengths.counts
         if of_sequences is None:
             return np.ones(self.gold.size)
-        given = np.asarray(of_sequences, np.float64)
+        given = checked_weights(of_sequences, np.size(of_sequences))
         if given.shape != (len(lengths),):
             raise ChainfoldError(
                 f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
@@ -545,6 +550,18 @@ def _line(seen: Mapping[str, Any]) -> str:
     return "  ".join(
         [f"Iter {seen['num']:<3}", f"time={seen['time']:<6.2f}", f"loss={seen['loss']:<12.4f}", *rest]
     ).strip()
+
+
+def _listed(rules: Sequence[str] | None) -> Sequence[str]:
+    """Several rules, or one."""
+    return [rules] if isinstance(rules, str) else rules or ()
+
+
+def _parameters(training: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a record of training speaks of."""
+    given = {**training, "pa_type": training.get("type")}
+    names = {"algorithm", "pa_type", "all_possible_states", "all_possible_transitions", *_OPTIONS}
+    return {name: given[name] for name in sorted(names) if given.get(name) is not None}
 
 
 def _label_names(vocabulary: Vocabulary | None, n_labels: int) -> Sequence[str]:

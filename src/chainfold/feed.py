@@ -34,6 +34,7 @@ from chainfold.data.store import is_chain, open_chain
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.tagging import BLOCK, blocks_of
+from chainfold.training import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
 
@@ -130,12 +131,15 @@ def known(inputs: Any, labels: Any, vocabulary: Vocabulary | None, encoding: Enc
         return Feed((), lengths)
 
 
-def development(inputs: Any, labels: Any, like: Source, encoding: Encoding) -> Source:
-    """A source with the numbers of another; in memory, unless it is one already."""
-    vocabulary, source = vocabulary_of(like), _source(inputs, _kind(inputs, labels))
-    if source is None:
-        return gathered(known(inputs, labels, vocabulary, encoding).blocks, like)
-    return source if vocabulary is None or vocabulary_of(source) is None else Renumbered(source, vocabulary)
+def development(inputs: Any, labels: Any, like: Source, encoding: Encoding) -> Development:
+    """A development set with the numbers of a source, in memory."""
+    feed = known(inputs, labels, vocabulary_of(like), encoding)
+    blocks = list(feed.blocks)
+    if not blocks:
+        raise ChainfoldError("the development set has no positions; give it at least one.")
+    gold = np.concatenate([one.gold for one in blocks])
+    unseen = max(0, int(gold.max()) + 1 - like.n_labels)
+    return Development(gathered(blocks, like), gold, tuple(f"(unseen {k + 1})" for k in range(unseen)))
 
 
 def lengths_of(source: Source) -> list[int]:
@@ -174,6 +178,8 @@ class _Weighted:
 
 
 def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:
+    for name in encoding.keys() - {"min_count", "hash_bits"}:
+        raise ChainfoldError(f"{name} says how files and tables are encoded; it means nothing to sequences of items.")
     min_count, hash_bits = encoding.get("min_count", 1), encoding.get("hash_bits")
     return chain_of_sequences(sequences, _needed(labels), weights, min_count, hash_bits)
 

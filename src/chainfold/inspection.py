@@ -20,6 +20,7 @@ from chainfold.model import Floats, Model
 
 _MOST_LABELS = 20  # named in a sentence
 _MOST_TEXT = 200  # characters of an entry of a training record
+_MOST_NUMBERS = 3  # of a training record, in one line
 
 Places = NDArray[np.int64]
 Row = dict[str, Any]
@@ -99,7 +100,9 @@ def _listed(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def _short(value: Any) -> str:
-    """An entry of a training record, in one line."""
+    """An entry of a training record, in one line; of a list of numbers its ends."""
+    if isinstance(value, list) and len(value) > _MOST_NUMBERS:
+        return f"{value[0]:,.6g} … {value[-1]:,.6g}, {len(value):,} values"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 

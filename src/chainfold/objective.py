@@ -98,10 +98,8 @@ class Space:
             move = f"{names[before]}>{names[label]}"
         else:
             move = f"{names[label]}>$"
-        return (
-            f"position {position} has the transition {move!r}, which is forbidden; correct its label, or allow it with "
-            f"--allow {move!r}."
-        )
+        what = f"position {position} has the transition {move!r}"
+        return f"{what}, which is forbidden; correct its label, or allow {move!r}."
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
         """The model that a point of the optimiser stands for."""
@@ -156,7 +154,7 @@ class BatchObjective:
     are looked at, the share is approximate.)
     """
 
-    def __init__(self, space: Space, positions: int = 1024) -> None:
+    def __init__(self, space: Space, positions: int) -> None:
         if positions < 1:
             raise BadSetting("batch", positions, "at least 1 position")
         self._space = space
@@ -198,6 +196,6 @@ def borders(source: Source, size: int) -> NDArray[np.int64]:
 
 
 def check_penalty(name: str, value: float) -> float:
-    if not 0.0 <= value < math.inf:
+    if not isinstance(value, (int, float, np.integer)) or not 0.0 <= value < math.inf:
         raise BadSetting(name, value, "a finite number, zero or more")
     return float(value)

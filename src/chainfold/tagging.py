@@ -54,7 +54,8 @@ class Want:
 
     def __post_init__(self) -> None:
         for name in ("nbest", "samples", "seed"):
-            if getattr(self, name) < 0 or getattr(self, name) != int(getattr(self, name)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float, np.integer)) or not (value >= 0 and value == int(value)):
                 raise BadSetting(name, getattr(self, name), "a whole number, at least 0")
 
     @property

@@ -32,7 +32,7 @@ from chainfold.mistakes import Mistakes, MistakeSettings
 from chainfold.model import Floats, Model
 from chainfold.model_file import without_zeros
 from chainfold.objective import BatchObjective, Objective, Space, check_penalty
-from chainfold.optimize.base import NO_BETTER_STEP, Optimiser, Step
+from chainfold.optimize.base import NO_BETTER_STEP, Optimiser, Step, check_whole
 from chainfold.optimize.descent import ALGORITHMS as DESCENT
 from chainfold.optimize.descent import Descent, DescentSettings
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
@@ -51,7 +51,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
 
 RUN, _RUN_VERSION = "training run", 1
-_BATCH = 1024
+_BATCH = 256
 _PATIENCE = 10
 _AT_ONCE = 65536  # positions that are looked at
 
@@ -77,15 +77,16 @@ class Training:
                 raise ChainfoldError(
                     f"{name} means nothing to algorithm {algorithm!r}, whose settings are {', '.join(sorted(known))}."
                 )
-        if self.patience < 1:
+        if not isinstance(self.patience, int) or self.patience < 1:
             raise BadSetting("patience", self.patience, "at least 1")
         if "c2" in known:
             check_penalty("c2", self.c2)
+        check_whole("batch", self.options.get("batch"), 1)
         self.settings()
 
     @property
     def c2(self) -> float:
-        return float(self.options.get("c2", 1.0))
+        return check_penalty("c2", self.options.get("c2", 1.0))
 
     def settings(self) -> LbfgsSettings | DescentSettings | MistakeSettings:
         """Those of the optimiser, checked."""
@@ -359,7 +360,8 @@ class _Run:
             record |= {"development": self._scores, "best_iteration": best + 1}
         point = self._optimiser.point if self._best is None else self._best
         model = self._space.model(_finite(point), record)
-        return without_zeros(model) if self._training.options.get("c1") else model
+        sparse = self._training.options.get("c1") or self._training.algorithm in MISTAKES
+        return without_zeros(model) if sparse else model
 
     def _save(self, path: Path) -> None:
         tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}

@@ -129,7 +129,7 @@ def train(
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Positions in a batch (sgd, adagrad, adam); 1024.", rich_help_panel=_STEPS),
+        typer.Option(metavar="K", help="Positions in a batch (sgd, adagrad, adam); 256.", rich_help_panel=_STEPS),
     ] = None,
     pa_type: Annotated[
         int | None, typer.Option("--type", help="Of pa: 0, 1 (bounded by --c) or 2 (softened).", rich_help_panel=_STEPS)

@@ -152,9 +152,10 @@ class Numberer:
         self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
         self._waiting = Rows.none()
 
-    def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
-        """The rows of the stretches, as soon as what comes after them is known."""
-        for rows, state, edge in read_ahead(self._found(stretches)):
+    def numbered(self, stretches: Iterable[Stretch], ahead: bool = True) -> Iterator[Numbered]:
+        """The rows of the stretches, as soon as what comes after them is known; made ahead in a thread, or not."""
+        found = self._found(stretches)
+        for rows, state, edge in read_ahead(found) if ahead else found:
             yield self._lexicon.numbered(rows, self._features.entries(state), self._edge_features.entries(edge))
 
     def _found(self, stretches: Iterable[Stretch]) -> Iterator[tuple[Rows, Findings, Findings]]:

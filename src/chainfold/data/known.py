@@ -62,7 +62,7 @@ def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOpt
 
 def known_sequences(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> Known:
     """Sequences, as `Chain.from_sequences` takes them, in blocks with the numbers of a model."""
-    return Known(_plan_of_sequences(vocabulary, labels), stretches_of(sequences, labels))
+    return Known(_plan_of_sequences(vocabulary, labels), stretches_of(sequences, labels), ahead=False)
 
 
 def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> AbstractContextManager[SpooledChain]:
@@ -88,15 +88,20 @@ def grown_sequences(
 
 def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
     """All of an input in memory, as a chain with the numbers of another."""
-    block = joined([one.block for one in known])
+    blocks = [one.block for one in known]
+    if not blocks:
+        raise EmptyChain
+    block = joined(blocks)
     return Chain(*block, like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
 
 
 class Known:
     """An input in blocks with the numbers of a model; it can be gone through once."""
 
-    def __init__(self, plan: _Plan, rows: Iterator[Stretch]) -> None:
-        first, rows = _first_of(rows)
+    def __init__(self, plan: _Plan, rows: Iterator[Stretch], ahead: bool = True) -> None:
+        """ahead: is it worth a thread to make the next rows while these are used?"""
+        self._ahead = ahead
+        first, rows = _first_of(read_ahead(rows) if ahead else rows)
         encoding = plan.encoding(first)
         roles = Roles.of(kinds_of(first.batch), encoding, first.source)
         self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
@@ -107,7 +112,8 @@ class Known:
         self.labelled = roles.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        for numbered in read_ahead(self._numberer.numbered(self._rows)):
+        made = self._numberer.numbered(self._rows, self._ahead)
+        for numbered in read_ahead(made) if self._ahead else made:
             if numbered.block.labels.size:
                 self._progress.positions(numbered.block.labels.size)
                 yield self._known(numbered.block)
@@ -238,7 +244,7 @@ class _Plan:
         return Template(features, self._template.border)
 
     def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
-        first, rows = _first_of(rows)
+        first, rows = _first_of(read_ahead(rows))
         encoding = self.encoding(first)
         if encoding.weight is None and self._before.weight in first.batch.schema.names:
             encoding = replace(encoding, weight=self._before.weight)
@@ -253,8 +259,7 @@ def _plan_of_sequences(
 
 
 def _first_of(rows: Iterator[Stretch]) -> tuple[Stretch, Iterator[Stretch]]:
-    """The first stretch, and all of them, read ahead."""
-    rows = read_ahead(rows)
+    """The first stretch, and all of them."""
     first = next(rows, None)
     if first is None:
         raise EmptyChain

@@ -114,20 +114,20 @@ class _Gathered:
         self._ends.append(len(self.names))
         self._starts.append(place == 0)
         self._weights.append(weight)
-        self.labels.append(None if label is None else str(label))
+        self.labels.append(_label(label))
 
     def _flatten(self, prefix: str, item: Any, index: int, place: int) -> None:
-        if isinstance(item, str) or not isinstance(item, Iterable):
+        if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
             raise BadChain(f"item {place} of sequence {index} is {item!r}; give a dict, or a list of strings.")
         if not isinstance(item, Mapping):
-            for name in item:
+            for name in map(_text, item):
                 if not isinstance(name, str):
                     raise BadChain(f"item {place} of sequence {index} has {name!r}; attributes are strings.")
                 self.names.append(prefix + name)
                 self._values.append(1.0)
             return
         for key, value in item.items():
-            name = f"{prefix}{key}"
+            name, value = f"{prefix}{_text(key)}", _text(value)
             if isinstance(value, str):
                 self.names.append(f"{name}:{value}")
                 self._values.append(1.0)
@@ -150,6 +150,18 @@ class _Gathered:
         items = np.arange(self._before, self.after, dtype=np.int64)
         starts = np.array(self._starts, np.bool_)
         return Stretch(pa.RecordBatch.from_pydict(columns), starts, items, "the sequences", "item")
+
+
+def _text(value: Any) -> Any:
+    """Bytes as the text that they are; all else as it is."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def _label(label: Any) -> str | None:
+    """The name of a label; None, or what is not a number where numbers are, stands for an unknown one."""
+    if label is None or (isinstance(label, float) and math.isnan(label)):
+        return None
+    return str(_text(label))
 
 
 def _symbols(texts: Sequence[str | None]) -> Any:

@@ -49,7 +49,9 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("threads", "memory", "block", "lookahead"):
             value = getattr(self, name)
-            if value is not None and (value < 1 or value != int(value)):
+            if value is not None and not (
+                isinstance(value, (int, float, np.integer)) and value >= 1 and value == int(value)
+            ):
                 raise BadSetting(name, value, "a whole number, at least 1")
             object.__setattr__(self, name, None if value is None else int(value))
         if not self.tolerance >= LEAST_TOLERANCE:

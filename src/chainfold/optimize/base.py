@@ -134,11 +134,13 @@ def add_scaled(target: Floats, scale: float, vector: Floats) -> None:
 
 
 def check_whole(name: str, value: float | None, least: int) -> None:
-    if value is not None and not (least <= value < math.inf and value == int(value)):
+    if value is None:
+        return
+    if not isinstance(value, (int, float, np.integer)) or not (least <= value < math.inf and value == int(value)):
         raise BadSetting(name, value, f"a whole number, at least {least}")
 
 
 def check_not_negative(values: Iterable[tuple[str, float]]) -> None:
     for name, value in values:
-        if not 0.0 <= value < math.inf:
+        if not isinstance(value, (int, float, np.integer)) or not 0.0 <= value < math.inf:
             raise BadSetting(name, value, "a finite number, zero or more")
