@@ -15,7 +15,7 @@ from chainfold.engines import ENGINES
 from chainfold.engines.base import Settings, Shape
 
 FLAT_MB = 5.0
-FLAT_ENCODING_MB = 30.0  # allocators of several threads keep what they like
+FLAT_ENCODING_MB = 20.0  # allocators of several threads keep what they like
 SLOPE = 0.15
 
 
