@@ -202,7 +202,14 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest
 
 def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "chainfold", "demo", "--positions", "20000000"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # else ignored in the background
+    )
     folder = tmp_path / "chainfold-demo"
     while process.poll() is None and not list(folder.glob(".train.csv.*")):
         time.sleep(0.1)
