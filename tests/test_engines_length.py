@@ -41,7 +41,7 @@ def test_production_engines_agree_at_length(n_labels: int, engine: str) -> None:
     assert relative(found.expected, reference.expected) <= AT_LENGTH
 
 
-@pytest.mark.parametrize("engine", ["emp", "fb-log"])
+@pytest.mark.parametrize("engine", ["emp", "fb-log", "fb-log-recompute", "fb-log-spill"])
 def test_published_algorithms_agree_at_length(engine: str) -> None:
     source = SyntheticChain(5_000, 3, 12, 3, seed=1, mean_length=1_000)
     model = Model.random(Layout.full(3, 12), seed=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import chainfold
+from chainfold.engines import ENGINES
 
 SOURCE = Path(chainfold.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -43,7 +44,7 @@ LEVELS = {
     "__main__": 13,
 }
 WITHIN = {"kernels", "data", "engines", "optimize", "paper", "cli"}
-ENGINE_MODULES = {"fb", "fb_log", "fb_recompute", "fb_spill", "checkpoint", "forward_only", "emp", "stream", "parallel"}
+ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 
 def imports(path: Path) -> set[str]:

@@ -39,9 +39,11 @@ _WEIGHTS = ("test_weights.py",)
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
-    Mutant("fb-spill", "engines/fb_spill.py", "self._file.seek(begin)", "self._file.seek(begin + 8)", "spill"),
+    Mutant("fb-spill", "engines/spilling.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
     Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "log"),
+    Mutant("fb-log-recompute", "engines/fb_log_recompute.py", "self._kept.pop()", "self._kept.pop(0)", "log-recompute"),
+    Mutant("fb-log-spill", "engines/logdomain.py", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
     Mutant("emp", "kernels/expectation.py", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
     Mutant(
         "emp", "kernels/expectation.py", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"

@@ -13,6 +13,8 @@ All agree; they differ in what they keep and how often they read.
       │           └── parallel        stream on many stretches at once
       ├── logdomain
       │     ├── fb_log                Algorithm 1 as published               O(N²T)
+      │     ├── fb_log_recompute      its Case II                            O(NT)
+      │     ├── fb_log_spill          its Case IV                            O(B)
       │     ├── emp                   Algorithm 2 as published               O(N² + NM)
       │     └── forward_only          the slow baseline                      O(N²M)
       └── plan                        which one, and why
@@ -25,6 +27,8 @@ from chainfold.engines import (
     emp,
     fb,
     fb_log,
+    fb_log_recompute,
+    fb_log_spill,
     fb_recompute,
     fb_spill,
     forward_only,
@@ -38,6 +42,8 @@ ENGINES: dict[str, Engine] = {
     for engine in (
         fb.ENGINE,
         fb_log.ENGINE,
+        fb_log_recompute.ENGINE,
+        fb_log_spill.ENGINE,
         fb_recompute.ENGINE,
         fb_spill.ENGINE,
         checkpoint.ENGINE,

@@ -6,16 +6,13 @@ operating system removes with the process, however it ends. On the way back they
 
 from __future__ import annotations
 
-import tempfile
 from typing import IO
-
-import numpy as np
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.spilling import read_back, spilling
 from chainfold.engines.sweep import Belief, Potentials, Sweep
 from chainfold.engines.twice import there_and_back
-from chainfold.errors import BadFile
 
 
 class Spill:
@@ -35,23 +32,15 @@ class Spill:
         self._in_logs.append((sweep.entry.in_logs, sweep.in_logs))
 
     def pop(self, low: int, block: Block) -> Sweep:
-        width = self._sweep.alpha.shape[1]
-        rows = block.labels.size + 1
-        begin = self._file.seek(-rows * width * 8, 1)
-        stored = np.fromfile(self._file, np.float64, rows * width).reshape(rows, width)
-        self._file.seek(begin)
+        stored = read_back(self._file, (block.labels.size + 1, self._sweep.alpha.shape[1]))
         entry_in_logs, in_logs = self._in_logs.pop()
         self._sweep.restore(low, block, Belief(stored[0], entry_in_logs), stored[1:], in_logs)
         return self._sweep
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    try:
-        with tempfile.TemporaryFile(prefix="chainfold-") as file:
-            return there_and_back(problem, Spill(problem, file))
-    except OSError as error:
-        problem_there = f"cannot hold the forward vectors: {error.strerror or error}; set TMPDIR to a roomier folder."
-        raise BadFile(tempfile.gettempdir(), problem_there) from None
+    with spilling() as file:
+        return there_and_back(problem, Spill(problem, file))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

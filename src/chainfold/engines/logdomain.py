@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import LOG_ADDITION, Cost, Problem, Report, Settings, Shape, Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.kernels.expectation import carry_expectations, signed_total
+from chainfold.kernels.expectation import (
+    backward_vectors,
+    carry_expectations,
+    kernels_and_forward,
+    local_kernels,
+    signed_total,
+    terminate,
+)
 from chainfold.kernels.scores import edge_scores, state_scores
 from chainfold.model import Floats
 
@@ -54,6 +63,61 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
     tally.expected.total += layout.pack(expected, padding=0.0)
+
+
+class Keeper(Protocol):
+    """A stack of forward vectors, block by block, each block with the one before it as its first row: [1 + B, N]."""
+
+    def push(self, vectors: Floats) -> None:
+        """Keep a block."""
+        ...
+
+    def pop(self, rows: int) -> Floats:
+        """The last block pushed and not yet popped."""
+        ...
+
+
+def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
+    """Algorithm 1 with nothing kept but the forward vectors.
+
+    The local kernels are computed again on the way back, where each backward vector is used as soon as it is there.
+    """
+    tally = Tally(problem)
+    layout = problem.model.layout
+    n_labels, scores = layout.n_labels, LogScores(problem)
+    blocks = list(problem.blocks())
+    longest = blocks[0][1]
+    u = np.empty((longest, n_labels, n_labels))
+    previous = before_the_chain(n_labels)
+    for low, high in blocks:
+        block = problem.read(low, high)
+        vectors = np.empty((1 + high - low, n_labels))
+        vectors[0] = previous
+        check_fault(kernels_and_forward(block, *scores.of(block), u, vectors[0], vectors[1:]), low)
+        previous = vectors[-1].copy()
+        keeper.push(vectors)
+        tally.observe(low, block)
+        problem.settings.progress((high - low) // 2)
+    log_z, _ = signed_total(previous, np.ones(n_labels, np.int8))
+    gradient, sign = np.full(layout.size, -np.inf), np.zeros(layout.size, np.int8)
+    beta = np.zeros((1 + longest, n_labels))
+    for low, high in reversed(blocks):
+        block, size = problem.read(low, high), high - low
+        vectors = keeper.pop(1 + size)
+        beta[size] = beta[0]
+        local_kernels(block, *scores.of(block), u)
+        backward_vectors(u[:size], beta[: 1 + size])
+        terminate(block, u, vectors[0], vectors[1:], beta, layout.features, gradient, sign)
+        problem.settings.progress(size - size // 2)
+    close(tally, log_z, gradient, sign, layout.size)
+    return tally, problem.report(blocks=len(blocks))
+
+
+def there_and_back_cost(shape: Shape, settings: Settings) -> Cost:
+    """What is done, and what is held beside the keeper: a block with its matrices and scores."""
+    block, vector = shape.block(settings), 8 * shape.n_labels
+    additions = shape.positions * shape.n_labels**2 * (3 + shape.active)
+    return Cost(block * (shape.row_bytes + shape.edge_bytes + (shape.n_labels + 2) * vector), additions * LOG_ADDITION)
 
 
 def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:

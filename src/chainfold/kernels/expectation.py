@@ -185,6 +185,13 @@ def kernels_and_forward(block: Any, scores: Any, edge: Any, u: Any, entry: Any, 
 
 
 @kernel(fastmath=STRICT)
+def local_kernels(block: Any, scores: Any, edge: Any, u: Any) -> None:
+    """Algorithm 1, where they are not kept: u[t] = u_t once more. u: [B, N, N]."""
+    for t in range(block.labels.size):
+        local_kernel(block, scores, edge, t, u.shape[1], u[t])
+
+
+@kernel(fastmath=STRICT)
 def backward_vectors(u: Any, beta: Any) -> None:
     """Algorithm 1: β_{t-1}(i) = ⊕_j u_t(i,j) + β_t(j); beta: [B + 1, N], its last row given."""
     n_labels = beta.shape[1]

@@ -1,0 +1,126 @@
+"""What is measured: how long, how often, how far; and the pieces of which it is made.
+
+The paper does not give its labels and attributes. There are four settings here: normal against attack, or five classes,
+and a few attributes or many. A few attributes are real numbers that every position has, which is what the paper means
+by reduced sparsity; many are words, one of many for each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Result = dict[str, Any]  # what JSON can say
+
+
+class Setting(NamedTuple):
+    """Which labels, and which attributes."""
+
+    n_labels: int
+    many: bool
+
+    @property
+    def title(self) -> str:
+        return f"{self.n_labels} labels, {'many' if self.many else 'few'} attributes"
+
+
+SETTINGS = {
+    "2-few": Setting(2, False),
+    "5-few": Setting(5, False),
+    "2-many": Setting(2, True),
+    "5-many": Setting(5, True),
+}
+MAIN = "2-few"  # the one that goes to any length
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of work that is done once: an interrupted run goes on with the next one."""
+
+    key: str  # as "scaling/2-few/fb-log/memory/1000000"
+    title: str  # what is said while it is done
+    seconds: float  # how long it will take, about
+    run: Callable[[Mapping[str, Result]], Result]  # from the results of the pieces before it, by key
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sizes of a run."""
+
+    quick: bool
+    memory_limit: int  # bytes, for the runs that are to page
+    rows: int  # of the invented log, where there is no data
+    lengths: Mapping[str, tuple[int, ...]]  # (b) by setting
+    limited_lengths: tuple[int, ...]  # (b) of the main setting, under the memory limit
+    rounds: int  # (b, d) times that a short point is measured
+    budget: float  # (b) seconds; a point that would take longer is left out
+    numeric_length: int  # (c) the longest chain
+    most_weights: int  # (d)
+    boundaries: int  # (e) at which the certificate is looked at
+    entropy_positions: int  # (f)
+    samples: int  # (f)
+
+    @property
+    def max_length(self) -> int:
+        return max(max(lengths, default=0) for lengths in (*self.lengths.values(), self.limited_lengths))
+
+
+_TEN_PERCENT, _WHOLE = 494_021, 4_898_405  # positions of KDD's 10 % file, and of its surrogate of the full length
+
+
+def full_plan(memory_limit: int, max_length: int) -> Plan:
+    """Everything, to `max_length` positions; about three quarters of an hour on two cores at fifty million."""
+    million = 1_000_000
+    few = (100_000, 200_000, _TEN_PERCENT, million, 2 * million, 3 * million, 4 * million, _WHOLE)
+    many = (10_000, 30_000, 100_000, 200_000, _TEN_PERCENT)
+    longer = (10 * million, 15 * million, 25 * million, 35 * million, 50 * million)
+    limited = (5 * million, 10 * million, 15 * million, 20 * million, 25 * million, 30 * million, 40 * million)
+    beyond = (max_length,) if max_length > longer[-1] else ()
+    return Plan(
+        quick=False,
+        memory_limit=memory_limit,
+        rows=_TEN_PERCENT,
+        lengths={
+            "2-few": _within((*few, *longer, *beyond), max_length),
+            "5-few": _within(few, max_length),
+            "2-many": _within(many, max_length),
+            "5-many": _within(many, max_length),
+        },
+        limited_lengths=_within((*limited, 50 * million), max_length),
+        rounds=3,
+        budget=150.0,
+        numeric_length=20_000,
+        most_weights=200_000,
+        boundaries=5_000,
+        entropy_positions=10_000,
+        samples=10_000,
+    )
+
+
+def quick_plan(memory_limit: int, max_length: int) -> Plan:
+    """The same in small, in under three minutes on two cores."""
+    million = 1_000_000
+    return Plan(
+        quick=True,
+        memory_limit=memory_limit,
+        rows=100_000,
+        lengths={
+            "2-few": _within((30_000, 100_000, 300_000, million), max_length),
+            "5-many": _within((3_000, 10_000), max_length),
+        },
+        limited_lengths=_within((million, 3 * million), max_length),
+        rounds=1,
+        budget=6.0,
+        numeric_length=2_000,
+        most_weights=3_000,
+        boundaries=500,
+        entropy_positions=1_000,
+        samples=1_000,
+    )
+
+
+def _within(lengths: tuple[int, ...], longest: int) -> tuple[int, ...]:
+    """The lengths that are allowed, and the longest allowed one if it leaves some out."""
+    kept = tuple(length for length in lengths if length <= longest)
+    return kept if len(kept) == len(lengths) or (kept and kept[-1] == longest) else (*kept, longest)
