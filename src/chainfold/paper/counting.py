@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -381,6 +381,33 @@ def report(number: int, problem: Problem) -> str:
     table = [["", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *lines.values()]
     reasons = [f"- **{row}, {column}.** {why}" for (n, row, column), (_, why) in EXPLAINED.items() if n == number]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in table), "", *reasons])
+
+
+def counted_tables(n: int = 3, t: int = 5, a: int = 2, m: int = 7) -> dict[str, Any]:
+    """Both tables with their counts, as JSON has them."""
+    problem = Problem.uniform(n, t, a, m)
+    return {
+        str(number): {
+            "sizes": {"N": n, "T": t, "A": a, "M": m},
+            "columns": list(COLUMNS),
+            "rows": list(table),
+            "cells": [
+                {"row": cell.row, "column": cell.column, "printed": cell.printed}
+                | {"formula": int(cell.formula), "counted": cell.counted}
+                | _corrected(cell.correction)
+                for cell in compare(number, problem)
+            ],
+            "asymptotic": [
+                {"column": column, "printed": printed} | _corrected(EXPLAINED.get((number, "asymptotic", column)))
+                for column, printed in ASYMPTOTIC[number].items()
+            ],
+        }
+        for number, table in TABLES.items()
+    }
+
+
+def _corrected(correction: Correction | None) -> dict[str, str | None]:
+    return {"correct": correction and correction.formula, "why": correction and correction.why}
 
 
 def _mend(printed: str, correction: Correction | None) -> str:

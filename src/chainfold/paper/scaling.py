@@ -1,0 +1,197 @@
+"""(b) Cases I to IV: time and memory against the length of the chain, for the paper's algorithms and ours.
+
+Every point is measured in a process of its own. Points that would take too long or too much memory are left out, and
+say so; each is judged by the shorter ones of its line, which have been measured before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from chainfold.engines import ENGINES
+from chainfold.engines.base import LOG_ADDITION, Settings, Shape
+from chainfold.errors import ChainfoldError
+from chainfold.paper.limit import Limit, available, memory_info
+from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
+from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured
+
+if TYPE_CHECKING:
+    from chainfold.paper.corpus import Corpus
+
+
+class Line(NamedTuple):
+    """An engine, and where the chain is held; the paper's cases to which it belongs, none for ours."""
+
+    engine: str
+    held: str
+    cases: tuple[str, ...] = ()
+
+
+LINES = (
+    Line("fb-log", "memory", ("I",)),
+    Line("emp", "memory", ("I", "II")),
+    Line("fb-log-recompute", "memory", ("II",)),
+    Line("fb-log-recompute", "disk", ("III",)),
+    Line("fb-log-spill", "disk", ("IV",)),
+    Line("emp", "disk", ("III", "IV")),
+    Line("checkpoint", "disk"),
+    Line("stream", "disk"),
+    Line("fb", "memory"),
+)
+LIMITED = tuple(
+    line
+    for line in LINES
+    if (line.engine, line.held)
+    in {
+        ("fb-log", "memory"),
+        ("fb-log-recompute", "memory"),
+        ("fb-log-spill", "disk"),
+        ("emp", "memory"),
+        ("emp", "disk"),
+        ("stream", "disk"),
+    }
+)
+
+_SHORT = 5.0  # seconds: a point that takes less is measured in several rounds
+_SHARE, _RUNTIME = 0.85, 400_000_000  # of the memory available; bytes that Python and the libraries take
+_PATIENCE = 4  # budgets, after which a point under a limit is stopped
+_START = 2.0  # seconds, of a process
+_MULTIPLY_ADD, _LOG_ADDITION = 0.2e-9, 30e-9  # seconds, about
+_GUESSED = {False: (5, 5.0), True: (500, 41.0)}  # attributes, and attributes a position, before the data are there
+
+
+def key(setting: str, line: Line, positions: int, limited: bool = False) -> str:
+    """Of a piece."""
+    return f"{'limited' if limited else 'scaling'}/{setting}/{line.engine}/{line.held}/{positions}"
+
+
+def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+    """All points, the shortest first; none under a memory limit where there can be none."""
+    limit = Limit(plan.memory_limit) if available().kind else None
+    made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
+    if limit is not None and MAIN in plan.lengths:
+        places = [(MAIN, line, positions) for positions in plan.limited_lengths for line in LIMITED]
+        made += [_piece(_Work(plan, corpus, *place, limit)) for place in places]
+    return made
+
+
+class _Work(NamedTuple):
+    """A point, and what is needed to measure it."""
+
+    plan: Plan
+    corpus: Corpus
+    setting: str
+    line: Line
+    positions: int
+    limit: Limit | None
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of all points of its line."""
+        return self.plan.limited_lengths if self.limit else self.plan.lengths[self.setting]
+
+    def key(self, positions: int | None = None) -> str:
+        return key(self.setting, self.line, positions or self.positions, self.limit is not None)
+
+    def shorter(self, done: Mapping[str, Result]) -> list[Result]:
+        """The points of its line that were done before it, the longest first."""
+        keys = (self.key(positions) for positions in sorted(self.lengths, reverse=True) if positions < self.positions)
+        return [done[name] for name in keys if name in done]
+
+
+def _places(plan: Plan) -> Iterator[tuple[str, Line, int]]:
+    for setting, lengths in plan.lengths.items():
+        for positions in sorted(lengths):
+            yield from ((setting, line, positions) for line in LINES)
+
+
+def _piece(work: _Work) -> Piece:
+    where = "in memory" if work.line.held == "memory" else "from disk"
+    under = f", within {work.limit.bytes / 1e9:.3g} GB" if work.limit else ""
+    title = f"{SETTINGS[work.setting].title}: {work.line.engine} {where}, {work.positions:,} positions{under}"
+    return Piece(work.key(), title, _estimate(work), partial(_run, work))
+
+
+def _estimate(work: _Work) -> float:
+    """Seconds, roughly; a point that would take longer than the budget is not run."""
+    setting, engine = SETTINGS[work.setting], ENGINES[work.line.engine]
+    attributes, active = _GUESSED[setting.many]
+    shape = Shape(work.positions, setting.n_labels, setting.n_labels * (attributes + setting.n_labels), active, 0)
+    cost = engine.cost(shape, Settings(observe=False)).time
+    seconds = cost / LOG_ADDITION * _LOG_ADDITION if engine.published else cost * _MULTIPLY_ADD
+    if seconds > work.plan.budget:
+        return 0.0
+    return (_START + seconds) * (work.plan.rounds if seconds < _SHORT else 1)
+
+
+def _run(work: _Work, done: Mapping[str, Result]) -> Result:
+    point = Point(
+        engine=work.line.engine,
+        positions=work.positions,
+        held=work.line.held,
+        chain=str(work.corpus.chain(work.setting, work.positions)),
+        model=str(work.corpus.model(work.setting)),
+    )
+    predicted = predicted_bytes(point)
+    found = _left_out(work, work.shorter(done), predicted) or _measured(work, point)
+    seconds = found.pop("seconds")
+    if found["predicted_bytes"] is None:
+        found["predicted_bytes"] = predicted
+    return {
+        "setting": work.setting,
+        "engine": point.engine,
+        "held": point.held,
+        "positions": point.positions,
+        "limit": work.limit and work.limit.bytes,
+        "outcome": found.pop("outcome"),
+        "reason": found.pop("reason"),
+        "seconds": seconds or [],
+        **found,
+    }
+
+
+def _left_out(work: _Work, shorter: list[Result], predicted: int) -> Result | None:
+    """Why a point is not to be run, if so."""
+    if shorter:
+        before = shorter[0]
+        already = f"already {before['positions']:,} positions"
+        if before["outcome"] == "too long":
+            return unmeasured("too long", f"{already} were too long.")
+        if before["outcome"] in ("killed", "too large"):
+            return unmeasured("too large", f"{already} take more memory than {'allowed' if work.limit else 'free'}.")
+        seconds = median(before["seconds"]) * work.positions / before["positions"]
+        if seconds > work.plan.budget:
+            reason = f"it would take about {seconds:,.0f} seconds, and {work.plan.budget:,.0f} are allowed."
+            return unmeasured("too long", reason)
+    room = memory_info().get("MemAvailable")
+    if room is not None and predicted + _RUNTIME > _SHARE * room:
+        reason = f"it would take about {(predicted + _RUNTIME) / 1e9:.1f} GB, and {room / 1e9:.1f} GB are free."
+        return unmeasured("too large", reason)
+    return None
+
+
+def _measured(work: _Work, point: Point) -> Result:
+    """The figures of the first round with the seconds of all; one round, if it is a long one.
+
+    What compiles kernels holds more memory than what loads them: that is left to a process that is not measured.
+    """
+    if work.setting == next(iter(work.plan.lengths)) and work.positions == min(work.lengths) and work.limit is None:
+        measure(replace(point, positions=min(work.positions, 2)))
+    timeout = _PATIENCE * work.plan.budget if work.limit else None
+    found = measure(point, work.limit, timeout)
+    if found["outcome"] != "measured":
+        return found
+    seconds = [found["seconds"]]
+    while len(seconds) < work.plan.rounds and seconds[0] < _SHORT:
+        again = measure(point, work.limit, timeout)
+        if again["outcome"] != "measured":
+            return again
+        for name in ("log_z", "gradient_sha256"):
+            if again[name] != found[name]:
+                raise ChainfoldError(f"{work.key()}: {name} is {again[name]}, and was {found[name]} the time before.")
+        seconds.append(again["seconds"])
+    return {**found, "seconds": seconds}

@@ -1,0 +1,324 @@
+"""Points of the paper's cases: what a child measures, what becomes of it, and which points are run at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
+from chainfold.data.chain import Source, gather
+from chainfold.data.store import StoredChain
+from chainfold.engines import ENGINES
+from chainfold.errors import ChainfoldError
+from chainfold.paper import scaling
+from chainfold.paper.limit import V1, Means
+from chainfold.paper.plan import Piece, Plan, quick_plan
+from chainfold.paper.point import FIGURES, Point, Prefix, _child, hold, measure, predicted_bytes, unmeasured
+from chainfold.paper.scaling import LIMITED, LINES, key, pieces
+
+POSITIONS = 3000
+ALLOWED = 3 * 10**9
+
+
+class Stored:
+    """A corpus of one small chain."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        source = SyntheticChain(POSITIONS, 2, 5, 5, seed=3)
+        write_chain(folder / "chain", source)
+        save_model(folder / "model", Model(Layout.full(2, 5), source.true_weights()))
+
+    def chain(self, setting: str, positions: int) -> Path:
+        return self._folder / "chain"
+
+    def model(self, setting: str) -> Path:
+        return self._folder / "model"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return Stored(tmp_path_factory.mktemp("corpus"))
+
+
+def point(corpus: Any, engine: str = "emp", positions: int = 2000, held: str = "memory") -> Point:
+    return Point(engine, positions, held, str(corpus.chain("", 0)), str(corpus.model("")))
+
+
+def here(asked: Point) -> dict[str, Any]:
+    """What a child does, in this process."""
+    return _child(json.dumps({"point": asdict(asked), "limit": None, "group": None}))
+
+
+@pytest.mark.parametrize(("engine", "held", "run"), [("fb-log", "memory", measure), ("stream", "disk", here)])
+def test_a_child_measures_what_it_is_asked(corpus: Any, engine: str, held: str, run: Any) -> None:
+    asked = point(corpus, engine, held=held)
+    found = run(asked)
+    source = SyntheticChain(POSITIONS, 2, 5, 5, seed=3)
+    model = Model(Layout.full(2, 5), source.true_weights())
+    right = evaluate(model, gather(source, 2000), engine, observe=False)
+    assert (found["outcome"], found["reason"]) == ("measured", None)
+    assert found["log_z"] == right.log_z
+    assert found["gradient_sha256"] == hashlib.sha256(right.expected.astype("<f8").tobytes()).hexdigest()
+    assert (found["passes"], found["bytes_read"]) == (right.report.passes, right.report.bytes_read)
+    assert found["peak_rss"] >= found["before_rss"] > 10**7
+    assert found["seconds"] > 0.0
+    assert set(found) == {"outcome", "reason", "seconds", *FIGURES}
+    if held == "memory":
+        assert found["predicted_bytes"] == 2000 * 64 + 2000 * (4 + 1 + 8 + 5 * 4) + 8
+    assert found["predicted_bytes"] == pytest.approx(predicted_bytes(asked), abs=8)
+
+
+def rich() -> Chain:
+    """A chain with everything that a chain may have."""
+    random = np.random.default_rng(5)
+    counts, edges = random.integers(0, 4, 500), random.integers(0, 2, 500)
+    return Chain.from_arrays(
+        offsets=np.concatenate([[0], np.cumsum(counts)]),
+        ids=random.integers(0, 7, counts.sum()),
+        values=random.normal(size=counts.sum()),
+        labels=random.integers(0, 3, 500),
+        starts=random.random(500) < 0.1,
+        edge_offsets=np.concatenate([[0], np.cumsum(edges)]),
+        edge_ids=random.integers(0, 2, edges.sum()),
+        weights=random.random(500),
+    )
+
+
+@pytest.mark.parametrize("source", [rich(), SyntheticChain(500, 3, 9, 2), SyntheticChain(500, 3, 9, 0)])
+def test_what_is_held_is_the_beginning_of_the_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source
+) -> None:
+    monkeypatch.setattr("chainfold.paper.point._BLOCK", 70)
+    write_chain(tmp_path / "chain", source)
+    for given in (source, StoredChain(tmp_path / "chain")):
+        for positions in (1, 70, 333, 500):
+            held, right = hold(given, positions).block(0, positions), given.block(0, positions)
+            assert held.nbytes == right.nbytes
+            for name in ("labels", "starts", "weights"):
+                np.testing.assert_array_equal(getattr(held, name), getattr(right, name))
+            for kind in ("", "edge_"):
+                offsets = getattr(right, f"{kind}offsets")
+                part = slice(offsets[0], offsets[-1]) if offsets.size else slice(0)
+                np.testing.assert_array_equal(getattr(held, f"{kind}offsets"), offsets - offsets[:1].sum())
+                for name in (f"{kind}ids", f"{kind}values"):
+                    np.testing.assert_array_equal(getattr(held, name), getattr(right, name)[part])
+
+
+def test_points_that_make_no_sense_are_refused(corpus: Any) -> None:
+    with pytest.raises(ChainfoldError, match="or a synthetic chain"):
+        Point("emp", 10, "memory", "chain")
+    with pytest.raises(ChainfoldError, match="or a synthetic chain"):
+        replace(point(corpus), synthetic=(2, 2, 1))
+    with pytest.raises(ChainfoldError, match="held is 'disk'"):
+        Point("emp", 10, "disk", synthetic=(2, 2, 1))
+    with pytest.raises(ChainfoldError, match="held is 'tape'"):
+        point(corpus, held="tape")
+    for positions in (0, POSITIONS + 1):
+        with pytest.raises(ChainfoldError, match=f"positions is {positions}"):
+            Prefix(StoredChain(corpus.chain("", 0)), positions)
+
+
+def test_the_sentence_of_a_child_that_fails_is_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(ChainfoldError, match=r"^emp on 10 positions: .*nothing: there is no such file\.$"):
+        measure(Point("emp", 10, "disk", str(tmp_path / "nothing"), str(tmp_path / "nothing")))
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A shell script in place of Python, which leaves its number in a file."""
+
+    def install(script: str) -> Path:
+        program, number = tmp_path / "program", tmp_path / "number"
+        program.write_text(f"#!/bin/sh\necho $$ > {number}\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+        return number
+
+    return install
+
+
+def alive(number: Path) -> bool:
+    return Path(f"/proc/{int(number.read_text())}").exists()
+
+
+def test_what_may_become_of_a_child(child: Callable[[str], Path]) -> None:
+    asked = Point("emp", 10, "memory", synthetic=(2, 2, 1))
+    child("kill -9 $$")
+    assert measure(asked) == unmeasured("killed", measure(asked)["reason"])
+    assert "no memory left" in measure(asked)["reason"]
+    child("kill -11 $$")
+    with pytest.raises(ChainfoldError, match="signal 11, Segmentation fault"):
+        measure(asked)
+    child("echo one >&2; echo two. >&2; exit 1")
+    with pytest.raises(ChainfoldError, match=r": two\.$"):
+        measure(asked)
+    child("exit 3")
+    with pytest.raises(ChainfoldError, match="status 3"):
+        measure(asked)
+    number = child("sleep 3; echo 0 > $0.finished")
+    stopped = measure(asked, timeout=0.2)
+    assert (stopped["outcome"], stopped["seconds"]) == ("too long", None)
+    assert not alive(number)
+    assert not number.with_name("program.finished").exists()
+
+
+def test_an_interrupt_ends_the_child(child: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    number = child("exec sleep 60")
+
+    def interrupted(self: Any, **options: Any) -> None:
+        while not (number.exists() and number.read_text().strip()):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("subprocess.Popen.communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(Point("emp", 10, "memory", synthetic=(2, 2, 1)))
+    assert not alive(number)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="files cannot be dropped from the page cache here")
+def test_a_chain_on_disk_is_dropped_from_memory_before_it_is_read(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *advice: dropped.append(advice[3]))
+    here(point(corpus, held="memory"))
+    assert dropped == []
+    here(point(corpus, held="disk"))
+    assert dropped == [os.POSIX_FADV_DONTNEED]
+
+
+class Children:
+    """In place of measurements: a microsecond a position unless told otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limited: bool = False) -> None:
+        self.asked: list[tuple[Point, Any, Any]] = []
+        self.answer: Callable[[Point], dict[str, Any]] = lambda asked: {"seconds": asked.positions * 1e-6}
+        how = Means(V1, Path(), "") if limited else Means(None, None, "this is a test")
+        monkeypatch.setattr(scaling, "available", lambda: how)
+        monkeypatch.setattr(scaling, "measure", self.measure)
+
+    def measure(self, asked: Point, limit: Any = None, timeout: Any = None) -> dict[str, Any]:
+        self.asked.append((asked, limit, timeout))
+        figures = dict.fromkeys(FIGURES, 1.0)
+        return {"outcome": "measured", "reason": None, **figures, **self.answer(asked)}
+
+
+def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> Plan:
+    made = quick_plan(ALLOWED, 10**6)
+    return replace(made, lengths={"2-few": lengths}, limited_lengths=limited, rounds=rounds, budget=6.0)
+
+
+def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
+    """The results of the pieces of these engines, or of all."""
+    results: dict[str, dict[str, Any]] = {}
+    for piece in every:
+        if not engines or piece.key.split("/")[2] in engines:
+            results[piece.key] = piece.run(results)
+    return results
+
+
+def test_lines_are_the_papers_and_ours() -> None:
+    assert {line.engine for line in LINES} <= set(ENGINES)
+    assert len(set(LINES)) == len(LINES) == 9
+    cases: dict[str, list[str]] = {}
+    for line in LINES:
+        for case in line.cases:
+            cases.setdefault(case, []).append(f"{line.engine}/{line.held}")
+    assert cases == {
+        "I": ["fb-log/memory", "emp/memory"],
+        "II": ["emp/memory", "fb-log-recompute/memory"],
+        "III": ["fb-log-recompute/disk", "emp/disk"],
+        "IV": ["fb-log-spill/disk", "emp/disk"],
+    }
+    assert len(LIMITED) == 6
+    assert "checkpoint" not in {line.engine for line in LIMITED}
+
+
+def test_a_piece_for_each_point_shortest_first(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Children(monkeypatch, limited=True)
+    sizes = replace(plan(200, 100, limited=(300, 400)), lengths={"2-few": (200, 100), "5-many": (50,)})
+    names = [piece.key for piece in pieces(sizes, corpus)]
+    assert len(set(names)) == len(names) == 3 * 9 + 2 * 6
+    assert names[0] == "scaling/2-few/fb-log/memory/100" == key("2-few", LINES[0], 100)
+    assert [name.split("/")[-1] for name in names] == ["100"] * 9 + ["200"] * 9 + ["50"] * 9 + ["300"] * 6 + ["400"] * 6
+    assert names[27] == "limited/2-few/fb-log/memory/300"
+    assert all(0.0 <= piece.seconds < 30.0 for piece in pieces(sizes, corpus))
+    Children(monkeypatch, limited=False)
+    assert not [piece for piece in pieces(sizes, corpus) if piece.key.startswith("limited")]
+
+
+def test_a_point_follows_the_schema(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch, limited=True)
+    results = done(pieces(plan(1000, limited=(2000,)), corpus), "emp")
+    first = results["scaling/2-few/emp/memory/1000"]
+    assert list(first)[:8] == ["setting", "engine", "held", "positions", "limit", "outcome", "reason", "seconds"]
+    assert list(first)[8:] == list(FIGURES)
+    assert list(first.values())[:8] == ["2-few", "emp", "memory", 1000, None, "measured", None, [1e-3] * 3]
+    assert results["limited/2-few/emp/disk/2000"]["limit"] == ALLOWED
+    json.dumps(results, allow_nan=False)
+    rehearsal, *rounds = [asked for asked, limit, _ in children.asked if asked.held == "memory" and limit is None]
+    assert rehearsal.positions == 2, "kernels are compiled in a process that is not measured"
+    assert [asked.positions for asked in rounds] == [1000] * 3
+    assert {(limit.bytes, timeout) for _, limit, timeout in children.asked if limit} == {(ALLOWED, 24.0)}
+    assert {timeout for _, limit, timeout in children.asked if not limit} == {None}
+
+
+def test_long_points_are_measured_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+    children.answer = lambda asked: {"seconds": 5.5}
+    (result, _) = done(pieces(plan(1000), corpus), "emp").values()
+    assert result["seconds"] == [5.5]
+
+
+@pytest.mark.parametrize("name", ["log_z", "gradient_sha256"])
+def test_rounds_that_disagree_are_an_error(corpus: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    children = Children(monkeypatch)
+    children.answer = lambda asked: {"seconds": 1.0, name: len(children.asked)}
+    with pytest.raises(ChainfoldError, match=f"emp/memory/1000: {name} is 3, and was 2"):
+        done(pieces(plan(1000), corpus), "emp")
+
+
+def outcomes(results: dict[str, dict[str, Any]]) -> list[str]:
+    return [result["outcome"] for result in results.values() if result["held"] == "disk"]
+
+
+def test_what_would_take_too_long_is_left_out(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+    children.answer = lambda asked: {"seconds": asked.positions * 2.9e-3}
+    results = done(pieces(plan(1000, 2000, 3000, 2900), corpus), "emp")
+    assert outcomes(results) == ["measured", "measured", "too long", "too long"]
+    third, last = (results[f"scaling/2-few/emp/disk/{positions}"] for positions in (2900, 3000))
+    assert third["seconds"] == []
+    assert third["peak_rss"] is None
+    assert third["predicted_bytes"] > 0
+    assert third["reason"] == "it would take about 8 seconds, and 6 are allowed."
+    assert last["reason"] == "already 2,900 positions were too long."
+    assert max(asked.positions for asked, _, _ in children.asked) == 2000
+
+
+def test_nothing_longer_is_run_than_what_was_killed(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch, limited=True)
+    children.answer = lambda asked: unmeasured("killed", "so.") if asked.positions == 2000 else {"seconds": 1e-3}
+    results = done(pieces(plan(limited=(1000, 2000, 3000)), corpus), "emp")
+    assert outcomes(results) == ["measured", "killed", "too large"]
+    assert results["limited/2-few/emp/disk/2000"]["reason"] == "so."
+    assert "allowed" in results["limited/2-few/emp/disk/3000"]["reason"]
+
+
+def test_what_would_not_fit_is_left_out(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Children(monkeypatch)
+    room = (400_000_000 + 2000 * (64 + 33)) / 0.85
+    monkeypatch.setattr(scaling, "memory_info", lambda: {"MemAvailable": room + 1})
+    results = done(pieces(plan(1000, 2000, 3000), corpus), "fb-log")
+    assert [result["outcome"] for result in results.values()] == ["measured", "measured", "too large"]
+    assert "0.4 GB, and 0.5 GB are free" in results["scaling/2-few/fb-log/memory/3000"]["reason"]
