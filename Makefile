@@ -3,10 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint slow bench clean
+.PHONY: demo paper test lint slow bench clean
 
 demo: .venv/installed
 	$(BIN)/chainfold demo
+
+paper: .venv/installed
+	$(BIN)/chainfold paper $(PAPER) # for instance PAPER=--quick
 
 test: lint
 	$(BIN)/pytest -n 2 --ignore=tests/test_memory.py

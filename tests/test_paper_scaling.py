@@ -229,7 +229,7 @@ def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
 
 def test_lines_are_the_papers_and_ours() -> None:
     assert {line.engine for line in LINES} <= set(ENGINES)
-    assert len(set(LINES)) == len(LINES) == 9
+    assert len(set(LINES)) == len(LINES) == 10
     cases: dict[str, list[str]] = {}
     for line in LINES:
         for case in line.cases:
@@ -248,10 +248,13 @@ def test_a_piece_for_each_point_shortest_first(corpus: Any, monkeypatch: pytest.
     Children(monkeypatch, limited=True)
     sizes = replace(plan(200, 100, limited=(300, 400)), lengths={"2-few": (200, 100), "5-many": (50,)})
     names = [piece.key for piece in pieces(sizes, corpus)]
-    assert len(set(names)) == len(names) == 3 * 9 + 2 * 6
+    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 6
     assert names[0] == "scaling/2-few/fb-log/memory/100" == key("2-few", LINES[0], 100)
-    assert [name.split("/")[-1] for name in names] == ["100"] * 9 + ["200"] * 9 + ["50"] * 9 + ["300"] * 6 + ["400"] * 6
-    assert names[27] == "limited/2-few/fb-log/memory/300"
+    assert [name.split("/")[-1] for name in names] == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 6 + [
+        "400"
+    ] * 6
+    assert names[24] == "limited/2-few/fb-log/memory/300"
+    assert names[20:24] == [f"scaling/5-many/{engine}/memory/50" for engine in ("fb-log", "emp", "stream", "fb")]
     assert all(0.0 <= piece.seconds < 30.0 for piece in pieces(sizes, corpus))
     Children(monkeypatch, limited=False)
     assert not [piece for piece in pieces(sizes, corpus) if piece.key.startswith("limited")]

@@ -21,6 +21,7 @@ from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
+from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
@@ -75,7 +76,7 @@ def _silence() -> None:
 app.command("train")(guarded(train))
 app.command("tag")(guarded(tag))
 app.command("eval")(guarded(evaluate))
-for verb in (inspect, encode, data, gradient, plan, engines, demo):
+for verb in (inspect, encode, data, gradient, plan, engines, paper, demo):
     app.command()(guarded(verb))
 
 

@@ -19,7 +19,7 @@ overflows, and a label that cannot be reached has α = 0 and stays out of the wa
 
 α is a product over the whole past and may leave the range of a double. Where every transition is allowed and the
 scores of transitions span at most EDGE_RANGE, one step forward or back changes the odds between two labels by at most
-e^150: a label whose α underflows has a posterior below 1e-170, and nothing is lost. Elsewhere the forward kernel
+e^150: a label whose α underflows has a posterior below 1e-150, and nothing is lost. Elsewhere the forward kernel
 watches: if a positive number comes near the end of the range, it reports UNSAFE and the block is done again by the
 second set of kernels, which keep logarithms (alpha, predicted and edge then hold log α_t, …) and judge what is zero.
 """

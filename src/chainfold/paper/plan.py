@@ -73,8 +73,9 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
     """Everything, to `max_length` positions; about three quarters of an hour on two cores at fifty million."""
     million = 1_000_000
     few = (100_000, 200_000, _TEN_PERCENT, million, 2 * million, 3 * million, 4 * million, _WHOLE)
+    other = (100_000, _TEN_PERCENT, million, 2 * million, _WHOLE)
     many = (10_000, 30_000, 100_000, 200_000, _TEN_PERCENT)
-    longer = (10 * million, 15 * million, 25 * million, 35 * million, 50 * million)
+    longer = (10 * million, 25 * million, 50 * million)
     limited = (5 * million, 10 * million, 15 * million, 20 * million, 25 * million, 30 * million, 40 * million)
     beyond = (max_length,) if max_length > longer[-1] else ()
     return Plan(
@@ -83,7 +84,7 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
         rows=_TEN_PERCENT,
         lengths={
             "2-few": _within((*few, *longer, *beyond), max_length),
-            "5-few": _within(few, max_length),
+            "5-few": _within(other, max_length),
             "2-many": _within(many, max_length),
             "5-many": _within(many, max_length),
         },
@@ -106,7 +107,7 @@ def quick_plan(memory_limit: int, max_length: int) -> Plan:
         memory_limit=memory_limit,
         rows=100_000,
         lengths={
-            "2-few": _within((30_000, 100_000, 300_000, million), max_length),
+            "2-few": _within((30_000, 200_000, million), max_length),
             "5-many": _within((3_000, 10_000), max_length),
         },
         limited_lengths=_within((million, 3 * million), max_length),

@@ -40,8 +40,10 @@ LINES = (
     Line("emp", "disk", ("III", "IV")),
     Line("checkpoint", "disk"),
     Line("stream", "disk"),
+    Line("stream", "memory"),
     Line("fb", "memory"),
 )
+BRIEFLY = tuple(line for line in LINES if line.held == "memory" and line.engine != "fb-log-recompute")  # other settings
 LIMITED = tuple(
     line
     for line in LINES
@@ -106,7 +108,7 @@ class _Work(NamedTuple):
 def _places(plan: Plan) -> Iterator[tuple[str, Line, int]]:
     for setting, lengths in plan.lengths.items():
         for positions in sorted(lengths):
-            yield from ((setting, line, positions) for line in LINES)
+            yield from ((setting, line, positions) for line in (LINES if setting == MAIN else BRIEFLY))
 
 
 def _piece(work: _Work) -> Piece:

@@ -1,0 +1,123 @@
+"""`chainfold paper`: the experiments of Ilić et al., measured here, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainfold.cli.options import parse_size
+from chainfold.cli.show import table
+from chainfold.errors import BadSetting, ChainfoldError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from chainfold.paper.plan import Result
+
+_LONGEST = 50_000_000
+_LIMITS = {False: "3GB", True: "450MB"}  # what bites at the lengths of a full and of a quick run
+
+
+def paper(
+    quick: Annotated[bool, typer.Option("--quick", help="Everything in small, in under three minutes.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes, and what it is made of.")] = Path(
+        "chainfold-paper"
+    ),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="A KDD Cup 1999 file, or a folder with one; unless given, an invented log of the same kind.",
+            show_default=False,
+        ),
+    ] = None,
+    max_length: Annotated[int, typer.Option(metavar="T", help="Positions of the longest sequence.")] = _LONGEST,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the runs that are to page, where the system can limit it: 3GB, or 450MB if quick.",
+            show_default=False,
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything anew, whatever is there.")] = False,
+) -> None:
+    """Run the experiments of the paper on this machine, and show them on one page.
+
+    Ilić, Mančev, Todorović, Stanković: Gradient Computation in Linear-Chain Conditional Random Fields Using the Entropy
+    Message Passing Algorithm. A run that was interrupted goes on where it stopped when the same command is given again.
+
+    Example: chainfold paper --quick
+    """
+    from importlib.util import find_spec
+
+    if max_length < 1000:
+        raise BadSetting("max_length", max_length, "at least 1000 positions")
+    if find_spec("matplotlib") is None:
+        raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
+    limit = parse_size(memory_limit or _LIMITS[quick])
+    assert limit is not None, "there is always one"
+
+    from rich.console import Console
+
+    from chainfold.paper.experiment import PAGE, run
+    from chainfold.paper.plan import full_plan, quick_plan
+
+    plan = (quick_plan if quick else full_plan)(limit, max_length)
+    console = Console()
+    with _watched() as watch:
+        try:
+            results = run(plan, out, data, watch, fresh)
+        except KeyboardInterrupt:
+            typer.echo("chainfold: interrupted; the same command goes on where it stopped.", err=True)
+            raise typer.Exit(130) from None
+    _show(results, console)
+    console.print(f"\nThe page: {out / PAGE}", soft_wrap=True)
+
+
+class _Watch:
+    """A bar over the seconds that everything is expected to take."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._task = bars.add_task("beginning", total=None)
+
+    def total(self, seconds: float) -> None:
+        self._bars.reset(self._task, total=seconds)
+
+    @contextmanager
+    def doing(self, title: str, seconds: float) -> Iterator[None]:
+        self._bars.update(self._task, description=title)
+        yield
+        self._bars.advance(self._task, seconds)
+
+
+@contextmanager
+def _watched() -> Iterator[_Watch]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(20),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield _Watch(bars)
+
+
+def _show(results: Result, console: Console) -> None:
+    """What the paper says, and what was found."""
+    rows = [(one["case"], one["claim"], one["verdict"]) for one in results["verdicts"]]
+    made: Any = table(("case", "claim", "verdict"), rows, "The paper's claims, measured here")
+    for column in made.columns[1:]:
+        column.justify = "left"
+    console.print(made)

@@ -1,0 +1,594 @@
+"""The page of the paper's experiments: one HTML file that needs nothing else, and in which every name is only text.
+
+The answer first: which of the paper's claims hold here. Then on what it rests, section by section: a sentence or two
+made from the numbers, the figure, and the numbers themselves, folded away.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from chainfold.paper.figures import name_of
+from chainfold.paper.plan import SETTINGS
+from chainfold.paper.readings import (
+    CASES,
+    Line,
+    Points,
+    Results,
+    apart,
+    baseline,
+    elements,
+    holds,
+    measured,
+    points,
+    reach,
+    seconds_of,
+    section,
+    slopes,
+)
+from chainfold.paper.words import count, digits, duration, power, size, times
+
+TITLE = "The entropy message passing paper, measured here"
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b2330; --dim: #5b6675; --line: #d9dee6; --paper: #fff; --card: #f6f8fa;
+  --yes: #00704f; --no: #b33c00; --part: #8a5a00; --none: #5b6675; --link: #0b5cad; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaf0; --dim: #a3aebc; --line: #333c48; --paper: #12161c; --card: #1a2029;
+    --yes: #3ecf9f; --no: #ff8f5a; --part: #f0b840; --none: #a3aebc; --link: #7db7f5; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; }
+h2 { font-size: 1.25rem; margin: 2.75rem 0 .5rem; border-top: 1px solid var(--line); padding-top: 1.25rem; }
+h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
+p { margin: .25rem 0 .75rem; }
+ul { margin: .25rem 0 .75rem; padding-left: 1.25rem; }
+a { color: var(--link); }
+.lead { font-size: 1.1rem; }
+.dim, nav, summary, caption { color: var(--dim); }
+nav a { margin-right: .9rem; white-space: nowrap; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: .5rem 0 1rem; font-size: .92rem; }
+th, td { padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th { font-weight: 600; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.verdicts td:nth-child(1) { white-space: nowrap; }
+.about th { color: var(--dim); font-weight: 400; white-space: nowrap; }
+.chip { display: inline-block; padding: 0 .55rem; border: 1.5px solid currentColor; border-radius: 1rem;
+  font-weight: 600; white-space: nowrap; }
+.yes { color: var(--yes); } .no { color: var(--no); } .part { color: var(--part); } .none { color: var(--none); }
+.counts td { white-space: nowrap; }
+.counts td.differs { background: rgba(217, 130, 25, .16); }
+.counts s { color: var(--dim); }
+figure { margin: .75rem 0; padding: .75rem; background: #fff; border: 1px solid var(--line); border-radius: 8px; }
+figure img { display: block; width: 100%; height: auto; }
+details { margin: .5rem 0 1rem; }
+summary { cursor: pointer; }
+@media print { body { max-width: none; font-size: 11pt; } figure, tr { break-inside: avoid; } nav { display: none; } }
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:;
+ base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+</body>
+</html>
+"""
+
+_CHIPS = {"confirmed": "yes", "refuted": "no", "in part": "part"}
+_PAPER = (
+    "V. M. Ilić, D. I. Mančev, B. T. Todorović and M. S. Stanković: Gradient Computation in Linear-Chain Conditional "
+    "Random Fields Using the Entropy Message Passing Algorithm."
+)
+_NAMES = (
+    "FB is forward-backward in logarithms, the paper's Algorithm 1; it keeps everything, recomputes the kernels, or "
+    "spills its vectors to disk as well. EMP is the paper's Algorithm 2. FB scaled is forward-backward as it is done "
+    "today, in scaled real numbers; checkpoint keeps few of its vectors; stream is Chainfold's own, one pass in memory "
+    "that does not depend on the length."
+)
+_HOW = (
+    "Every point is a fresh process. It holds its chain in memory, or reads it from a file that was first dropped from "
+    "the system's cache where that is possible; loads its compiled code on two positions; and then times one "
+    "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels.",
+    "Short points are measured several times, each in another process: the median counts, and bars go from the least "
+    "to the most. Every round has to give the same ln Z and the same gradient to the last bit.",
+    "Peak memory is what the whole process has resident at most during the evaluation, Python and its libraries "
+    "included.",
+    "Predicted memory is what the algorithm says that it keeps, and the sequence where it is held in memory.",
+    "A point that by the shorter ones of its line would take too long, or more memory than there is, is not run, and "
+    "neither is any longer one.",
+    "Everything but time and memory is the same on every run: all seeds are fixed.",
+)
+
+
+def page(results: Results, pictures: Mapping[str, str]) -> str:
+    """The page; `pictures` has the SVG text of each figure that was drawn, by name."""
+    parts = {
+        "verdicts": ("The paper's claims", _verdicts(results)),
+        "setting": ("Machine and corpus: what differs from the paper", _setting(results)),
+        "tables": ("(a) Tables 1 and 2: operations and registers", _tables(results)),
+        "scaling": ("(b) Cases I to IV: time and memory", _scaling(results, pictures)),
+        "numerics": ("(c) Numbers that leave the range of a double", _numerics(results, pictures)),
+        "weights": ("(d) Many weights: EMP against stream", _weights(results, pictures)),
+        "certificate": ("(e) The certificate of stream", _certificate(results, pictures)),
+        "entropy": ("(f) Entropy: exact against sampling", _entropy(results, pictures)),
+        "how": ("How it was measured", _list(_HOW)),
+        "files": ("Files", _files(pictures)),
+    }
+    links = "".join(f'<a href="#{at}">{escape(title.split(":")[0])}</a> ' for at, (title, _) in parts.items())
+    body = "\n".join(f'<h2 id="{at}">{escape(title)}</h2>\n{text}' for at, (title, text) in parts.items())
+    return _PAGE.format(title=TITLE, style=_STYLE, body=f"{_lead(results)}\n<nav>{links}</nav>\n{body}")
+
+
+def _p(text: str, kind: str = "") -> str:
+    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def _list(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
+    """A table; the name of a column of numbers begins with >."""
+    numbers = [' class="n"' if name.startswith(">") else "" for name in head]
+
+    def row(element: str, cells: Sequence[object]) -> str:
+        made = (
+            f"<{element}{number}>{escape(_said(cell))}</{element}>" for number, cell in zip(numbers, cells, strict=True)
+        )
+        return f"<tr>{''.join(made)}</tr>"
+
+    body = "".join(row("td", cells) for cells in rows)
+    names = row("th", [name.removeprefix(">") for name in head])
+    return f'<div class="wide"><table class="{kind}"><thead>{names}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _said(cell: object) -> str:
+    """A cell: whole numbers with their thousands, nothing as a dash."""
+    if cell is None or cell == "":
+        return "–"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+
+
+def _details(title: str, table: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{table}</details>"
+
+
+def _picture(pictures: Mapping[str, str], name: str, alt: str) -> str:
+    """An image within the page: nothing in it can run, and its names meet no others."""
+    if name not in pictures:
+        return ""
+    data = base64.b64encode(pictures[name].encode()).decode()
+    return f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{escape(alt)}"></figure>'
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
+
+
+def _sized(number: float | None) -> str | None:
+    return None if number is None else size(number)
+
+
+def _lead(results: Results) -> str:
+    found = Counter(str(one["verdict"]) for one in elements(results, "verdicts"))
+    words = [*_CHIPS, *(verdict for verdict in found if verdict not in _CHIPS)]
+    told = ", ".join(f"{found[verdict]} {verdict}" for verdict in words if found[verdict])
+    total = sum(found.values())
+    claims = f"Of {total} claims: {told}." if total else "No claim was judged."
+    quick = (
+        " This was a quick run: short sequences, each measured once." if section(results, "about").get("quick") else ""
+    )
+    best = _stream(points(results))
+    return _p(_PAPER, "dim") + _p(f"{claims}{quick}", "lead") + (_p(best, "lead") if best else "")
+
+
+def _verdicts(results: Results) -> str:
+    def row(one: Mapping[str, Any]) -> str:
+        chip = f'<span class="chip {_CHIPS.get(one["verdict"], "none")}">{escape(_said(one["verdict"]))}</span>'
+        case, claim, evidence = (escape(_said(one[key])) for key in ("case", "claim", "evidence"))
+        return f"<tr><td>{case}</td><td>{claim}</td><td>{chip}</td><td>{evidence}</td></tr>"
+
+    rows = "".join(row(one) for one in elements(results, "verdicts"))
+    if not rows:
+        return _p("No claim was judged.")
+    head = "<tr><th>case</th><th>the paper says</th><th>here</th><th>evidence</th></tr>"
+    return f'<div class="wide"><table class="verdicts"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _setting(results: Results) -> str:
+    about, corpus = section(results, "about"), section(results, "corpus")
+    machine = section(about, "machine")
+    memory = _sized(machine.get("memory")) or "unknown"
+    swap = "no swap" if machine.get("swap") == 0 else f"{_sized(machine.get('swap')) or 'unknown'} of swap"
+    named = {"Python": machine.get("python"), "NumPy": machine.get("numpy"), "Numba": machine.get("numba")}
+    software = {"chainfold": about.get("chainfold"), **named}
+    facts = {
+        "machine": f"{_said(machine.get('processor'))}, {_said(machine.get('cores'))} cores, {memory} memory, {swap}",
+        "system": machine.get("system"),
+        "software": ", ".join(f"{name} {version}" for name, version in software.items() if version),
+        "corpus": corpus.get("title"),
+        "file": corpus.get("file"),
+        "rows": corpus.get("rows"),
+        "longest sequence": f"{count(about.get('max_length') or 0)} positions",
+        "date": about.get("date"),
+    }
+    shown = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(_said(fact))}</td></tr>" for name, fact in facts.items() if fact
+    )
+    differs = [
+        _CORPORA.get(corpus.get("kind") or "", "The corpus is not known."),
+        "The paper does not say which labels and attributes it used; here there are the settings below.",
+        f"The paper's machine had 3 GB of memory and an Intel Core 2 Duo at 2.33 GHz; this one has {memory}. "
+        f"{section(about, 'limit').get('sentence') or ''}",
+        "Numbers here have 64 bits; the paper's registers have 32.",
+    ]
+    head = ("setting", "attributes", ">labels", ">attributes", ">active", ">weights", ">bytes a position", ">accuracy")
+    rows = [
+        (
+            one["title"],
+            one["described"],
+            one["n_labels"],
+            one["attributes"],
+            digits(one["active"]),
+            one["weights"],
+            digits(one["bytes_a_position"]),
+            _percent(section(one, "training").get("accuracy")),
+        )
+        for one in section(corpus, "settings").values()
+    ]
+    settings = _table(head, rows) if rows else ""
+    return f'<div class="wide"><table class="about">{shown}</table></div>{_list(differs)}{settings}'
+
+
+_CORPORA = {
+    "kdd": "The paper took the KDD corpus of 5 million connections, and concatenated it with itself for longer "
+    "sequences. Here it is the corpus's 10 % file, brought to about the full length by repeating most of its rows in "
+    "place: a surrogate, with the right length and the wrong neighbours; it is concatenated likewise.",
+    "kdd-full": "The corpus is the paper's, KDD, concatenated with itself for longer sequences as there.",
+    "synthetic": "The paper took the KDD corpus; here it is an invented log of network connections, concatenated with "
+    "itself for longer sequences as there.",
+}
+
+
+def _tables(results: Results) -> str:
+    tables = section(results, "tables")
+    titles = {"1": "Table 1: Algorithm 1, forward-backward", "2": "Table 2: Algorithm 2, EMP"}
+    made = [f"<h3>{title}</h3>{_counts(tables[key])}" for key, title in titles.items() if tables.get(key)]
+    if not made:
+        return _p("Not counted.")
+    wrong = sum(bool(cell["correct"]) for table in tables.values() for cell in (*table["cells"], *table["asymptotic"]))
+    total = sum(len(table["cells"]) + len(table["asymptotic"]) for table in tables.values())
+    text = (
+        f"Both algorithms were run as printed, counting what is executed. {total - wrong} of {total} cells are as the "
+        f"paper has them. In each cell stands the paper's formula, and the count; where the formula is not what its "
+        f"algorithm does, it is struck out, and the one in bold is."
+    )
+    return _p(text) + "".join(made)
+
+
+def _counts(table: Mapping[str, Any]) -> str:
+    cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
+    cells |= {("asymptotic", cell["column"]): cell for cell in table["asymptotic"]}
+
+    def made(row: str, column: str) -> str:
+        cell = cells.get((row, column))
+        if cell is None:
+            return "<td></td>"
+        printed, counted, correct = cell["printed"], cell.get("counted"), cell["correct"]
+        wrong = correct is not None or (counted is not None and cell["formula"] != counted)
+        text = escape(printed)
+        if wrong:
+            text = ("" if printed == "-" else f"<s>{text}</s> ") + f"<b>{escape(correct or '?')}</b>"
+        if counted is not None and (str(counted) not in ("0", printed) or (wrong and correct is None)):
+            text += f" = {counted:,}"
+        return f'<td class="differs">{text}</td>' if wrong else f"<td>{text}</td>"
+
+    head = "".join(f"<th>{escape(column)}</th>" for column in table["columns"])
+    rows = "".join(
+        f"<tr><th>{escape(row)}</th>{''.join(made(row, column) for column in table['columns'])}</tr>"
+        for row in (*table["rows"], "asymptotic")
+    )
+    at = ", ".join(f"{name} = {number}" for name, number in table["sizes"].items())
+    why = "".join(
+        f"<li><b>{escape(row)}, {escape(column)}.</b> {escape(cell['why'])}</li>"
+        for (row, column), cell in cells.items()
+        if cell["why"]
+    )
+    caption = f"<caption>Counted at {escape(at)}.</caption>"
+    table_ = f'<table class="counts">{caption}<thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="wide">{table_}</div>' + (f"<ul>{why}</ul>" if why else "")
+
+
+def _scaling(results: Results, pictures: Mapping[str, str]) -> str:
+    lines, held = points(results), points(results, limited=True)
+    limit = section(results, "about", "limit").get("sentence") or "Nothing was run under a memory limit."
+    cases = [_case(case, lines) for case in CASES]
+    best = _stream(lines)
+    within = [limit, *(_held(results, line, of_line) for line, of_line in held.items())]
+    base = f"A process takes {size(baseline(results))} before it holds anything of a chain." if lines else ""
+    everything = sorted(elements(results, "scaling", "points"), key=lambda point: point["limit"] or 0)
+    return "".join(
+        (
+            _p(_NAMES, "dim"),
+            "<h3>The paper's Figure 3 again</h3>",
+            _list([*cases, *([best] if best else [])]),
+            _picture(pictures, "cases", "Time and memory against the length in Cases I to IV"),
+            "<h3>Under a memory limit</h3>",
+            _list(within),
+            _picture(pictures, "limit", "Time against the length, with the memory limit and without"),
+            "<h3>In each setting</h3>",
+            _list(_rates(results)),
+            _picture(pictures, "settings", "Time a position against the length in each setting"),
+            "<h3>Memory, measured and predicted</h3>",
+            _list([sentence for sentence in (base, *_growth(results)) if sentence]),
+            _picture(pictures, "memory", "Bytes a position, measured and predicted"),
+            _details(f"All {len(everything)} points", _points(everything)) if everything else "",
+        )
+    )
+
+
+def _both(first: Points | None, second: Points | None) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The points of two lines at the same length."""
+    other = {point["positions"]: point for point in measured(second)}
+    return [(point, other[point["positions"]]) for point in measured(first) if point["positions"] in other]
+
+
+def _took(point: Mapping[str, Any]) -> str:
+    memory = f" and {size(point['peak_rss'])}" if point["peak_rss"] else ""
+    return f"{duration(seconds_of(point))}{memory}"
+
+
+def _against(ratio: float) -> str:
+    """How a time compares with another, of which it is so many times."""
+    if 0.95 < ratio < 1.05:
+        return "about as fast"
+    return f"{times(ratio)} times slower" if ratio > 1 else f"{times(1 / ratio)} times faster"
+
+
+def _case(case: str, lines: Mapping[Line, Points]) -> str:
+    fb, emp = CASES[case]
+    pairs = _both(lines.get(fb), lines.get(emp))
+    if not pairs:
+        return f"Case {case}: {name_of(fb)} and EMP were not measured at the same length."
+    one, other = pairs[-1]
+    ratio = seconds_of(other) / seconds_of(one)
+    won = [mine["positions"] for theirs, mine in pairs if seconds_of(mine) < seconds_of(theirs)]
+    lengths = "the only length" if len(pairs) == 1 else f"{len(won) or 'none'} of {len(pairs)} lengths"
+    often = f"EMP was faster at {lengths}" if won or len(pairs) > 1 else f"EMP was not faster at {lengths}"
+    first = f", first at {count(min(won))} positions" if won and len(pairs) > 1 else ""
+    return (
+        f"Case {case}: at {count(one['positions'])} positions {name_of(fb)}, took {_took(one)}, and {name_of(emp)}, "
+        f"{_took(other)}: EMP is {_against(ratio)}. {often}{first}."
+    )
+
+
+def _stream(lines: Mapping[Line, Points]) -> str | None:
+    """What the one pass of stream takes, beside the two algorithms of the paper."""
+    against = []
+    for line in (("fb-log", "memory"), ("emp", "disk")):
+        pairs = _both(lines.get(line), lines.get(("stream", "disk")))
+        if pairs:
+            theirs, mine = pairs[-1]
+            against.append(
+                f"{_took(mine)} at {count(mine['positions'])} positions, where {name_of(line)}, took {_took(theirs)}, "
+                f"{times(seconds_of(theirs) / seconds_of(mine))} times as long"
+            )
+    return f"Stream reads the sequence once, from disk: {'; '.join(against)}." if against else None
+
+
+def _held(results: Results, line: Line, of_line: Points) -> str:
+    good = measured(of_line)
+    failed = next((point for point in of_line if point["outcome"] != "measured"), None)
+    text = f"measured to {count(good[-1]['positions'])} positions" if good else "never measured"
+    if failed:
+        text += f"; {failed['outcome']} at {count(failed['positions'])}"
+    place = reach(results, line) if line[1] == "memory" else None
+    if place is not None and place > 0:
+        text += f"; predicted to fill the limit at {count(place)}"
+    return f"{name_of(line)}: {text}."
+
+
+def _rates(results: Results) -> list[str]:
+    sentences = []
+    for setting, about in SETTINGS.items():
+        lines, said = points(results, setting), []
+        for line in (("fb-log", "memory"), ("emp", "memory"), ("stream", "disk"), ("fb", "memory")):
+            good = measured(lines.get(line))
+            if good:
+                rate = seconds_of(good[-1]) / good[-1]["positions"]
+                said.append(f"{name_of(line).split(',')[0]} {duration(rate)} (at {count(good[-1]['positions'])})")
+            elif lines.get(line):
+                said.append(f"{name_of(line).split(',')[0]} {lines[line][0]['outcome']}")
+        if said:
+            sentences.append(f"{about.title}, time a position: {', '.join(said)}.")
+    return sentences
+
+
+def _growth(results: Results) -> list[str]:
+    found = slopes(results)
+    flat = [name_of(line) for line, (grown, _) in found.items() if abs(grown) < 1]
+    sentences = [f"By less than a byte a position grow: {'; '.join(flat)}."] if flat else []
+    away = {line: abs(grown / predicted - 1) for line, (grown, predicted) in found.items() if predicted >= 1}
+    if away:
+        worst = max(away, key=lambda line: away[line])
+        text = f"The others grow as predicted to within {digits(100 * away[worst])} %, which is {name_of(worst)}."
+        sentences.append(f"{text} Growth is the slope by least squares over the longer half of the lengths.")
+    return sentences
+
+
+def _points(every: Points) -> str:
+    head = ("setting", "line", ">positions", "memory limit", ">seconds", ">rounds", ">peak", ">predicted", "outcome")
+    rows = [
+        (
+            point["setting"],
+            name_of((point["engine"], point["held"])),
+            point["positions"],
+            "none" if point["limit"] is None else size(point["limit"]),
+            digits(seconds_of(point), 3) if point["seconds"] else None,
+            len(point["seconds"]) or None,
+            _sized(point["peak_rss"]),
+            _sized(point["predicted_bytes"]),
+            f"{point['outcome']}: {point['reason']}" if point["reason"] else point["outcome"],
+        )
+        for point in every
+    ]
+    return _table(head, rows)
+
+
+def _numerics(results: Results, pictures: Mapping[str, str]) -> str:
+    chains, worst = elements(results, "numerics", "chains"), _stable(results)
+    if not chains:
+        return _p("Not measured.")
+    sentences = []
+    for chain in chains:
+        broke = [f"{name}: {how['how']} at {how['length']:,} positions" for name, how in chain["breaks"].items() if how]
+        longest = max(chain["lengths"], default=0)
+        told = "; ".join(broke) or f"nothing leaves the range to {longest:,} positions"
+        sentences.append(f"{chain['title']} – {told}.")
+    if worst is not None:
+        sentences.append(
+            f"The methods that never leave the range are within {power(worst)} of a reference with "
+            f"{section(results, 'numerics').get('digits')} digits and no bounds, relatively, in ln Z and every count."
+        )
+    head = ("chain", "method", ">positions", ">error of ln Z", ">error of the counts", "status")
+    rows = [
+        (chain["name"], name, length, *(None if error is None else power(error) for error in errors), status)
+        for chain in chains
+        for name, method in chain["methods"].items()
+        for length, *errors, status in zip(
+            chain["lengths"], method["log_z_error"], method["count_error"], method["status"], strict=True
+        )
+    ]
+    picture = _picture(pictures, "numerics", "Errors of each method against the length")
+    return _list(sentences) + picture + _details("All errors", _table(head, rows))
+
+
+def _stable(results: Results) -> float | None:
+    """The worst relative error of the methods that never break, over all chains and lengths."""
+    errors = [
+        error
+        for chain in elements(results, "numerics", "chains")
+        for name, method in chain["methods"].items()
+        if not chain["breaks"].get(name)
+        for error in (*method["log_z_error"], *method["count_error"])
+        if error is not None
+    ]
+    return max(errors, default=None)
+
+
+def _weights(results: Results, pictures: Mapping[str, str]) -> str:
+    every = elements(results, "weights", "points")
+    if not every:
+        return _p("Not measured.")
+    sentences = [
+        f"{n} labels and {found.weights:,} weights: EMP takes {duration(found.emp)} a position and stream "
+        f"{duration(found.stream)}, {found.times} times apart."
+        for n, found in apart(results).items()
+    ]
+    if any(found.seen <= 0.99 for found in apart(results).values()):
+        sentences.append(
+            "Where there are many weights, EMP was timed on a chain too short for all of them to occur, and what has "
+            "not occurred costs it less: its time there is a lower bound."
+        )
+    head = (">labels", ">attributes", ">active", ">weights", "engine", ">positions", ">time a position", ">peak memory")
+    rows = [
+        (
+            *(point[key] for key in ("labels", "attributes", "active", "weights", "engine", "positions")),
+            None if point["nanoseconds"] is None else duration(1e-9 * point["nanoseconds"]),
+            _sized(point["peak_rss"]),
+        )
+        for point in every
+    ]
+    picture = _picture(pictures, "weights", "Time a position of EMP and stream against the number of weights")
+    return _list(sentences) + picture + _details("All points", _table(head, rows))
+
+
+def _certificate(results: Results, pictures: Mapping[str, str]) -> str:
+    chains, bound = elements(results, "certificate", "chains"), elements(results, "certificate", "bound")
+    if not chains and not bound:
+        return _p("Not measured.")
+    tolerance = section(results, "certificate").get("tolerance") or 0
+    text = (
+        "Stream looks a few positions ahead of a boundary, until whatever may follow can change what it knows there "
+        f"by no more than a tolerance, {power(tolerance)} unless said otherwise: then the boundary is certified."
+    )
+    ahead = [
+        (
+            *(chain[key] for key in ("title", "weights", "boundaries")),
+            *(None if chain[key] is None else digits(chain[key]) for key in ("median", "mean")),
+            *(chain[key] for key in ("max", "not_certified")),
+        )
+        for chain in chains
+    ]
+    kept = sum(holds(row) for row in bound)
+    told = f"The error was within the tolerance, but for rounding, in {kept} of {len(bound)} trials." if bound else ""
+    looked = [
+        (chain["title"], chain["weights"], chain["boundaries"], length, many)
+        for chain in chains
+        for length, many in zip(chain["lookahead"], chain["count"], strict=True)
+    ]
+    errors = ("worst_error", "median_error", "count_error")
+    tried = [
+        (
+            *(row[key] for key in ("setting", "weights")),
+            power(row["tolerance"]),
+            row["boundaries"],
+            None if row["lookahead_mean"] is None else digits(row["lookahead_mean"]),
+            *(None if row[key] is None else power(row[key]) for key in errors),
+            "yes" if holds(row) else "no",
+        )
+        for row in bound
+    ]
+    head = ("setting", "weights", ">tolerance", ">boundaries", ">mean lookahead", ">worst error", ">median error")
+    first = _table(("chain", "weights", ">boundaries", ">lookahead", ">certified there"), looked)
+    second = _table((*head, ">error of the counts", "within"), tried)
+    picture = _picture(pictures, "certificate", "Boundaries certified against the lookahead; errors against tolerance")
+    names = ("chain", "weights", ">boundaries", ">median lookahead", ">mean", ">most", ">not certified")
+    folded = _details("How far ahead", first) + _details("Errors and tolerances", second)
+    return _p(text) + (_table(names, ahead) if ahead else "") + (_p(told) if told else "") + picture + folded
+
+
+def _entropy(results: Results, pictures: Mapping[str, str]) -> str:
+    about = section(results, "entropy")
+    exact, seconds = section(about, "exact"), section(about, "seconds")
+    if not exact:
+        return _p("Not measured.")
+    ways = ", ".join(f"{name} {digits(h, 10)} nats" for name, h in exact.items())
+    sentences = [f"The labels of {count(about.get('positions') or 0)} positions ({about.get('title') or ''}): {ways}."]
+    if not about.get("title"):
+        sentences = [f"The labels of {count(about.get('positions') or 0)} positions: {ways}."]
+    columns = ("samples", "estimates", "errors")
+    rows = list(zip(*(about.get(key) or [] for key in columns), strict=False))
+    if rows and None not in rows[-1]:
+        samples, estimate, error = rows[-1]
+        sentences.append(f"{samples:,} samples: {digits(estimate, 5)} nats, standard error {digits(error)}.")
+    if seconds:
+        sentences.append(f"Time: {', '.join(f'{name} {duration(taken)}' for name, taken in seconds.items())}.")
+    cells = [
+        (samples, *(None if number is None else digits(number, 6) for number in numbers)) for samples, *numbers in rows
+    ]
+    table = _table((">samples", ">estimate, nats", ">standard error"), cells)
+    picture = _picture(pictures, "entropy", "Estimates from samples, and the exact entropy")
+    return _list(sentences) + picture + _details("All estimates", table)
+
+
+def _files(pictures: Mapping[str, str]) -> str:
+    figures = ", ".join(f"{name}.svg and {name}.png" for name in pictures)
+    told = [f"the figures: {figures}"] if figures else []
+    return _p("Beside this page:") + _list(["results.json: all the numbers, from which the rest was made", *told])

@@ -1,0 +1,129 @@
+"""What the figures, the page and the verdicts read from the results: lines, slopes, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from chainfold.paper.plan import MAIN
+from chainfold.paper.words import times
+
+Results = Mapping[str, Any]
+Points = Sequence[Mapping[str, Any]]
+Line = tuple[str, str]  # engine, where the sequence is held
+
+CASES: dict[str, tuple[Line, Line]] = {
+    "I": (("fb-log", "memory"), ("emp", "memory")),
+    "II": (("fb-log-recompute", "memory"), ("emp", "memory")),
+    "III": (("fb-log-recompute", "disk"), ("emp", "disk")),
+    "IV": (("fb-log-spill", "disk"), ("emp", "disk")),
+}
+OURS: dict[str, tuple[Line, ...]] = {  # by where the paper's lines beside them hold the sequence
+    "memory": (("fb", "memory"), ("stream", "memory"), ("stream", "disk")),
+    "disk": (("checkpoint", "disk"), ("stream", "disk")),
+}
+
+
+def section(results: Results, *names: str) -> Mapping[str, Any]:
+    """A part of the results, or nothing where it is missing."""
+    for name in names:
+        results = results.get(name) or {}
+    return results
+
+
+def elements(results: Results, *names: str) -> Points:
+    """The last name is that of a list, which may be missing too."""
+    return list(section(results, *names[:-1]).get(names[-1]) or [])
+
+
+def points(results: Results, setting: str = MAIN, limited: bool = False) -> Mapping[Line, Points]:
+    """The points of each line, shortest first."""
+    found: dict[Line, list[Mapping[str, Any]]] = {}
+    for point in sorted(elements(results, "scaling", "points"), key=lambda point: point["positions"]):
+        if point["setting"] == setting and (point["limit"] is not None) == limited:
+            found.setdefault((point["engine"], point["held"]), []).append(point)
+    return found
+
+
+def measured(line: Points | None) -> Points:
+    return [point for point in line or [] if point["outcome"] == "measured" and min(point["seconds"], default=0) > 0]
+
+
+def seconds_of(point: Mapping[str, Any]) -> float:
+    return float(median(point["seconds"]))
+
+
+def slope(line: Points, key: str) -> float | None:
+    """By how many bytes a position `key` grows over the longer half of the points: least squares."""
+    pairs = [(point["positions"], point[key]) for point in line if point[key] is not None]
+    return least_squares(pairs[min(len(pairs) // 2, max(len(pairs) - 2, 0)) :])
+
+
+def least_squares(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """The slope of the line through the pairs, None where they are all at one place."""
+    if len({x for x, _ in pairs}) < 2:
+        return None
+    middle, height = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    return float(sum((x - middle) * (y - height) for x, y in pairs) / sum((x - middle) ** 2 for x, _ in pairs))
+
+
+def slopes(results: Results) -> dict[Line, tuple[float, float]]:
+    """Bytes a position of each line of the main setting: measured, and predicted."""
+    found = {}
+    for line, of_line in points(results).items():
+        taken = [point for point in measured(of_line) if point["peak_rss"] and point["predicted_bytes"] is not None]
+        grown, predicted = slope(taken, "peak_rss"), slope(taken, "predicted_bytes")
+        if grown is not None and predicted is not None:
+            found[line] = (grown, predicted)
+    return dict(sorted(found.items(), key=lambda one: -one[1][1]))
+
+
+def baseline(results: Results) -> float:
+    """What a process takes before it holds anything of a chain, in bytes."""
+    held = section(results, "corpus", "settings", MAIN).get("bytes_a_position") or 0.0
+    taken = [
+        point["before_rss"] - (held * point["positions"] if point["held"] == "memory" else 0.0)
+        for of_line in points(results).values()
+        for point in measured(of_line)
+        if point["before_rss"]
+    ]
+    return max(min(taken, default=0.0), 0.0)
+
+
+def reach(results: Results, line: Line) -> float | None:
+    """The length at which a line is predicted to meet the memory limit."""
+    limit = section(results, "about").get("memory_limit")
+    both = [*points(results, limited=True).get(line, []), *points(results).get(line, [])]
+    both = [point for point in both if point["predicted_bytes"] is not None]
+    rates = {point["positions"]: point["predicted_bytes"] / point["positions"] for point in both}
+    if not rates or not limit or rates[max(rates)] <= 0:
+        return None
+    return float((limit - baseline(results)) / rates[max(rates)])
+
+
+class Apart(NamedTuple):
+    """EMP and stream with the same labels and weights, in seconds a position."""
+
+    weights: int
+    emp: float
+    stream: float
+    seen: float  # share of the attributes that EMP has met; what it has not costs it less
+
+    @property
+    def times(self) -> str:
+        return f"{'' if self.seen > 0.99 else 'at least '}{times(self.emp / self.stream)}"
+
+
+def apart(results: Results) -> dict[int, Apart]:
+    """For each number of labels, at the most weights at which both were measured."""
+    every = [point for point in elements(results, "weights", "points") if point["nanoseconds"]]
+    time = {(p["labels"], p["weights"], p["engine"]): 1e-9 * p["nanoseconds"] for p in every}
+    seen = {(p["labels"], p["weights"], p["engine"]): p.get("seen", 1.0) for p in every}
+    both = sorted(key for key in time if key[2] == "emp" and (*key[:2], "stream") in time)
+    return {key[0]: Apart(key[1], time[key], time[*key[:2], "stream"], seen[key]) for key in both}
+
+
+def holds(row: Mapping[str, Any]) -> bool:
+    """Whether the worst error is within the tolerance, but for rounding."""
+    return row["worst_error"] is None or row["worst_error"] <= row["tolerance"] + 1e-13

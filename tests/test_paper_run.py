@@ -1,0 +1,218 @@
+"""The whole run, in very small: from the command to the page; interrupted, and gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfold.errors import ChainfoldError
+from chainfold.paper import experiment
+from chainfold.paper.experiment import redraw, run
+from chainfold.paper.figures import draw
+from chainfold.paper.plan import Plan, full_plan, quick_plan
+from chainfold.paper.point import FIGURES, Point
+from verbs import failed
+from verbs import run as invoke
+
+TINY = replace(
+    quick_plan(450_000_000, 1_000_000),
+    rows=400,
+    lengths={"2-few": (200, 1_000)},
+    limited_lengths=(),
+    numeric_length=20,
+    most_weights=60,
+    boundaries=20,
+    entropy_positions=50,
+    samples=30,
+)
+TIMES = ("seconds", "nanoseconds", "date")
+
+
+class Watch:
+    """Who is told what is being done; interrupts after so many pieces."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.expected, self._left = 0.0, stop_after
+        self.titles: list[str] = []
+
+    def total(self, seconds: float) -> None:
+        self.expected = seconds
+
+    @contextmanager
+    def doing(self, title: str, seconds: float) -> Iterator[None]:
+        if self._left is not None and len(self.titles) >= self._left:
+            raise KeyboardInterrupt
+        self.titles.append(title)
+        yield
+
+
+@pytest.fixture
+def no_children(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
+    """Points are not measured in processes of their own, which take a second each, but made up."""
+    asked: list[Point] = []
+
+    def measured(point: Point, limit: Any = None, timeout: float | None = None) -> Mapping[str, Any]:
+        asked.append(point)
+        figures = dict.fromkeys(FIGURES, 1.0)
+        figures |= {
+            "peak_rss": 2e8 + 100.0 * point.positions,
+            "before_rss": 2e8,
+            "predicted_bytes": 64.0 * point.positions,
+        }
+        return {"outcome": "measured", "reason": None, "seconds": 1e-6 * point.positions, **figures}
+
+    monkeypatch.setattr("chainfold.paper.point.measure", measured)
+    monkeypatch.setattr("chainfold.paper.scaling.measure", measured)
+    return asked
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a few seconds, and is tested elsewhere."""
+    monkeypatch.setattr(experiment, "draw", lambda results, folder: {})
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(one) for key, one in value.items() if key not in TIMES}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+def test_a_run_from_nothing_to_the_page_and_the_same_again(
+    no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, watch = tmp_path / "made" / "here", Watch()
+    monkeypatch.setattr(experiment, "draw", partial(draw, formats=("svg",)))
+    results = run(TINY, folder, None, watch)
+    assert json.loads((folder / "results.json").read_text()) == results
+    page = (folder / "index.html").read_text()
+    assert all(escape(one["evidence"].split("`")[0]) in page for one in results["verdicts"])
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".html", ".svg"}, "no chains are left"
+    assert watch.expected > 10.0
+    assert len(watch.titles) == len(set(watch.titles))
+    assert len(results["scaling"]["points"]) == 20
+    asked, drawn = len(no_children), {path: path.read_bytes() for path in folder.glob("*.svg")}
+    for path in drawn:
+        path.unlink()
+    redraw(folder)
+    assert {path: path.read_bytes() for path in folder.glob("*.svg")} == drawn, "the JSON is enough"
+    assert (folder / "index.html").read_text() == page
+
+    monkeypatch.setattr(experiment, "draw", lambda results, folder: {})
+    again = Watch()
+    assert run(TINY, folder, None, again) == results
+    assert again.titles == ["the figures and the page"], "nothing is measured twice"
+    assert len(no_children) == asked
+    fresh = run(TINY, folder, None, Watch(), fresh=True)
+    assert len(no_children) == 2 * asked
+    assert without_times(fresh) == without_times(results)
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("stop_after", [1, 9])
+def test_an_interrupted_run_goes_on(no_children: list[Point], tmp_path: Path, stop_after: int) -> None:
+    first = Watch(stop_after)
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path, None, first)
+    assert not (tmp_path / "index.html").exists()
+    second = Watch()
+    results = run(TINY, tmp_path, None, second)
+    assert not set(first.titles) & set(second.titles), "what was done is not done again"
+    assert len(results["scaling"]["points"]) == 20
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_chains_that_are_gone_are_made_again(no_children: list[Point], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path, None, Watch(3))
+    shutil.rmtree(tmp_path / "chains")
+    assert run(TINY, tmp_path, None, Watch())["entropy"]["positions"] == 50
+
+
+def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path, None, Watch(2))
+    before = (tmp_path / "pieces.json").read_bytes()
+    with pytest.raises(
+        ChainfoldError, match="other sizes, other data or another version; give another --out, or --fresh"
+    ):
+        run(replace(TINY, samples=31), tmp_path, None, Watch())
+    assert (tmp_path / "pieces.json").read_bytes() == before
+    (tmp_path / "pieces.json").write_bytes(before[:-20])
+    with pytest.raises(ChainfoldError, match="is damaged; remove it, or measure everything anew with --fresh"):
+        run(TINY, tmp_path, None, Watch())
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ChainfoldError, match=r"cannot be made: .*; give another --out"):
+        run(TINY, tmp_path / "file" / "below", None, Watch())
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    def planned(limit: int, longest: int) -> Plan:
+        plans.append(replace(TINY, memory_limit=limit, quick=longest == 5_000))
+        return plans[-1]
+
+    monkeypatch.setattr("chainfold.paper.plan.quick_plan", planned)
+    done = invoke("paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB")
+    assert done.exit_code == 0, done.output
+    assert "The paper's claims, measured here" in done.output
+    assert "confirmed" in done.output
+    assert str(tmp_path / "index.html") in done.output.replace("\n", "")
+    assert [(plan.memory_limit, plan.quick) for plan in plans] == [(1_500_000_000, True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--max-length", "10"), "at least 1000 positions"),
+        (("--memory-limit", "many"), "many"),
+        (("--data", "nowhere"), "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments)
+    assert sentence in said
+    assert not (tmp_path / "out" / "pieces.json").exists()
+
+
+def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "run", interrupted)
+    done = invoke("paper", "--quick", "--out", str(tmp_path))
+    assert done.exit_code == 130
+    assert "the same command goes on where it stopped" in done.output
+
+
+def test_without_matplotlib_it_says_so_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_lengths_end_where_they_are_told_to() -> None:
+    whole = full_plan(10**9, 50_000_000)
+    assert whole.max_length == 50_000_000
+    assert full_plan(10**9, 7_000_000).lengths["2-few"][-1] == 7_000_000
+    assert full_plan(10**9, 200_000_000).max_length == 200_000_000
+    for plan in (whole, quick_plan(10**9, 5_000), full_plan(10**9, 1_000)):
+        for lengths in plan.lengths.values():
+            assert list(lengths) == sorted(set(lengths))
+    assert quick_plan(10**9, 5_000).max_length == 5_000

@@ -1,0 +1,138 @@
+"""What becomes of the paper's claims: each is decided by the numbers that it is about, and by no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chainfold.paper.verdicts import CONFIRMED, IN_PART, REFUTED, UNKNOWN, crossing, exponent, verdicts
+from paper_results import point, sample
+
+Result = dict[str, Any]
+FB, EMP, STREAM = ("fb-log", "memory"), ("emp", "memory"), ("stream", "disk")
+LENGTHS = (1_000_000, 2_000_000, 4_000_000)
+
+
+def scaling(*points: Result) -> Result:
+    return {"scaling": {"points": list(points)}, "about": {"memory_limit": 3_000_000_000}}
+
+
+def line(engine: str, held: str, limit: int | None = None, **changed: Any) -> list[Result]:
+    return [point("2-few", (engine, held), positions, limit) | changed for positions in LENGTHS]
+
+
+def said(results: Result, claim: str) -> Result:
+    (found,) = (one for one in verdicts(results) if claim in one["claim"])
+    return found
+
+
+def slower(points: list[Result], *factors: float) -> list[Result]:
+    return [one | {"seconds": [factor]} for one, factor in zip(points, factors, strict=True)]
+
+
+def test_the_sample_is_judged_whole() -> None:
+    found = verdicts(sample())
+    assert {one["case"] for one in found} >= {"Tables", "I", "II", "III", "IV", "text", "ours"}
+    assert all(list(one) == ["case", "claim", "verdict", "evidence"] for one in found)
+    assert all(one["verdict"] in (CONFIRMED, REFUTED, IN_PART, UNKNOWN) for one in found)
+    assert all(one["evidence"].endswith(".") and "nan" not in one["evidence"] for one in found)
+
+
+def test_nothing_measured_is_nothing_claimed() -> None:
+    assert {one["verdict"] for one in verdicts({})} == {UNKNOWN}
+    assert {one["verdict"] for one in verdicts(scaling())} == {UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("grown", "verdict"), [(137.0, CONFIRMED), (137.0 * 1.14, CONFIRMED), (137.0 * 1.16, REFUTED), (100.0, REFUTED)]
+)
+def test_fb_grows_as_predicted_within_fifteen_percent(grown: float, verdict: str) -> None:
+    fb = [one | {"peak_rss": int(2e8 + grown * one["positions"])} for one in line(*FB)]
+    assert said(scaling(*fb, *line(*EMP)), "grow linearly")["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("grown", "verdict"), [(0.0, CONFIRMED), (0.9, CONFIRMED), (1.5, REFUTED)])
+def test_flat_is_less_than_a_byte_a_position(grown: float, verdict: str) -> None:
+    stream = [one | {"peak_rss": int(2e8 + grown * one["positions"])} for one in line(*STREAM)]
+    assert said(scaling(*stream), "memory of `stream`")["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("emp", "verdict"), [((2, 2, 2), CONFIRMED), ((2, 0.5, 2), IN_PART), ((0.5, 0.5, 0.5), REFUTED)]
+)
+def test_the_quicker_one_is_quicker_at_every_length(emp: tuple[float, ...], verdict: str) -> None:
+    results = scaling(*slower(line(*FB), 1, 1, 1), *slower(line(*EMP), *emp))
+    assert said(results, "FB is quicker than EMP")["verdict"] == verdict
+
+
+def test_where_lines_cross() -> None:
+    fb, emp = slower(line(*FB), 1, 2, 12), slower(line(*EMP), 2, 4, 8)
+    assert crossing(fb, emp) == pytest.approx(2_000_000 * 2 ** ((1 - 0.5) / (1.5 - 0.5)))
+    assert crossing(emp, emp) is None
+    assert crossing(emp, fb) == 1_000_000
+    assert crossing(fb[:1], emp) is None
+    assert crossing([], emp) is None
+
+
+def test_overtaking_needs_a_limit_to_be_judged() -> None:
+    free = [*slower(line(*FB), 1, 2, 4), *slower(line(*EMP), 2, 4, 8)]
+    found = said(scaling(*free), "bends upwards")
+    assert found["verdict"] == UNKNOWN
+    assert "No memory limit could be set" in found["evidence"]
+    assert "million positions" in found["evidence"], "where it would have been reached"
+    limit = 10**9
+    paged = [*slower(line(*FB, limit), 1, 2.6, 20), *slower(line(*EMP, limit), 2, 4, 8)]
+    found = said(scaling(*free, *paged), "bends upwards")
+    assert found["verdict"] == CONFIRMED
+    assert "from 2 million on" in found["evidence"]
+    assert "Within 1.0 GB EMP overtakes at" in found["evidence"]
+    killed = line(*FB, limit)[-1] | {"outcome": "killed", "seconds": []}
+    found = said(scaling(*free, *paged[:2], killed, *paged[3:]), "bends upwards")
+    assert found["verdict"] == IN_PART
+    assert "killed at 4 million" in found["evidence"]
+    even = [*slower(line(*FB, limit), 1, 2, 4), *slower(line(*EMP, limit), 2, 4, 8)]
+    assert said(scaling(*free, *even), "bends upwards")["verdict"] == REFUTED
+
+
+def test_an_exponent_is_that_of_the_labels() -> None:
+    rows = [
+        {"engine": engine, "labels": n, "weights": 20 * n, "nanoseconds": 20 * n * 7.0 * n**power if n > 2 else 1.0}
+        for engine, power in (("emp", 2), ("forward-only", 3))
+        for n in (2, 4, 8, 16)
+    ]
+    results = {"weights": {"labels": rows}}
+    assert exponent(results, "emp") == pytest.approx(2.0)
+    assert exponent(results, "forward-only") == pytest.approx(3.0)
+    assert exponent(results, "stream") is None
+    found = said(results, "forward-only")
+    assert found["verdict"] == IN_PART, "N³ is not the N⁴ of the paper"
+    assert "N^2.00" in found["evidence"]
+    assert "N^3.00" in found["evidence"]
+
+
+def test_a_broken_bound_and_a_cell_without_a_reason_refute() -> None:
+    row = {"tolerance": 1e-6, "worst_error": 9e-7}
+    assert said({**scaling(), "certificate": {"bound": [row]}}, "certificate's bound")["verdict"] == CONFIRMED
+    bad = [row, row | {"worst_error": 1.1e-6}, row | {"worst_error": None}]
+    found = said({"certificate": {"bound": bad}}, "certificate's bound")
+    assert found["verdict"] == REFUTED
+    assert found["evidence"].startswith("1 of 2 ")
+    results = sample()
+    assert said(results, "Tables 1 and 2")["verdict"] == IN_PART
+    wrong = next(cell for cell in results["tables"]["1"]["cells"] if cell["counted"] and not cell["why"])
+    wrong["counted"] += 1
+    assert said(results, "Tables 1 and 2")["verdict"] == REFUTED
+
+
+def test_range_and_entropy() -> None:
+    results = sample()
+    assert said(results, "plain expectation")["verdict"] == CONFIRMED
+    results["numerics"]["chains"][0]["breaks"] = {"sum-product FB": None, "expectation semiring": None}
+    assert said(results, "plain expectation")["verdict"] == IN_PART
+    results["numerics"]["chains"][0]["methods"]["emp"]["status"][-1] = "overflow"
+    assert said(results, "plain expectation")["verdict"] == REFUTED
+    entropy = results["entropy"]
+    assert said(results, "entropy")["verdict"] == CONFIRMED
+    entropy["estimates"][-1] = entropy["exact"]["entropy semiring"] + 5 * entropy["errors"][-1]
+    assert said(results, "entropy")["verdict"] == REFUTED
