@@ -13,7 +13,7 @@ import pytest
 
 from chainfold.errors import ChainfoldError
 from chainfold.paper import limit
-from chainfold.paper.limit import NAMED, SYSTEMD, V1, V2, Group, Limit, Means, available, in_force, means, own_group
+from chainfold.paper.limit import SYSTEMD, V1, V2, Group, Limit, Means, available, in_force, means, own_group
 from chainfold.paper.point import Point, measure
 
 OTHERS = "proc /proc proc rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n"
@@ -67,7 +67,7 @@ def test_where_groups_may_be_made(tmp_path: Path) -> None:
     mine = own_group(*v1(tmp_path / "one"))
     assert mine is not None
     assert means(mine, ours=True) == Means(V1, mine.folder, "")
-    assert NAMED in means(mine, ours=False).sentence
+    assert "--memory-group" in means(mine, ours=False).sentence
     assert means(own_group(*v2(tmp_path / "two")), ours=True).kind == V2
     assert "no memory controller" in means(own_group(*v2(tmp_path / "three", "cpu", "")), ours=True).sentence
     assert "hand" in means(own_group(*v2(tmp_path / "four", handed_on="cpu")), ours=True).sentence
@@ -81,16 +81,10 @@ def test_root_makes_no_group_unless_one_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(limit, "_own_group", lambda: Group(V1, tmp_path / "mine"))
     monkeypatch.setattr(limit, "_systemd_works", lambda: False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.delenv(NAMED, raising=False)
     assert available().kind is None
+    assert available(tmp_path / "mine").folder == tmp_path / "mine"
+    assert available(tmp_path / "nothing").kind is None
     available.cache_clear()
-    monkeypatch.setenv(NAMED, str(tmp_path / "mine"))
-    assert available().folder == tmp_path / "mine"
-    available.cache_clear()
-    monkeypatch.setenv(NAMED, str(tmp_path / "nothing"))
-    assert available().kind is None
-    available.cache_clear()
-    monkeypatch.delenv(NAMED)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert available().folder == tmp_path / "mine"
 
@@ -104,7 +98,7 @@ def test_a_group_is_made_joined_and_removed(
     mine = tmp_path / "mine"
     for left in (f"chainfold-{NOBODY}-0", f"chainfold-{os.getppid()}-0", "chainfold-of-somebody", "other"):
         (mine / left).mkdir()
-    with Limit(10**9).opened(how) as entry:
+    with Limit(10**9, how).opened() as entry:
         assert entry.group is not None
         group = Path(entry.group)
         assert group.parent == mine
@@ -121,20 +115,20 @@ def test_a_group_is_made_joined_and_removed(
                 limit.enter(entry.group, 10**9)
     kept = {path.name for path in mine.iterdir() if path.is_dir()}
     assert kept == {f"chainfold-{os.getppid()}-0", "chainfold-of-somebody", "other"}
-    with pytest.raises(ZeroDivisionError), Limit(10**9).opened(how):
+    with pytest.raises(ZeroDivisionError), Limit(10**9, how).opened():
         raise ZeroDivisionError
     assert {path.name for path in mine.iterdir() if path.is_dir()} == kept
 
 
 def test_a_limit_that_cannot_be_set_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ChainfoldError, match="no memory limit can be set: so it is"):
-        Limit(10**9).opened(Means(None, None, "so it is")).__enter__()
+        Limit(10**9, Means(None, None, "so it is")).opened().__enter__()
     with pytest.raises(ChainfoldError, match="the memory limit cannot be set: No such file"):
-        Limit(10**9).opened(Means(V1, tmp_path / "nowhere", "")).__enter__()
+        Limit(10**9, Means(V1, tmp_path / "nowhere", "")).opened().__enter__()
     with pytest.raises(ChainfoldError, match="cannot be entered"):
         limit.enter(str(tmp_path / "nowhere"), 10**9)
     with pytest.raises(ChainfoldError, match="at least one byte"):
-        Limit(0)
+        Limit(0, Means(None, None, "so it is"))
 
 
 def fake_systemd(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -142,7 +136,6 @@ def fake_systemd(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.delenv(NAMED, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(limit, "_own_group", lambda: None)
 
@@ -154,7 +147,7 @@ def test_systemd_where_no_group_can_be_made(tmp_path: Path, monkeypatch: pytest.
     asked = (tmp_path / "asked").read_text().splitlines()
     assert len(asked) == 1, "probed once"
     assert asked[0].startswith(f"--user --scope -q -p MemoryMax={1 << 30} {sys.executable} ")
-    with Limit(10**9).opened() as entry:
+    with Limit(10**9, available()).opened() as entry:
         assert entry.group is None
         assert entry.prefix == ("systemd-run", "--user", "--scope", "-q", "-p", "MemoryMax=1000000000")
 
@@ -162,9 +155,8 @@ def test_systemd_where_no_group_can_be_made(tmp_path: Path, monkeypatch: pytest.
 def test_systemd_that_sets_no_limit_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_systemd(tmp_path, monkeypatch, 'shift 5; exec "$@"')
     assert available().kind is None
-    monkeypatch.setattr("chainfold.paper.limit.available", lambda: Means(SYSTEMD, None, ""))
     with pytest.raises(ChainfoldError, match=r"12345678 bytes was asked for, and .* is in force"):
-        measure(Point("emp", 10, "memory", synthetic=(2, 2, 1)), Limit(12345678))
+        measure(Point("emp", 10, "memory", synthetic=(2, 2, 1)), Limit(12345678, Means(SYSTEMD, None, "")))
 
 
 def test_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +167,8 @@ def test_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
         (Means(V1, Path(), ""), 0, False, "killed"),
         (Means(None, None, "it is raining"), 8 * 10**9, False, "because it is raining."),
     ):
-        monkeypatch.setattr(limit, "available", lambda how=how: how)
         monkeypatch.setattr(limit, "memory_info", lambda swap=swap: {"SwapTotal": swap})
-        said = limit.about(3 * 10**9)
+        said = limit.about(Limit(3 * 10**9, how))
         assert (said["kind"], said["pages"]) == (how.kind, pages)
         assert words in said["sentence"]
 
@@ -191,7 +182,7 @@ def test_the_limit_holds() -> None:
     )
     ended = {}
     for size in (50_000_000, 400_000_000):
-        with Limit(200_000_000).opened() as entry:
+        with Limit(200_000_000, available()).opened() as entry:
             command = [*entry.prefix, sys.executable, "-c", code, entry.group or "", str(size)]
             ended[size] = subprocess.run(command, capture_output=True, text=True)
     assert ended[50_000_000].returncode == 0, ended[50_000_000].stderr

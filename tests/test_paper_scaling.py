@@ -204,7 +204,7 @@ class Children:
         self.asked: list[tuple[Point, Any, Any]] = []
         self.answer: Callable[[Point], dict[str, Any]] = lambda asked: {"seconds": asked.positions * 1e-6}
         how = Means(V1, Path(), "") if limited else Means(None, None, "this is a test")
-        monkeypatch.setattr(scaling, "available", lambda: how)
+        monkeypatch.setattr(scaling, "available", lambda named: how)
         monkeypatch.setattr(scaling, "measure", self.measure)
 
     def measure(self, asked: Point, limit: Any = None, timeout: Any = None) -> dict[str, Any]:

@@ -45,6 +45,14 @@ def paper(
             show_default=False,
         ),
     ] = None,
+    memory_group: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A cgroup of your own in which to limit memory; needed by root alone.",
+            show_default=False,
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything anew, whatever is there.")] = False,
 ) -> None:
     """Run the experiments of the paper on this machine, and show them on one page.
@@ -54,6 +62,7 @@ def paper(
 
     Example: chainfold paper --quick
     """
+    from dataclasses import replace
     from importlib.util import find_spec
 
     if max_length < 1000:
@@ -68,7 +77,7 @@ def paper(
     from chainfold.paper.experiment import PAGE, run
     from chainfold.paper.plan import full_plan, quick_plan
 
-    plan = (quick_plan if quick else full_plan)(limit, max_length)
+    plan = replace((quick_plan if quick else full_plan)(limit, max_length), memory_group=memory_group)
     console = Console()
     with _watched() as watch:
         try:

@@ -16,7 +16,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,11 +24,10 @@ from typing import Any, Protocol
 from chainfold import __version__
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import written_whole
-from chainfold.paper import certificate, entropy, many_weights, numerics, scaling
+from chainfold.paper import certificate, entropy, limit, many_weights, numerics, scaling
 from chainfold.paper.corpus import Corpus
 from chainfold.paper.counting import counted_tables
 from chainfold.paper.figures import draw
-from chainfold.paper.limit import about as about_limit
 from chainfold.paper.machine import machine
 from chainfold.paper.page import page
 from chainfold.paper.plan import Piece, Plan, Result
@@ -54,8 +53,14 @@ class Watch(Protocol):
 def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool = False) -> Result:
     """Measure what has not been measured yet, write results, figures and page, and return the results."""
     folder = _made(folder)
+    if limit.available(plan.memory_group).kind is None:
+        plan = replace(plan, limited_lengths=())
     corpus = Corpus(plan, folder / _CHAINS, data)
-    ledger = _Ledger(folder / _PIECES, {"chainfold": __version__, "plan": asdict(plan), "data": corpus.identity}, fresh)
+    ledger = _Ledger(
+        folder / _PIECES,
+        {"chainfold": __version__, "plan": {**asdict(plan), "memory_group": None}, "data": corpus.identity},
+        fresh,
+    )
     work = list(_pieces(plan, corpus))
     left = [piece for piece in work if piece.key not in ledger.done]
     drawing = Piece("page", "the figures and the page", 12.0, lambda done: {})
@@ -95,7 +100,7 @@ def _about(plan: Plan) -> Result:
         "memory_limit": plan.memory_limit,
         "max_length": plan.max_length,
         "machine": machine(),
-        "limit": about_limit(plan.memory_limit),
+        "limit": limit.about(limit.Limit(plan.memory_limit, limit.available(plan.memory_group))),
     }
 
 

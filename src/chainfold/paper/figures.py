@@ -470,7 +470,7 @@ def _certificate(results: Results) -> Any:
     right.set_title("error made: full dot worst, open dot median")
     titles = {chain["setting"]: chain["title"] for chain in chains}
     shown: list[tuple[str, dict[str, Any]]] = [
-        (titles.get(name, name), {"color": colour, "linewidth": 2.5}) for name, colour in colours.items()
+        (str(titles.get(name, name)), {"color": colour, "linewidth": 2.5}) for name, colour in colours.items()
     ]
     kinds = dict.fromkeys(chain["weights"] for chain in chains)
     shown += [(f"{kind} weights", {"color": "black", "linestyle": _WEIGHTS.get(kind, "-")}) for kind in kinds]

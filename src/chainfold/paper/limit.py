@@ -2,8 +2,8 @@
 
 A group of processes is made within the one that we are in, never beside it, so that whatever holds for us still holds
 for the child. Not every group that we could write to is ours: a user who may write to one has been given it, but root
-may write to any, and the one that root is in may belong to whatever manages processes there. Root names a group of its
-own in CHAINFOLD_CGROUP. Where we may make no group, `systemd-run` puts the child into a scope.
+may write to any, and the one that root is in may belong to whatever manages processes there. Root has to name a group
+of its own. Where we may make no group, `systemd-run` puts the child into a scope.
 
 The child joins the group as its first act, reads the limit back, and goes no further unless it is in force.
 """
@@ -27,7 +27,6 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.paper.plan import Result
 
 V1, V2, SYSTEMD = "cgroup v1", "cgroup v2", "systemd"
-NAMED = "CHAINFOLD_CGROUP"  # in the environment: the folder of a group in which we may make groups
 
 _PREFIX = "chainfold-"  # of the names of our groups; then the process that made it, and a number
 _LIMIT_FILE = {V1: "memory.limit_in_bytes", V2: "memory.max"}
@@ -96,17 +95,16 @@ def means(group: Group | None, ours: bool) -> Means:
                     continue
             return Means(None, None, problem)
     if not ours:
-        return Means(None, None, f"root may make groups of processes only in one that {NAMED} names")
+        return Means(None, None, "root has to name a group of processes that is its own, with --memory-group")
     if not os.access(group.folder, os.W_OK | os.X_OK):
         return Means(None, None, "we may make no group of processes")
     return Means(group.kind, group.folder, "")
 
 
 @cache
-def available() -> Means:
-    """How a limit can be set here, and if it cannot, why."""
-    named = os.environ.get(NAMED)
-    found = means(named_group(Path(named)) if named else _own_group(), bool(named) or os.geteuid() != 0)
+def available(named: Path | None = None) -> Means:
+    """How a limit can be set here, in the group named or our own; and if it cannot, why."""
+    found = means(named_group(named) if named else _own_group(), named is not None or os.geteuid() != 0)
     if found.kind is not None or not _systemd_works():
         return found
     return Means(SYSTEMD, None, "")
@@ -117,15 +115,16 @@ class Limit:
     """So many bytes for a child process and its files in memory; what is paged out does not count."""
 
     bytes: int
+    how: Means
 
     def __post_init__(self) -> None:
         if self.bytes < 1:
             raise BadSetting("a memory limit", self.bytes, "at least one byte")
 
     @contextmanager
-    def opened(self, how: Means | None = None) -> Iterator[Entry]:
+    def opened(self) -> Iterator[Entry]:
         """The way in; the group is removed at the end, when the child has ended."""
-        how = available() if how is None else how
+        how = self.how
         if how.kind is None:
             raise ChainfoldError(f"no memory limit can be set: {how.sentence}.")
         if how.folder is None:
@@ -165,9 +164,9 @@ def in_force(group: Group | None) -> int | None:
     return None
 
 
-def about(limit: int) -> Result:
+def about(limit: Limit) -> Result:
     """What the results say of it."""
-    how, swap = available(), memory_info().get("SwapTotal", 0)
+    how, swap = limit.how, memory_info().get("SwapTotal", 0)
     if how.kind is None:
         sentence = f"Nothing was run under a memory limit, because {how.sentence}."
     else:
@@ -176,7 +175,9 @@ def about(limit: int) -> Result:
             if swap
             else "without swap, so that a process is not paged but killed when what it keeps does not fit"
         )
-        sentence = f"Some points were also run in {limit / 1e9:.3g} GB of memory, held to it by {how.kind}, {paging}."
+        sentence = (
+            f"Some points were also run in {limit.bytes / 1e9:.3g} GB of memory, held to it by {how.kind}, {paging}."
+        )
     return {"kind": how.kind, "pages": how.kind is not None and swap > 0, "sentence": sentence}
 
 

@@ -7,6 +7,7 @@ made from the numbers, the figure, and the numbers themselves, folded away.
 from __future__ import annotations
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -198,10 +199,15 @@ def _lead(results: Results) -> str:
     return _p(_PAPER, "dim") + _p(f"{claims}{quick}", "lead") + (_p(best, "lead") if best else "")
 
 
+def _code(text: str) -> str:
+    """What stands between backticks is a name of the program."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", text)
+
+
 def _verdicts(results: Results) -> str:
     def row(one: Mapping[str, Any]) -> str:
         chip = f'<span class="chip {_CHIPS.get(one["verdict"], "none")}">{escape(_said(one["verdict"]))}</span>'
-        case, claim, evidence = (escape(_said(one[key])) for key in ("case", "claim", "evidence"))
+        case, claim, evidence = (_code(escape(_said(one[key]))) for key in ("case", "claim", "evidence"))
         return f"<tr><td>{case}</td><td>{claim}</td><td>{chip}</td><td>{evidence}</td></tr>"
 
     rows = "".join(row(one) for one in elements(results, "verdicts"))

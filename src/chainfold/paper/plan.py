@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 Result = dict[str, Any]  # what JSON can say
@@ -60,6 +61,7 @@ class Plan:
     boundaries: int  # (e) at which the certificate is looked at
     entropy_positions: int  # (f)
     samples: int  # (f)
+    memory_group: Path | None = None  # of processes, in which limited ones can be put
 
     @property
     def max_length(self) -> int:

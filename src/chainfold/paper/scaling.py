@@ -73,9 +73,9 @@ def key(setting: str, line: Line, positions: int, limited: bool = False) -> str:
 
 def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
     """All points, the shortest first; none under a memory limit where there can be none."""
-    limit = Limit(plan.memory_limit) if available().kind else None
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
-    if limit is not None and MAIN in plan.lengths:
+    limit = Limit(plan.memory_limit, available(plan.memory_group))
+    if limit.how.kind is not None and MAIN in plan.lengths:
         places = [(MAIN, line, positions) for positions in plan.limited_lengths for line in LIMITED]
         made += [_piece(_Work(plan, corpus, *place, limit)) for place in places]
     return made
