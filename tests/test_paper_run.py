@@ -152,6 +152,23 @@ def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tm
         run(TINY, tmp_path, None, Watch())
 
 
+def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "chains").mkdir()
+    (tmp_path / "chains" / "mine").write_text("mine")
+    for fresh in (False, True):
+        with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
+            run(TINY, tmp_path, None, Watch(), fresh)
+    assert [path.name for path in tmp_path.rglob("*")] == ["chains", "mine"]
+
+
+def test_a_fresh_run_forgets_at_once(no_children: list[Point], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path, None, Watch(3))
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path, None, Watch(0), fresh=True)
+    assert json.loads((tmp_path / "pieces.json").read_text())["done"] == {}
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ChainfoldError, match=r"cannot be made: .*; give another --out"):
@@ -196,7 +213,7 @@ def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(experiment, "run", interrupted)
     done = invoke("paper", "--quick", "--out", str(tmp_path))
     assert done.exit_code == 130
-    assert "the same command goes on where it stopped" in done.output
+    assert "the same command, without --fresh, goes on where it stopped" in done.output
 
 
 def test_without_matplotlib_it_says_so_before_anything_is_measured(

@@ -24,6 +24,7 @@ from chainfold.paper import scaling
 from chainfold.paper.limit import V1, Means
 from chainfold.paper.plan import Piece, Plan, quick_plan
 from chainfold.paper.point import FIGURES, Point, Prefix, _child, hold, measure, predicted_bytes, unmeasured
+from chainfold.paper.readings import CASES, OURS
 from chainfold.paper.scaling import LIMITED, LINES, key, pieces
 
 POSITIONS = 3000
@@ -230,17 +231,9 @@ def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
 def test_lines_are_the_papers_and_ours() -> None:
     assert {line.engine for line in LINES} <= set(ENGINES)
     assert len(set(LINES)) == len(LINES) == 10
-    cases: dict[str, list[str]] = {}
-    for line in LINES:
-        for case in line.cases:
-            cases.setdefault(case, []).append(f"{line.engine}/{line.held}")
-    assert cases == {
-        "I": ["fb-log/memory", "emp/memory"],
-        "II": ["emp/memory", "fb-log-recompute/memory"],
-        "III": ["fb-log-recompute/disk", "emp/disk"],
-        "IV": ["fb-log-spill/disk", "emp/disk"],
-    }
-    assert len(LIMITED) == 6
+    drawn = {line for lines in (*CASES.values(), *OURS.values()) for line in lines}
+    assert drawn == set(LINES), "what is measured is shown"
+    assert {line for lines in CASES.values() for line in lines} == {line for line in LIMITED if line.engine != "stream"}
     assert "checkpoint" not in {line.engine for line in LIMITED}
 
 
@@ -248,9 +241,9 @@ def test_a_piece_for_each_point_shortest_first(corpus: Any, monkeypatch: pytest.
     Children(monkeypatch, limited=True)
     sizes = replace(plan(200, 100, limited=(300, 400)), lengths={"2-few": (200, 100), "5-many": (50,)})
     names = [piece.key for piece in pieces(sizes, corpus)]
-    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 6
+    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 7
     assert names[0] == "scaling/2-few/fb-log/memory/100" == key("2-few", LINES[0], 100)
-    assert [name.split("/")[-1] for name in names] == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 6 + [
+    assert [name.split("/")[-1] for name in names] == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 7 + [
         "400"
     ] * 6
     assert names[24] == "limited/2-few/fb-log/memory/300"

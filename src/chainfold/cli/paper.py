@@ -83,26 +83,31 @@ def paper(
         try:
             results = run(plan, out, data, watch, fresh)
         except KeyboardInterrupt:
-            typer.echo("chainfold: interrupted; the same command goes on where it stopped.", err=True)
+            typer.echo("chainfold: interrupted; the same command, without --fresh, goes on where it stopped.", err=True)
             raise typer.Exit(130) from None
     _show(results, console)
     console.print(f"\nThe page: {out / PAGE}", soft_wrap=True)
 
 
 class _Watch:
-    """A bar over the seconds that everything is expected to take."""
+    """A bar over the seconds that everything is expected to take; where there is no terminal, a line for each piece."""
 
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
+    def __init__(self, bars: Progress, console: Console) -> None:
+        self._bars, self._console = bars, console
         self._task = bars.add_task("beginning", total=None)
+        self._left = 0.0
 
     def total(self, seconds: float) -> None:
+        self._left = seconds
         self._bars.reset(self._task, total=seconds)
 
     @contextmanager
     def doing(self, title: str, seconds: float) -> Iterator[None]:
         self._bars.update(self._task, description=title)
+        if not self._console.is_terminal:
+            self._console.print(f"about {self._left / 60:.0f} min left: {title}", soft_wrap=True, highlight=False)
         yield
+        self._left -= seconds
         self._bars.advance(self._task, seconds)
 
 
@@ -119,8 +124,10 @@ def _watched() -> Iterator[_Watch]:
         TextColumn("{task.description}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield _Watch(bars)
+    period = 3600.0  # seconds over which the time left is judged: a piece may take minutes
+    shown = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown, speed_estimate_period=period) as bars:
+        yield _Watch(bars, console)
 
 
 def _show(results: Result, console: Console) -> None:

@@ -56,11 +56,9 @@ def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool =
     if limit.available(plan.memory_group).kind is None:
         plan = replace(plan, limited_lengths=())
     corpus = Corpus(plan, folder / _CHAINS, data)
-    ledger = _Ledger(
-        folder / _PIECES,
-        {"chainfold": __version__, "plan": {**asdict(plan), "memory_group": None}, "data": corpus.identity},
-        fresh,
-    )
+    sizes = asdict(replace(plan, limited_lengths=(), memory_group=None))  # limited points are judged by their own keys
+    of = {"format": FORMAT, "chainfold": __version__, "plan": sizes, "data": corpus.identity}
+    ledger = _Ledger(folder / _PIECES, of, fresh)
     work = list(_pieces(plan, corpus))
     left = [piece for piece in work if piece.key not in ledger.done]
     drawing = Piece("page", "the figures and the page", 12.0, lambda done: {})
@@ -136,21 +134,29 @@ class _Ledger:
         self.done: dict[str, Result] = {}
         if path.exists() and not fresh:
             kept = _read(path)
-            if kept["of"] != self._of:
+            if not isinstance(kept, dict) or kept.get("of") != self._of:
                 text = "has results of other sizes, other data or another version; give another --out, or --fresh."
                 raise BadFile(path.parent, text)
             self.done = kept["done"]
+        self._save()
 
     def add(self, key: str, result: Result) -> None:
         self.done[key] = result
+        self._save()
+
+    def _save(self) -> None:
         _write(self._path, json.dumps({"of": self._of, "done": self.done}, ensure_ascii=False, allow_nan=False))
 
 
 def _made(folder: Path) -> Path:
+    """The folder, which is new, empty, or that of another run: what a run makes in it is written over and removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        there = [path for path in folder.iterdir() if path.name != _CHAINS or any(path.iterdir())]
     except OSError as error:
         raise BadFile(folder, f"cannot be made: {error.strerror or error}; give another --out.") from None
+    if there and not (folder / _PIECES).exists():
+        raise BadFile(folder, "has other files in it; name a folder of its own with --out.")
     return folder
 
 

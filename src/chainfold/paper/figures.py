@@ -15,11 +15,22 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from chainfold.files import written_whole
-from chainfold.paper.plan import SETTINGS
+from chainfold.paper.plan import (
+    EMP,
+    EMP_HELD,
+    FB,
+    RECOMPUTE_HELD,
+    SCALED,
+    SETTINGS,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+)
 from chainfold.paper.readings import (
     CASES,
+    FLAT,
     OURS,
-    Line,
     Points,
     Results,
     apart,
@@ -77,27 +88,22 @@ LOOKS = {
 }
 
 
-def draw(
-    results: Results, folder: Path, progress: Callable[[], None] | None = None, formats: Sequence[str] = ("svg", "png")
-) -> dict[str, Path]:
-    """Write NAME.svg and NAME.png of each figure for which there are numbers, and say where the SVGs are.
-
-    `progress` is called once for each name of `FIGURES`, drawn or not.
-    """
+def draw(results: Results, folder: Path, formats: Sequence[str] = ("svg", "png")) -> dict[str, Path]:
+    """Write NAME.svg and NAME.png of each figure for which there are numbers, and say where the SVGs are."""
     import matplotlib
 
     drawn = {}
     with matplotlib.rc_context(_LOOK):
         for name, made in FIGURES.items():
             figure = made(results)
+            for suffix in formats:
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)  # of another run
             if figure is not None:
                 drawn[name] = folder / f"{name}.svg"
                 for suffix in formats:
                     with written_whole(folder / f"{name}.{suffix}") as file:
                         unsaid = {"Date" if suffix == "svg" else "Software": None}
                         figure.savefig(file, format=suffix, dpi=_DOTS, metadata=unsaid)
-            if progress is not None:
-                progress()
     return drawn
 
 
@@ -214,7 +220,7 @@ def _cases(results: Results) -> Any:
         "Cases III and IV: sequence on disk": (*CASES["III"][:1], *CASES["IV"]),
     }
     grows, title = {line: grown for line, (grown, _) in slopes(results).items()}, "Time and memory against the length"
-    steep, flat = grows.get(("fb-log", "memory"), 0.0), (("emp", "disk"), ("stream", "disk"))
+    steep, flat = grows.get(FB, 0.0), (EMP, STREAM)
     if all(abs(grows.get(line, math.inf)) < 0.05 * steep for line in flat):
         title = "FB's memory grows with the sequence; that of EMP and stream, which read it from disk, does not"
     figure = _figure(title, 8.2)
@@ -231,7 +237,7 @@ def _cases(results: Results) -> Any:
             below.plot([point["positions"] for point in kept], peaks, **_style(line))
             memory += peaks
             lengths += [point["positions"] for point in of_line]
-            if line in (chosen[0], ("fb-log-spill", "disk")):
+            if line in (chosen[0], SPILL):
                 known = [point for point in of_line if point["predicted_bytes"] is not None]
                 heights = [base + point["predicted_bytes"] for point in known]
                 below.plot([point["positions"] for point in known], heights, **_DOTTED)
@@ -255,7 +261,7 @@ def _limit(results: Results) -> Any:
         return None
     title = f"Under {size(section(results, 'about').get('memory_limit') or 0)} of memory"
     far = {line: max((point["positions"] for point in measured(held.get(line))), default=0) for line in held}
-    first, second = (far.get(line, 0) for line in (("fb-log", "memory"), ("stream", "disk")))
+    first, second = (far.get(line, 0) for line in (FB, STREAM))
     reached = f"{title} FB reaches {count(first)} positions, stream {count(second)}"
     figure = _figure(reached if first and second else f"{title}: time against the length", 5.8)
     (left, right) = _grid(figure, 1, 2, sharex=True, sharey=True)[0]
@@ -268,7 +274,7 @@ def _limit(results: Results) -> Any:
         seconds += _times(right, line, beside) + _failure(right, line, beside, word=True)
     _axis(left.xaxis, lengths, count, 5)
     _axis(left.yaxis, [min(seconds, default=1.0) / 3, *seconds], duration)
-    for k, line in enumerate((("fb-log", "memory"), ("fb-log-recompute", "memory"))):
+    for k, line in enumerate((FB, RECOMPUTE_HELD)):
         place = reach(results, line)
         if place is not None and left.get_xlim()[0] < place < left.get_xlim()[1]:
             colour = _look(line[0]).colour
@@ -299,7 +305,7 @@ def _settings(results: Results) -> Any:
         axes.set_title(SETTINGS[setting].title + sizes)
         ends.append([])
         lengths: list[float] = []
-        for line in (("fb-log", "memory"), ("emp", "memory"), ("stream", "memory"), ("fb", "memory")):
+        for line in (FB, EMP_HELD, STREAM_HELD, SCALED):
             good = measured(lines.get(line))
             heights = [seconds_of(point) / point["positions"] for point in good]
             axes.plot([point["positions"] for point in good], heights, **_style(line))
@@ -331,9 +337,9 @@ def _memory(results: Results) -> Any:
     found = slopes(results)
     if not found:
         return None
-    away = [abs(grown / predicted - 1) for grown, predicted in found.values() if predicted > 1]
+    away = [abs(grown / predicted - 1) for grown, predicted in found.values() if predicted >= FLAT]
     title = "Memory a position, measured and predicted"
-    if away and max(away) < 0.25:
+    if away and max(away) < 0.25 and all(grown < FLAT for grown, predicted in found.values() if predicted < FLAT):
         title = f"Where memory grows with the sequence, it grows as predicted to within {digits(100 * max(away))} %"
     figure = _figure(title, 1.7 + 0.42 * len(found))
     axes = _grid(figure, 1, 1)[0][0]
@@ -416,7 +422,7 @@ def _weights(results: Results) -> Any:
     figure = _figure(title, 4.6)
     labels = sorted({point["labels"] for point in every})
     row = _grid(figure, 1, len(labels), sharey=True)[0]
-    styles = {engine: _style((engine, "memory")) for engine in ("emp", "stream")}
+    styles = {engine: _style(Line(engine, "memory")) for engine in ("emp", "stream")}
     for axes, n in zip(row, labels, strict=True):
         for engine, style in styles.items():
             mine = [point for point in every if (point["labels"], point["engine"]) == (n, engine)]

@@ -1,8 +1,8 @@
 """What is measured: how long, how often, how far; and the pieces of which it is made.
 
 The paper does not give its labels and attributes. There are four settings here: normal against attack, or five classes,
-and a few attributes or many. A few attributes are real numbers that every position has, which is what the paper means
-by reduced sparsity; many are words, one of many for each column.
+and a few attributes or many. A few attributes are real numbers that every position has, as which we read the
+paper's reduced sparsity; many are words, one of many for each column.
 """
 
 from __future__ import annotations
@@ -33,6 +33,19 @@ SETTINGS = {
     "5-many": Setting(5, True),
 }
 MAIN = "2-few"  # the one that goes to any length
+
+
+class Line(NamedTuple):
+    """An engine, and where the sequence is held: in memory or on disk."""
+
+    engine: str
+    held: str
+
+
+FB, EMP_HELD, RECOMPUTE_HELD = Line("fb-log", "memory"), Line("emp", "memory"), Line("fb-log-recompute", "memory")
+EMP, RECOMPUTE, SPILL = Line("emp", "disk"), Line("fb-log-recompute", "disk"), Line("fb-log-spill", "disk")
+CHECKPOINT, STREAM = Line("checkpoint", "disk"), Line("stream", "disk")
+STREAM_HELD, SCALED = Line("stream", "memory"), Line("fb", "memory")
 
 
 @dataclass(frozen=True)
@@ -93,10 +106,10 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
         limited_lengths=_within((*limited, 50 * million), max_length),
         rounds=3,
         budget=150.0,
-        numeric_length=20_000,
+        numeric_length=min(20_000, max_length),
         most_weights=200_000,
         boundaries=5_000,
-        entropy_positions=10_000,
+        entropy_positions=min(10_000, max_length),
         samples=10_000,
     )
 
@@ -109,13 +122,13 @@ def quick_plan(memory_limit: int, max_length: int) -> Plan:
         memory_limit=memory_limit,
         rows=100_000,
         lengths={
-            "2-few": _within((30_000, 200_000, million), max_length),
+            "2-few": _within((50_000, 500_000, 2 * million), max_length),
             "5-many": _within((3_000, 10_000), max_length),
         },
         limited_lengths=_within((million, 3 * million), max_length),
         rounds=1,
         budget=6.0,
-        numeric_length=2_000,
+        numeric_length=min(2_000, max_length),
         most_weights=3_000,
         boundaries=500,
         entropy_positions=1_000,

@@ -13,6 +13,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,8 +85,10 @@ def measure(point: Point, limit: Limit | None = None, timeout: float | None = No
     with limit.opened() if limit else nullcontext(Entry((), None)) as entry:
         asked = {"point": asdict(point), "limit": limit and limit.bytes, "group": entry.group}
         command = [*entry.prefix, sys.executable, "-m", "chainfold.paper.point", json.dumps(asked)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as child:  # noqa: S603
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        if point.chain is not None:  # what is spilled goes beside the chain: the usual place may be memory
+            how["env"] = os.environ | {"TMPDIR": str(Path(point.chain).parent)}
+        with subprocess.Popen(command, text=True, **how) as child:  # noqa: S603
             try:
                 output, errors = child.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
@@ -176,6 +180,7 @@ def _outcome(point: Point, limit: Limit | None, code: int, output: str, errors: 
 def _child(text: str) -> Result:
     """The figures, in this process."""
     asked = json.loads(text)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     if asked["limit"] is not None:
         enter(asked["group"], asked["limit"])
     point = Point(**asked["point"])
@@ -185,11 +190,17 @@ def _child(text: str) -> Result:
         return unmeasured("killed", "it asked for more memory than the system gives.")
 
 
+def _end_with_parent(parent: int) -> None:
+    """A child whose parent was killed would only disturb whatever is measured next."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def _measured(point: Point) -> Result:
     import gc
     import hashlib
     import resource
-    import time
 
     from chainfold.evaluation import evaluate
 
@@ -269,7 +280,9 @@ def _memory(name: str) -> int:
     """VmRSS, VmHWM or VmSwap in bytes; elsewhere than on Linux the peak in place of any."""
     if _STATUS.exists():
         rows = (line.split() for line in _STATUS.read_text().splitlines())
-        return next(int(row[1]) * 1024 for row in rows if row and row[0] == f"{name}:")
+        found = {row[0].rstrip(":"): row[1] for row in rows if len(row) > 1}
+        if name in found:
+            return int(found[name]) * 1024
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -6,23 +6,38 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from chainfold.paper.plan import MAIN
+from chainfold.paper.plan import (
+    CHECKPOINT,
+    EMP,
+    EMP_HELD,
+    FB,
+    MAIN,
+    RECOMPUTE,
+    RECOMPUTE_HELD,
+    SCALED,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+)
 from chainfold.paper.words import times
 
 Results = Mapping[str, Any]
 Points = Sequence[Mapping[str, Any]]
-Line = tuple[str, str]  # engine, where the sequence is held
 
-CASES: dict[str, tuple[Line, Line]] = {
-    "I": (("fb-log", "memory"), ("emp", "memory")),
-    "II": (("fb-log-recompute", "memory"), ("emp", "memory")),
-    "III": (("fb-log-recompute", "disk"), ("emp", "disk")),
-    "IV": (("fb-log-spill", "disk"), ("emp", "disk")),
+CASES = {  # of the paper: FB, and EMP
+    "I": (FB, EMP_HELD),
+    "II": (RECOMPUTE_HELD, EMP_HELD),
+    "III": (RECOMPUTE, EMP),
+    "IV": (SPILL, EMP),
 }
-OURS: dict[str, tuple[Line, ...]] = {  # by where the paper's lines beside them hold the sequence
-    "memory": (("fb", "memory"), ("stream", "memory"), ("stream", "disk")),
-    "disk": (("checkpoint", "disk"), ("stream", "disk")),
+OURS = {  # beside them, by where they hold the sequence
+    "memory": (SCALED, STREAM_HELD, STREAM),
+    "disk": (CHECKPOINT, STREAM),
 }
+
+OWN = "ours"  # in place of a case, where a claim is not the paper's
+FLAT = 2.0  # bytes a position, below which memory does not grow with the length; FB's is a hundred or so
 
 
 def section(results: Results, *names: str) -> Mapping[str, Any]:
@@ -42,7 +57,7 @@ def points(results: Results, setting: str = MAIN, limited: bool = False) -> Mapp
     found: dict[Line, list[Mapping[str, Any]]] = {}
     for point in sorted(elements(results, "scaling", "points"), key=lambda point: point["positions"]):
         if point["setting"] == setting and (point["limit"] is not None) == limited:
-            found.setdefault((point["engine"], point["held"]), []).append(point)
+            found.setdefault(Line(point["engine"], point["held"]), []).append(point)
     return found
 
 

@@ -16,47 +16,33 @@ from chainfold.engines import ENGINES
 from chainfold.engines.base import LOG_ADDITION, Settings, Shape
 from chainfold.errors import ChainfoldError
 from chainfold.paper.limit import Limit, available, memory_info
-from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
+from chainfold.paper.plan import (
+    CHECKPOINT,
+    EMP,
+    EMP_HELD,
+    FB,
+    MAIN,
+    RECOMPUTE,
+    RECOMPUTE_HELD,
+    SCALED,
+    SETTINGS,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+    Piece,
+    Plan,
+    Result,
+)
 from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus
 
 
-class Line(NamedTuple):
-    """An engine, and where the chain is held; the paper's cases to which it belongs, none for ours."""
-
-    engine: str
-    held: str
-    cases: tuple[str, ...] = ()
-
-
-LINES = (
-    Line("fb-log", "memory", ("I",)),
-    Line("emp", "memory", ("I", "II")),
-    Line("fb-log-recompute", "memory", ("II",)),
-    Line("fb-log-recompute", "disk", ("III",)),
-    Line("fb-log-spill", "disk", ("IV",)),
-    Line("emp", "disk", ("III", "IV")),
-    Line("checkpoint", "disk"),
-    Line("stream", "disk"),
-    Line("stream", "memory"),
-    Line("fb", "memory"),
-)
-BRIEFLY = tuple(line for line in LINES if line.held == "memory" and line.engine != "fb-log-recompute")  # other settings
-LIMITED = tuple(
-    line
-    for line in LINES
-    if (line.engine, line.held)
-    in {
-        ("fb-log", "memory"),
-        ("fb-log-recompute", "memory"),
-        ("fb-log-spill", "disk"),
-        ("emp", "memory"),
-        ("emp", "disk"),
-        ("stream", "disk"),
-    }
-)
+LINES = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, CHECKPOINT, STREAM, STREAM_HELD, SCALED)
+BRIEFLY = (FB, EMP_HELD, STREAM_HELD, SCALED)  # in the other settings
+LIMITED = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, STREAM)
 
 _SHORT = 5.0  # seconds: a point that takes less is measured in several rounds
 _SHARE, _RUNTIME = 0.85, 400_000_000  # of the memory available; bytes that Python and the libraries take

@@ -7,13 +7,26 @@ so. All of them are read from the results, and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from chainfold.paper.plan import Result
-from chainfold.paper.readings import (
+from chainfold.paper.plan import (
+    CHECKPOINT,
+    EMP,
+    EMP_HELD,
+    FB,
+    RECOMPUTE,
+    RECOMPUTE_HELD,
+    SCALED,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
     Line,
+    Result,
+)
+from chainfold.paper.readings import (
+    FLAT,
+    OWN,
     Points,
     Results,
     elements,
@@ -26,23 +39,16 @@ from chainfold.paper.readings import (
     section,
     slope,
 )
-from chainfold.paper.words import count, duration, power, size, times
+from chainfold.paper.words import count, power, size, times
 
 CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not measured"
 
 SLOPE_TOLERANCE = 0.15  # of the predicted bytes a position
-FLAT = 1.0  # bytes a position, below which memory does not grow with the length
 _EVEN = 1.05  # times as long is still as long: times on a shared machine are not better than that
 _PAGING = 1.25  # times as long a position as at the shortest length
 _POWER = 0.35  # by which an exponent may be off
-_LOGARITHMS = 1e-7  # relative; what is left of a double after tens of thousands of log-additions
+_LOGARITHMS = 1e-6  # relative; what log-additions leave of a difference between ln Z and a number as large
 _STANDARD_ERRORS = 4.0  # by which sampling may be off
-
-FB, EMP_HELD = ("fb-log", "memory"), ("emp", "memory")
-RECOMPUTE_HELD, RECOMPUTE = ("fb-log-recompute", "memory"), ("fb-log-recompute", "disk")
-SPILL, EMP = ("fb-log-spill", "disk"), ("emp", "disk")
-CHECKPOINT, STREAM = ("checkpoint", "disk"), ("stream", "disk")
-STREAM_HELD, SCALED = ("stream", "memory"), ("fb", "memory")
 
 
 class Verdict(NamedTuple):
@@ -102,7 +108,7 @@ def _case_1(results: Results) -> Iterator[Verdict]:
 
 
 def _case_2(results: Results) -> Iterator[Verdict]:
-    claim = "FB that recomputes its matrices goes further, but beyond 5 million it is slower than EMP."
+    claim = "FB that recomputes its matrices is slower than EMP too, beyond 5 million."
     yield Verdict("II", claim, *_overtaking(results, RECOMPUTE_HELD))
 
 
@@ -113,27 +119,39 @@ def _case_3(results: Results) -> Iterator[Verdict]:
         passes = fb[-1]["passes"], emp[-1]["passes"]
         evidence = f"FB reads it {passes[0]:.4g} times, EMP {passes[1]:.4g} times."
         yield Verdict("III", claim, _judged(passes == (2.0, 1.0)), evidence)
-    yield _compared("III", "That makes EMP faster than FB from disk.", emp, fb, "EMP", "FB that reads from disk")
+    yield _from_disk(results, "III", "That makes EMP faster than FB.", RECOMPUTE, "FB")
 
 
 def _case_4(results: Results) -> Iterator[Verdict]:
     spill, recompute, emp = (_line(results, line) for line in (SPILL, RECOMPUTE, EMP))
-    slower = _ratios(spill, recompute)
-    if slower:
+    slower, flat = _ratios(spill, recompute), _flat(spill)
+    if slower and flat is not None:
         longest = max(slower)
         evidence = (
             f"Its memory grows by {_grown(spill)}, that of Case III by {_grown(recompute)}; at {count(longest)} "
             f"positions it takes {slower[longest]:.2f} times as long as Case III."
         )
-        flat = _flat(spill)
         claim = "With its forward vectors on disk FB's memory is constant, and it is slower than in Case III."
         yield Verdict("IV", claim, _judged(flat and slower[longest] > _EVEN, partly=flat), evidence)
     if emp:
-        rates = [seconds_of(point) / point["positions"] for point in (emp[0], emp[-1])]
-        evidence = f"{_ends(emp)}; {duration(rates[0])} and {duration(rates[1])} a position."
-        claim = "EMP goes on in small constant memory, its time growing as in Case III."
-        yield Verdict("IV", claim, _judged(_flat(emp)), evidence)
-    yield _compared("IV", "EMP is faster than FB that keeps vectors on disk.", emp, spill, "EMP", "FB that spills")
+        yield Verdict("IV", "EMP goes on in small constant memory.", *_constant(emp))
+    yield _from_disk(results, "IV", "EMP is faster than FB that keeps its vectors on disk.", SPILL, "FB that spills")
+
+
+def _from_disk(results: Results, case: str, claim: str, fb: Line, name: str) -> Verdict:
+    """EMP against FB, both from disk: under the memory limit, where there is one."""
+    limited = bool(_line(results, fb, limited=True))
+    emp, other = _line(results, EMP, limited), _line(results, fb, limited)
+    found, crossed = _compared(case, claim, emp, other, "EMP", name), crossing(other, emp)
+    if not _ratios(emp, other):
+        return found
+    where = f"The lines cross at {count(crossed)} positions." if crossed else "The lines do not cross."
+    if limited:
+        return found._replace(evidence=f"{found.evidence} {where} Both are held to the memory limit.")
+    more = (
+        "There was memory enough to keep the file in the system's cache: what is read again is not read from the disk."
+    )
+    return found._replace(evidence=f"{found.evidence} {where} {more}")
 
 
 def _overtaking(results: Results, fb: Line) -> tuple[str, str]:
@@ -143,27 +161,30 @@ def _overtaking(results: Results, fb: Line) -> tuple[str, str]:
     said = f"overtakes at {count(crossed)} positions" if crossed else f"does not overtake up to {count(longest)}"
     parts = [f"Without a limit, nothing paged, EMP {said}."]
     if not pressed:
-        full = reach(results, fb)
-        parts.append(
-            f"No memory limit could be set here; by its predicted memory FB would reach "
-            f"{size(section(results, 'about').get('memory_limit') or 0)} at "
-            f"{'no length' if full is None else f'{count(full)} positions'}."
-        )
+        full, about = reach(results, fb), section(results, "about")
+        parts.append(section(about, "limit").get("sentence") or "Nothing was run under a memory limit.")
+        if full is not None:
+            parts.append(f"By what it keeps, FB would fill {size(about['memory_limit'])} at {count(full)} positions.")
         return UNKNOWN, " ".join(parts)
-    within = f"Within {size(pressed[0]['limit'])}"
-    rates = [(p["positions"], seconds_of(p) / p["positions"]) for p in measured(pressed)]
-    bent = next((length for length, rate in rates if rate > _PAGING * rates[0][1]), None)
-    stopped = next((point for point in pressed if point["outcome"] == "killed"), None)
-    crossed = crossing(measured(pressed), _line(results, EMP_HELD, limited=True))
+    within, good = f"Within {size(pressed[0]['limit'])}", measured(pressed)
+    rates = [(point, seconds_of(point) / point["positions"]) for point in good]
+    bent = next((p["positions"] for p, rate in rates if p["swapped"] and rate > _PAGING * rates[0][1]), None)
+    ended = next((point for point in pressed if point["outcome"] in ("killed", "too long")), None)
+    crossed = crossing(good, _line(results, EMP_HELD, limited=True))
     if bent:
-        parts.append(f"{within} FB takes {_PAGING} times as long a position, or more, from {count(bent)} on.")
+        parts.append(
+            f"{within} FB pages, and takes {_PAGING} times as long a position, or more, from {count(bent)} on."
+        )
     if crossed:
         parts.append(f"{within} EMP overtakes at {count(crossed)} positions.")
-    if stopped:
-        parts.append(f"{within} FB is killed at {count(stopped['positions'])}: what it keeps does not fit.")
-    if not (bent or crossed or stopped):
-        parts.append(f"{within} neither happens up to {count(pressed[-1]['positions'])} positions.")
-    return _judged(crossed is not None, partly=bool(bent or stopped)), " ".join(parts)
+    if ended:
+        how = "is killed" if ended["outcome"] == "killed" else "takes too long to be waited for"
+        parts.append(f"{within} FB {how} at {count(ended['positions'])} positions.")
+    if not (bent or crossed or ended):
+        if not good:
+            return UNKNOWN, f"{parts[0]} {within} nothing could be measured."
+        parts.append(f"{within} neither happens up to {count(good[-1]['positions'])} positions.")
+    return _judged(crossed is not None, partly=bool(bent or ended)), " ".join(parts)
 
 
 # What the text says
@@ -171,17 +192,16 @@ def _overtaking(results: Results, fb: Line) -> tuple[str, str]:
 
 def _checkpointing(results: Results) -> Iterator[Verdict]:
     line = _line(results, CHECKPOINT)
-    if len(line) < 2:
+    flat = _flat(line)
+    if flat is None:
         return
     first, last = line[0], line[-1]
-    grown = last["peak_rss"] - first["peak_rss"]
     evidence = (
-        f"It is to keep {size(first['predicted_bytes'])} at {count(first['positions'])} positions and "
-        f"{size(last['predicted_bytes'])} at {count(last['positions'])}, where √T is "
-        f"{(last['positions'] / first['positions']) ** 0.5:.1f} times as large. Its peak grew by {size(grown)} in all, "
-        f"pages of the file included, and by {_grown(line)} over the longer half."
+        f"By its √T blocks it keeps {size(first['predicted_bytes'])} at {count(first['positions'])} positions and "
+        f"{size(last['predicted_bytes'])} at {count(last['positions'])}, too little to be told from the pages of the "
+        f"file that it reads; in all, {_ends(line)}, and {_grown(line)} over the longer half."
     )
-    yield Verdict("text", "Checkpointing needs O(N√T) memory.", _judged(_flat(line)), evidence)
+    yield Verdict("text", "Checkpointing needs O(N√T) memory.", _judged(flat), evidence)
 
 
 def _labels(results: Results) -> Iterator[Verdict]:
@@ -190,10 +210,12 @@ def _labels(results: Results) -> Iterator[Verdict]:
         return
     evidence = (
         f"For each weight and position the time grows like N^{emp:.2f} with `emp` and like N^{older:.2f} with "
-        "`forward-only`: N³ here, since each feature knows its label, and a factor N falls away."
+        "`forward-only`, whose features here each know their label: that spares one factor N of the paper's N⁴."
     )
-    right = abs(emp - 2) < _POWER and abs(older - 3) < _POWER
-    yield Verdict("text", "The forward-only algorithm takes N⁴MT, EMP N²MT.", _judged(False, partly=right), evidence)
+    right = abs(emp - 2) < _POWER and older - emp > 1 - _POWER
+    yield Verdict(
+        "text", "EMP's time grows with N², that of the forward-only algorithm faster.", _judged(right), evidence
+    )
 
 
 def exponent(results: Results, engine: str) -> float | None:
@@ -207,25 +229,28 @@ def _range(results: Results) -> Iterator[Verdict]:
     chains = elements(results, "numerics", "chains")
     if not chains:
         return
-    ends = {f"{chain['name']} weights": _breaks(chain) for chain in chains}
-    broken = [f"{name}, {' or '.join(how)}" for name, how in ends.items() if how]
-    spared = [name for name, how in ends.items() if not how]
+    ends = [(chain, name, what) for chain in chains for name, what in chain["breaks"].items()]
+    broken = [(chain["name"], name, f"{what['how']} at {count(what['length'])}") for chain, name, what in ends if what]
+    spared = [f"the {name} with {chain['name']} weights" for chain, name, what in ends if not what]
     stable = [chain["methods"][method] for chain in chains for method in ("fb-log", "emp")]
     held = all(status == "ok" for method in stable for status in method["status"])
-    worst = max((error for method in stable for error in method["count_error"] if error), default=0.0)
     longest = count(max(max(chain["lengths"]) for chain in chains))
+    told = "; ".join(f"{weights} weights, {name}: {end}" for weights, name, end in broken) or "nothing"
+    kept = f" Never, to {longest} positions: {'; '.join(spared)}." if spared else ""
+    errors = ", ".join(
+        f"{' and '.join(methods)} {power(max(_worst(chains, method) for method in methods))}"
+        for methods in (("fb-log", "emp"), ("fb", "stream"))
+    )
     evidence = (
-        f"Both plain ones leave the range: {'; '.join(broken) or 'never'}. "
-        + (f"Not so with {' and '.join(spared)}, to {longest} positions. " if spared else "")
-        + f"In logarithms both hold to {longest}, the counts within {power(worst)}: the range is at stake, not digits."
+        f"Out of range: {told}.{kept} In logarithms nothing leaves it, but digits are lost: worst count, {errors}."
     )
     claim = "The sum-product and plain expectation semirings are unstable, the log-domain ones are not."
     yield Verdict("text", claim, _judged(bool(broken) and held and not spared, partly=bool(broken) and held), evidence)
 
 
-def _breaks(chain: Mapping[str, Any]) -> list[str]:
-    """How and where the plain methods leave the range; one text if they do so together."""
-    return sorted({f"{what['how']} at {count(what['length'])}" for what in chain["breaks"].values() if what})
+def _worst(chains: Points, method: str) -> float:
+    """The largest relative error of a count."""
+    return max((error for chain in chains for error in chain["methods"][method]["count_error"] if error), default=0.0)
 
 
 def _entropy(results: Results) -> Iterator[Verdict]:
@@ -250,14 +275,15 @@ def _entropy(results: Results) -> Iterator[Verdict]:
 def _ours(results: Results) -> Iterator[Verdict]:
     stream = _line(results, STREAM)
     if stream:
-        claim = "The memory of `stream` does not grow with the length."
-        yield Verdict("ours", claim, _judged(_flat(stream)), f"{_ends(stream)}; it grows by {_grown(stream)}.")
-        claim = "`stream` takes no longer than FB, at any length"
+        yield Verdict(OWN, "The memory of `stream` does not grow with the length.", *_constant(stream))
+        claim = "At every length `stream` takes no longer than FB"
         disk, held = _line(results, RECOMPUTE), _line(results, STREAM_HELD)
-        yield _compared("ours", f"{claim}: from disk.", stream, disk, "stream", "FB as published")
-        yield _compared("ours", f"{claim}: in memory.", held, _line(results, FB), "stream", "FB as published")
-        rival = "`fb`, which is scaled instead of in logarithms"
-        yield _compared("ours", f"{claim}: nor than FB of today.", held, _line(results, SCALED), "stream", rival)
+        yield _compared(OWN, f"{claim} as published, from disk.", stream, disk, "`stream`", "FB")
+        yield _compared(OWN, f"{claim} as published, in memory.", held, _line(results, FB), "`stream`", "FB")
+        rival = "`fb`, which scales its numbers instead of taking logarithms"
+        yield _compared(
+            OWN, f"{claim} as it is done today, in memory.", held, _line(results, SCALED), "`stream`", rival
+        )
     bounds = [row for row in elements(results, "certificate", "bound") if row["worst_error"] is not None]
     if bounds:
         kept, nearest = sum(map(holds, bounds)), max(bounds, key=lambda row: row["worst_error"] / row["tolerance"])
@@ -266,7 +292,10 @@ def _ours(results: Results) -> Iterator[Verdict]:
             f"{power(nearest['worst_error'])} where {power(nearest['tolerance'])} is allowed."
         )
         yield Verdict(
-            "ours", "The certificate's bound holds for every posterior.", _judged(kept == len(bounds)), evidence
+            "ours",
+            "The certificate's bound holds for every posterior at a boundary.",
+            _judged(kept == len(bounds)),
+            evidence,
         )
 
 
@@ -279,14 +308,16 @@ def _line(results: Results, line: Line, limited: bool = False) -> Points:
 
 
 def crossing(fb: Points, emp: Points) -> float | None:
-    """The length from which FB takes longer than EMP: between two measured ones, or the first."""
+    """The length from which on FB takes longer than EMP: between two measured ones, or the first."""
     ratios = sorted(_ratios(fb, emp).items())
-    if ratios and ratios[0][1] > 1:
+    while len(ratios) > 1 and ratios[-1][1] > 1 and ratios[-2][1] > 1:
+        ratios.pop()
+    if not ratios or ratios[-1][1] <= 1:
+        return None
+    if len(ratios) == 1:
         return float(ratios[0][0])
-    for (before, low), (after, high) in pairwise(ratios):
-        if low <= 1 < high:
-            return float(before * (after / before) ** ((1 - low) / (high - low)))
-    return None
+    (before, low), (after, high) = ratios[-2:]
+    return float(before * (after / before) ** ((1 - low) / (high - low)))
 
 
 def _ratios(one: Points, two: Points) -> dict[int, float]:
@@ -304,7 +335,10 @@ def _compared(case: str, claim: str, quick: Points, slow: Points, name: str, oth
     where = "" if len(ratios) == 1 else f", from {count(min(ratios))} to {count(max(ratios))} positions"
     span = times(low) if times(low) == times(high) else f"{times(low)} to {times(high)}"
     return Verdict(
-        case, claim, _judged(high <= 1, partly=low <= 1), f"{name} takes {span} times as long as {other}{where}."
+        case,
+        claim,
+        _judged(high <= _EVEN, partly=low <= _EVEN),
+        f"{name} takes {span} times as long as {other}{where}.",
     )
 
 
@@ -318,14 +352,22 @@ def _near(grown: float, predicted: float) -> bool:
     return abs(grown - predicted) <= SLOPE_TOLERANCE * predicted
 
 
-def _flat(line: Points) -> bool:
+def _flat(line: Points) -> bool | None:
+    """Whether memory does not grow with the length; one length does not tell."""
     grown = slope(line, "peak_rss")
-    return grown is not None and abs(grown) < FLAT
+    return None if grown is None else abs(grown) < FLAT
+
+
+def _constant(line: Points) -> tuple[str, str]:
+    flat = _flat(line)
+    if flat is None:
+        return UNKNOWN, "It takes two lengths at least."
+    return _judged(flat), f"{_ends(line)}; over the longer half it grows by {_grown(line)}."
 
 
 def _grown(line: Points) -> str:
     grown = slope(line, "peak_rss")
-    return "what one length does not tell" if grown is None else f"{grown:.2f} bytes a position"
+    return "an unknown number of bytes" if grown is None else f"{grown:.2f} bytes a position"
 
 
 def _ends(line: Points) -> str:
