@@ -248,12 +248,21 @@ def test_the_page_stands_alone(results: Result, pictures: dict[str, str]) -> Non
 
 def test_the_answer_comes_first(results: Result) -> None:
     text = prose(results)
-    assert "Of 4 claims: 1 confirmed, 1 refuted, 1 in part, 1 not measured." in text
+    assert "Of 4 claims of the paper: 1 confirmed, 1 refuted, 1 in part, 1 not measured." in text
     places = [text.index(one["evidence"]) for one in results["verdicts"]]
     assert places == sorted(places)
     assert places[-1] < text.index("Machine and corpus: what differs")
     chips = re.findall(r'<span class="chip (\w+)">([^<]+)<', page(results, {}))
     assert chips == [("yes", "confirmed"), ("no", "refuted"), ("part", "in part"), ("none", "not measured")]
+
+
+def test_our_own_claims_stand_apart(results: Result) -> None:
+    own = {"case": "ours", "claim": "`stream` is <quick>.", "verdict": "confirmed", "evidence": "It took a second."}
+    made = page(results | {"verdicts": [*results["verdicts"], own]}, {})
+    assert "Of 4 claims of the paper: 1 confirmed" in made
+    assert "<h3>And ours</h3>" in made
+    assert "<code>stream</code> is &lt;quick&gt;." in made
+    assert "<h3>And ours</h3>" not in page(results, {})
 
 
 def test_tables_strike_out_what_is_wrong(results: Result) -> None:
@@ -263,7 +272,6 @@ def test_tables_strike_out_what_is_wrong(results: Result) -> None:
     assert "<s>N²TA</s> <b>-</b>" in text
     assert '<td class="differs"><b>M</b> = 7' in text
     assert "N²TM+N²TA = 405" in text
-    assert "93 of 100 cells are as the paper has them" in text
     assert "T + 1 vectors" in text
     cell = {"row": "u", "column": "+", "printed": "N", "formula": 3, "counted": 0, "correct": None, "why": None}
     table = {"sizes": {"N": 3}, "columns": ["+"], "rows": ["u"], "cells": [cell], "asymptotic": []}
