@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -233,3 +235,15 @@ def test_lengths_end_where_they_are_told_to() -> None:
         for lengths in plan.lengths.values():
             assert list(lengths) == sorted(set(lengths))
     assert quick_plan(10**9, 5_000).max_length == 5_000
+
+
+@pytest.mark.slow
+def test_a_quick_run_as_a_user_starts_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chainfold", "paper", "--quick", "--out", "made"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "made" / "results.json").read_text())
+    assert {one["outcome"] for one in results["scaling"]["points"]} <= {"measured", "too long"}
+    found = {one["claim"]: one["verdict"] for one in results["verdicts"]}
+    assert found["The memory of `stream` does not grow with the length."] == "confirmed"
+    assert "<h3>And ours</h3>" in (tmp_path / "made" / "index.html").read_text()

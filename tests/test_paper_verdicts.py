@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,3 +173,12 @@ def test_from_disk_the_limit_decides_where_there_is_one() -> None:
     assert found["verdict"] == CONFIRMED
     assert "cross at 1 million" in found["evidence"]
     assert "held to the memory limit" in found["evidence"]
+
+
+def test_the_documents_say_what_the_results_say() -> None:
+    """docs/paper.md has the verdicts on docs/paper/results.json, as this version of the program finds them."""
+    docs = Path(__file__).parents[1] / "docs"
+    results = json.loads((docs / "paper" / "results.json").read_text())
+    assert results["verdicts"] == verdicts(results)
+    rows = [f"| {one['case']} | {one['claim']} | {one['verdict']} | {one['evidence']} |" for one in results["verdicts"]]
+    assert "\n".join(rows) in (docs / "paper.md").read_text()
