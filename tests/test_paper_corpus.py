@@ -334,7 +334,7 @@ def test_bad_places_are_one_sentence(tmp_path: Path, kdd: Corpus) -> None:
 
     assert refused(lambda: Corpus(plan(), tmp_path, tmp_path / "no")).endswith("no: there is no such file or folder.")
     assert "has none of kddcup.data.gz, kddcup.data, " in refused(lambda: Corpus(plan(), tmp_path, tmp_path))
-    assert "cannot be made a folder" in refused(lambda: Corpus(plan(), tmp_path / "file", None))
+    assert "cannot be made: File exists" in refused(lambda: Corpus(plan(), tmp_path / "file", None))
     assert "positions is 5001, but must be at most 5000" in refused(lambda: kdd.chain("2-few", LONG + 1))
     assert "setting is '3-few', but must be one of 2-few" in refused(lambda: kdd.chain("3-few", 1))
 

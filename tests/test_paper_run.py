@@ -173,7 +173,7 @@ def test_a_fresh_run_forgets_at_once(no_children: list[Point], tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ChainfoldError, match=r"cannot be made: .*; give another --out"):
+    with pytest.raises(ChainfoldError, match=r"cannot be made: .*; name another folder"):
         run(TINY, tmp_path / "file" / "below", None, Watch())
 
 
@@ -199,13 +199,14 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     [
         (("--max-length", "10"), "at least 1000 positions"),
         (("--memory-limit", "many"), "many"),
+        (("--memory-limit", "0"), "memory_limit is 0, but must be at least one byte"),
         (("--data", "nowhere"), "nowhere"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments)
     assert sentence in said
-    assert not (tmp_path / "out" / "pieces.json").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

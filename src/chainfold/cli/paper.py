@@ -70,7 +70,8 @@ def paper(
     if find_spec("matplotlib") is None:
         raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
     limit = parse_size(memory_limit or _LIMITS[quick])
-    assert limit is not None, "there is always one"
+    if not limit:
+        raise BadSetting("memory_limit", memory_limit, "at least one byte")
 
     from rich.console import Console
 

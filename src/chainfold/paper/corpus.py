@@ -77,7 +77,7 @@ class Corpus:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadFile(folder, f"cannot be made a folder: {error.strerror or error}.") from None
+            raise BadFile(folder, f"cannot be made: {error.strerror or error}; name another folder.") from None
 
     @property
     def identity(self) -> list[Any]:

@@ -52,7 +52,7 @@ class Watch(Protocol):
 
 def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool = False) -> Result:
     """Measure what has not been measured yet, write results, figures and page, and return the results."""
-    folder = _made(folder)
+    _check(folder)
     if limit.available(plan.memory_group).kind is None:
         plan = replace(plan, limited_lengths=())
     corpus = Corpus(plan, folder / _CHAINS, data)
@@ -148,16 +148,15 @@ class _Ledger:
         _write(self._path, json.dumps({"of": self._of, "done": self.done}, ensure_ascii=False, allow_nan=False))
 
 
-def _made(folder: Path) -> Path:
-    """The folder, which is new, empty, or that of another run: what a run makes in it is written over and removed."""
+def _check(folder: Path) -> None:
+    """Raise unless the folder is new, empty, or that of another run: what a run makes there is replaced and removed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        there = [path for path in folder.iterdir() if path.name != _CHAINS or any(path.iterdir())]
+        inside = list(folder.iterdir()) if folder.exists() else []
+        there = [path for path in inside if path.name != _CHAINS or any(path.iterdir())]
     except OSError as error:
-        raise BadFile(folder, f"cannot be made: {error.strerror or error}; give another --out.") from None
+        raise BadFile(folder, f"cannot be looked into: {error.strerror or error}; give another --out.") from None
     if there and not (folder / _PIECES).exists():
         raise BadFile(folder, "has other files in it; name a folder of its own with --out.")
-    return folder
 
 
 def _write(path: Path, text: str) -> None:
