@@ -199,7 +199,7 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     [
         (("--max-length", "10"), "at least 1000 positions"),
         (("--memory-limit", "many"), "many"),
-        (("--memory-limit", "0"), "memory_limit is 0, but must be at least one byte"),
+        (("--memory-limit", "0"), "but must be at least one byte"),
         (("--data", "nowhere"), "nowhere"),
     ],
 )
