@@ -97,7 +97,7 @@ def test_every_length_is_within_its_limits(plan: Plan, monkeypatch: pytest.Monke
 
 
 def test_a_quick_run_is_quick() -> None:
-    assert sum(piece.seconds for piece in found(QUICK).values()) < 30.0
+    assert sum(piece.seconds for piece in found(QUICK).values()) < 35.0
 
 
 def test_what_has_occurred_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ ACTIVE = 5  # attributes a position
 ENGINES = ("emp", "stream")
 FORWARD = ("emp", "forward-only")
 
-_NUMBERS, _QUICK_NUMBERS, _ATTRIBUTES = (2, 4, 8, 16), (4, 8), 20  # of labels, and of attributes with them
+_NUMBERS, _QUICK_NUMBERS, _ATTRIBUTES = (2, 4, 8, 16), (4, 8, 16), 20  # of labels, and of attributes with them
 _LABELS, _QUICK_LABELS = (2, 5, 22), (2, 5)
 _FEWEST = 20  # weights, or as few as the labels allow
 _STEP, _QUICK_STEP = 10, 100  # from one number of weights to the next
