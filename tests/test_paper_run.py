@@ -74,6 +74,7 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
 
     monkeypatch.setattr("chainfold.paper.point.measure", measured)
     monkeypatch.setattr("chainfold.paper.scaling.measure", measured)
+    monkeypatch.setattr("chainfold.paper.scaling.warm_up", lambda point: None)
     return asked
 
 
@@ -142,16 +143,17 @@ def test_chains_that_are_gone_are_made_again(no_children: list[Point], tmp_path:
 
 def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(2))
+        run(TINY, tmp_path, None, Watch(4))
     before = (tmp_path / "pieces.json").read_bytes()
     with pytest.raises(
         ChainfoldError, match="other sizes, other data or another version; give another --out, or --fresh"
     ):
         run(replace(TINY, samples=31), tmp_path, None, Watch())
     assert (tmp_path / "pieces.json").read_bytes() == before
-    (tmp_path / "pieces.json").write_bytes(before[:-20])
-    with pytest.raises(ChainfoldError, match="is damaged; remove it, or measure everything anew with --fresh"):
-        run(TINY, tmp_path, None, Watch())
+    for damaged in (before[:-20], b"[]", b'{"of": 1}', b'{"done": []}'):
+        (tmp_path / "pieces.json").write_bytes(damaged)
+        with pytest.raises(ChainfoldError, match="is damaged; measure everything anew with --fresh"):
+            run(TINY, tmp_path, None, Watch())
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
@@ -201,6 +203,7 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
         (("--memory-limit", "many"), "many"),
         (("--memory-limit", "0"), "but must be at least one byte"),
         (("--data", "nowhere"), "nowhere"),
+        (("--memory-group", "/"), "the folder of a cgroup in which memory can be limited"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -207,6 +207,8 @@ class Children:
         how = Means(V1, Path(), "") if limited else Means(None, None, "this is a test")
         monkeypatch.setattr(scaling, "available", lambda named: how)
         monkeypatch.setattr(scaling, "measure", self.measure)
+        self.warmed: list[Point] = []
+        monkeypatch.setattr(scaling, "warm_up", self.warmed.append)
 
     def measure(self, asked: Point, limit: Any = None, timeout: Any = None) -> dict[str, Any]:
         self.asked.append((asked, limit, timeout))
@@ -261,9 +263,9 @@ def test_a_point_follows_the_schema(corpus: Any, monkeypatch: pytest.MonkeyPatch
     assert list(first.values())[:8] == ["2-few", "emp", "memory", 1000, None, "measured", None, [1e-3] * 3]
     assert results["limited/2-few/emp/disk/2000"]["limit"] == ALLOWED
     json.dumps(results, allow_nan=False)
-    rehearsal, *rounds = [asked for asked, limit, _ in children.asked if asked.held == "memory" and limit is None]
-    assert rehearsal.positions == 2, "kernels are compiled in a process that is not measured"
+    rounds = [asked for asked, limit, _ in children.asked if asked.held == "memory" and limit is None]
     assert [asked.positions for asked in rounds] == [1000] * 3
+    assert {asked.engine for asked in children.warmed} == {"emp"}, "kernels are compiled before a child is measured"
     assert {(limit.bytes, timeout) for _, limit, timeout in children.asked if limit} == {(ALLOWED, 24.0)}
     assert {timeout for _, limit, timeout in children.asked if not limit} == {None}
 
@@ -279,7 +281,7 @@ def test_long_points_are_measured_once(corpus: Any, monkeypatch: pytest.MonkeyPa
 def test_rounds_that_disagree_are_an_error(corpus: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     children = Children(monkeypatch)
     children.answer = lambda asked: {"seconds": 1.0, name: len(children.asked)}
-    with pytest.raises(ChainfoldError, match=f"emp/memory/1000: {name} is 3, and was 2"):
+    with pytest.raises(ChainfoldError, match=f"emp/memory/1000: {name} is 2, and was 1"):
         done(pieces(plan(1000), corpus), "emp")
 
 

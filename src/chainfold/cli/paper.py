@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from chainfold.paper.plan import Result
 
 _LONGEST = 50_000_000
+_SETTLED = 10.0  # planned seconds after which the pace can be told
 _LIMITS = {False: "3GB", True: "450MB"}  # what bites at the lengths of a full and of a quick run
 
 
@@ -76,8 +79,11 @@ def paper(
     from rich.console import Console
 
     from chainfold.paper.experiment import PAGE, run
+    from chainfold.paper.limit import available
     from chainfold.paper.plan import full_plan, quick_plan
 
+    if memory_group is not None and available(memory_group).kind is None:
+        raise BadSetting("memory_group", str(memory_group), "the folder of a cgroup in which memory can be limited")
     plan = replace((quick_plan if quick else full_plan)(limit, max_length), memory_group=memory_group)
     console = Console()
     with _watched() as watch:
@@ -95,39 +101,43 @@ class _Watch:
 
     def __init__(self, bars: Progress, console: Console) -> None:
         self._bars, self._console = bars, console
-        self._task = bars.add_task("beginning", total=None)
-        self._left = 0.0
+        self._task = bars.add_task("beginning", total=None, left="")
+        self._begin, self._total, self._done = time.monotonic(), 0.0, 0.0
 
     def total(self, seconds: float) -> None:
-        self._left = seconds
+        self._begin, self._total = time.monotonic(), seconds
         self._bars.reset(self._task, total=seconds)
 
     @contextmanager
     def doing(self, title: str, seconds: float) -> Iterator[None]:
-        self._bars.update(self._task, description=title)
+        left = self._left()
+        self._bars.update(self._task, description=title, left=left)
         if not self._console.is_terminal:
-            self._console.print(f"about {self._left / 60:.0f} min left: {title}", soft_wrap=True, highlight=False)
+            self._console.print(f"{left}: {title}", soft_wrap=True, highlight=False)
         yield
-        self._left -= seconds
+        self._done += seconds
         self._bars.advance(self._task, seconds)
+
+    def _left(self) -> str:
+        """What is left by the plan, at the pace so far."""
+        pace = (time.monotonic() - self._begin) / self._done if self._done > _SETTLED else 1.0
+        seconds = pace * (self._total - self._done)
+        return f"about {seconds / 60:.0f} min left" if seconds > 100 else f"about {math.ceil(seconds / 10) * 10} s left"
 
 
 @contextmanager
 def _watched() -> Iterator[_Watch]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         BarColumn(20),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         TextColumn("{task.description}"),
     )
     console = Console(stderr=True)
-    period = 3600.0  # seconds over which the time left is judged: a piece may take minutes
-    shown = console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not shown, speed_estimate_period=period) as bars:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         yield _Watch(bars, console)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chainfold import __version__
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadFile
 from chainfold.files import written_whole
 from chainfold.paper import certificate, entropy, limit, many_weights, numerics, scaling
 from chainfold.paper.corpus import Corpus
@@ -83,6 +83,8 @@ def redraw(folder: Path) -> None:
 
 def _pieces(plan: Plan, corpus: Corpus) -> Iterator[Piece]:
     yield Piece("about", "this machine", 1.0, lambda done: _about(plan))
+    how = limit.Limit(plan.memory_limit, limit.available(plan.memory_group))
+    yield Piece(f"limit/{how.how.kind}", "memory limits", 1.0, lambda done: limit.about(how))
     yield from corpus.pieces()
     yield Piece("corpus", "the data", 1.0, lambda done: corpus.about())
     yield Piece("tables", "Tables 1 and 2: counting operations and registers", 1.0, lambda done: counted_tables())
@@ -98,7 +100,6 @@ def _about(plan: Plan) -> Result:
         "memory_limit": plan.memory_limit,
         "max_length": plan.max_length,
         "machine": machine(),
-        "limit": limit.about(limit.Limit(plan.memory_limit, limit.available(plan.memory_group))),
     }
 
 
@@ -110,7 +111,7 @@ def _assembled(plan: Plan, done: Mapping[str, Result]) -> Result:
 
     results: Result = {
         "format": FORMAT,
-        "about": done["about"],
+        "about": {**done["about"], "limit": under("limit/")[-1]},
         "corpus": {**done["corpus"], "settings": {name: done[f"corpus/{name}"] for name in plan.lengths}},
         "tables": done["tables"],
         "numerics": {"digits": numerics.DIGITS, "chains": under("numerics/")},
@@ -134,10 +135,12 @@ class _Ledger:
         self.done: dict[str, Result] = {}
         if path.exists() and not fresh:
             kept = _read(path)
-            if not isinstance(kept, dict) or kept.get("of") != self._of:
+            if not isinstance(kept, dict) or not isinstance(kept.get("done"), dict):
+                raise _damaged(path)
+            if kept.get("of") != self._of and any(key.startswith("corpus/") for key in kept["done"]):
                 text = "has results of other sizes, other data or another version; give another --out, or --fresh."
                 raise BadFile(path.parent, text)
-            self.done = kept["done"]
+            self.done = kept["done"] if kept.get("of") == self._of else {}
         self._save()
 
     def add(self, key: str, result: Result) -> None:
@@ -170,4 +173,8 @@ def _read(path: Path) -> Any:
     except OSError as error:
         raise BadFile(path, f"cannot be read: {error.strerror or error}.") from None
     except ValueError:
-        raise ChainfoldError(f"{path}: is damaged; remove it, or measure everything anew with --fresh.") from None
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> BadFile:
+    return BadFile(path, "is damaged; measure everything anew with --fresh.")

@@ -138,7 +138,8 @@ def _axis(axis: Any, values: Iterable[float], said: Callable[[float], str], most
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
-    for steps, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 4), ((1,), 8)):
+    fine = (1, 1.5, 2, 2.5, 3, 4, 5, 7)
+    for steps, every in ((fine, 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 4), ((1,), 8)):
         ticks = [step * 10.0**k for k in decades if k % every == 0 for step in steps]
         ticks = [tick for tick in ticks if low <= tick <= high]
         if len(ticks) <= most:
@@ -399,7 +400,7 @@ def _errors(axes: Any, chain: Mapping[str, Any], key: str) -> None:
         kept = [(n, e) for n, e in zip(chain["lengths"], method[key], strict=True) if e is not None]
         axes.plot([n for n, _ in kept], [max(e, _EXACT) for _, e in kept], marker=".", **_method(name))
         broke = chain["breaks"].get(name)
-        if not broke:
+        if not broke or None not in method[key]:
             continue
         high, length = 10.0 ** (-0.7 - 1.5 * row), broke["length"]
         axes.plot(length, high, color=_look(name).colour, **_CROSS)

@@ -37,6 +37,7 @@ _STEP, _QUICK_STEP = 10, 100  # from one number of weights to the next
 _LOG_ADDITION = 30e-9  # seconds of one ⊕, at most
 _EMP_SECONDS, _QUICK_EMP_SECONDS = 2.0, 1.0  # at most, as far as the length can be chosen
 _EMP_POSITIONS = 4, 100_000
+_SETTLED = 100  # positions at least, to tell what labels cost: at first most of what is carried is nothing
 _STREAM_POSITIONS = 2_000_000  # a few hundred nanoseconds each
 _STREAM_SECONDS = 1.0  # making the chain included
 _START = 1.5  # seconds, of a fresh process
@@ -80,7 +81,7 @@ def sizes(plan: Plan) -> Iterator[Size]:
 
 
 def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
-    positions, seconds = _length(plan, size, engine)
+    positions, seconds = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
     rounds = plan.rounds if seconds < _SHORT else 1
     return Piece(
         key=f"{kind}/{size.n_labels}/{size.weights}/{engine}",
@@ -90,13 +91,12 @@ def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
     )
 
 
-def _length(plan: Plan, size: Size, engine: str) -> tuple[int, float]:
+def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float]:
     """How many positions, and about how many seconds they take."""
     if engine == "stream":
         return _STREAM_POSITIONS, _STREAM_SECONDS
-    least, most = _EMP_POSITIONS
     one = size.additions * (size.n_labels if engine == "forward-only" else 1) * _LOG_ADDITION
-    positions = min(max(round((_QUICK_EMP_SECONDS if plan.quick else _EMP_SECONDS) / one), least), most)
+    positions = min(max(round((_QUICK_EMP_SECONDS if plan.quick else _EMP_SECONDS) / one), least), _EMP_POSITIONS[1])
     return positions, positions * one
 
 

@@ -106,8 +106,8 @@ _HOW = (
     "Every point is a fresh process. It holds its chain in memory, or reads it from a file that was first dropped from "
     "the system's cache where that is possible; loads its compiled code on two positions; and then times one "
     "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels.",
-    "Short points are measured several times, each in another process: the median counts, and bars go from the least "
-    "to the most. Every round has to give the same ln Z and the same gradient to the last bit.",
+    "In a full run short points are measured several times, each in another process: the median counts, and bars go "
+    "from the least to the most. Every round has to give the same ln Z and the same gradient to the last bit.",
     "From disk, the first reading is a real one. A second one, and what FB has spilled, come from the system's cache "
     "as long as there is memory for it, which the paper's machine had not.",
     "Peak memory is what the whole process has resident at most during the evaluation, Python and its libraries "
@@ -253,7 +253,9 @@ def _setting(results: Results) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(_said(fact))}</td></tr>" for name, fact in facts.items() if fact
     )
     differs = [
-        _CORPORA.get(corpus.get("kind") or "", "The corpus is not known."),
+        _CORPORA.get(corpus.get("kind") or "", "The corpus is not known.").format(
+            rows=_said(corpus.get("rows")), surrogate=_said(corpus.get("surrogate"))
+        ),
         "The paper does not say which labels and attributes it used; here there are the settings below.",
         f"The paper's machine had 3 GB of memory and an Intel Core 2 Duo at 2.33 GHz; this one has {memory}. "
         f"{section(about, 'limit').get('sentence') or ''}",
@@ -288,8 +290,8 @@ def _setting(results: Results) -> str:
 
 _CORPORA = {
     "kdd": "The paper took the KDD corpus of 5 million connections, and concatenated it with itself for longer "
-    "sequences. Here it is the corpus's 10 % file, brought to about the full length by repeating most of its rows in "
-    "place: a surrogate, with the right length and the wrong neighbours; it is concatenated likewise.",
+    "sequences. Here it is a file of {rows} of them, brought to {surrogate} by repeating most of its rows in place, a "
+    "surrogate whose neighbours are more alike than they were; it is concatenated likewise.",
     "kdd-full": "The corpus is the paper's, KDD, concatenated with itself for longer sequences as there.",
     "synthetic": "The paper took the KDD corpus; here it is an invented log of network connections, concatenated with "
     "itself for longer sequences as there.",
@@ -557,7 +559,7 @@ def _certificate(results: Results, pictures: Mapping[str, str]) -> str:
         return _p("Not measured.")
     tolerance = section(results, "certificate").get("tolerance") or 0
     text = (
-        "Stream looks a few positions ahead of a boundary, until whatever may follow can change what it knows there "
+        "Stream looks ahead of a boundary until whatever may follow can change what it knows there "
         f"by no more than a tolerance, {power(tolerance)} unless said otherwise: then the boundary is certified."
     )
     ahead = [

@@ -123,7 +123,7 @@ def quick_plan(memory_limit: int, max_length: int) -> Plan:
         rows=100_000,
         lengths={
             "2-few": _within((50_000, million, 3 * million), max_length),
-            "5-many": _within((3_000, 10_000), max_length),
+            "5-many": _within((10_000,), max_length),
         },
         limited_lengths=_within((million, 3 * million), max_length),
         rounds=1,

@@ -204,7 +204,7 @@ def _measured(point: Point) -> Result:
 
     from chainfold.evaluation import evaluate
 
-    _warm_up(point)
+    warm_up(point)
     if point.held == "disk":
         _forget(str(point.chain))
     model, source = _opened(point)
@@ -250,7 +250,7 @@ def _opened(point: Point) -> tuple[Model, Source]:
     return open_model(str(point.model)), StoredChain(str(point.chain))
 
 
-def _warm_up(point: Point) -> None:
+def warm_up(point: Point) -> None:
     """Compile the kernels, or load them, as `chainfold gradient` does."""
     from chainfold.data.chain import gather
     from chainfold.evaluation import evaluate

@@ -114,7 +114,8 @@ def reach(results: Results, line: Line) -> float | None:
     rates = {point["positions"]: point["predicted_bytes"] / point["positions"] for point in both}
     if not rates or not limit or rates[max(rates)] <= 0:
         return None
-    return float((limit - baseline(results)) / rates[max(rates)])
+    room = limit - baseline(results)
+    return float(room / rates[max(rates)]) if room > 0 else None
 
 
 class Apart(NamedTuple):

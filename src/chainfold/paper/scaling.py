@@ -7,7 +7,6 @@ say so; each is judged by the shorter ones of its line, which have been measured
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +33,7 @@ from chainfold.paper.plan import (
     Plan,
     Result,
 )
-from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured
+from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, warm_up
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus
@@ -168,7 +167,7 @@ def _measured(work: _Work, point: Point) -> Result:
     What compiles kernels holds more memory than what loads them: that is left to a process that is not measured.
     """
     if work.setting == next(iter(work.plan.lengths)) and work.positions == min(work.lengths) and work.limit is None:
-        measure(replace(point, positions=min(work.positions, 2)))
+        warm_up(point)  # here, so that no child that is measured has to compile
     timeout = _PATIENCE * work.plan.budget if work.limit else None
     found = measure(point, work.limit, timeout)
     if found["outcome"] != "measured":
