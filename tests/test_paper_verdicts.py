@@ -115,9 +115,12 @@ def test_an_exponent_is_that_of_the_labels() -> None:
     assert exponent(results, "forward-only") == pytest.approx(3.0)
     assert exponent(results, "stream") is None
     found = said(results, "forward-only")
-    assert found["verdict"] == CONFIRMED
+    assert found["verdict"] == IN_PART, "the forward-only algorithm here takes a power less"
     assert "N^2.00" in found["evidence"]
     assert "N^3.00" in found["evidence"]
+    for row in rows:
+        row["nanoseconds"] *= row["labels"] if row["engine"] == "forward-only" else 1
+    assert said(results, "forward-only")["verdict"] == CONFIRMED
     for row in rows:
         row["nanoseconds"] *= row["labels"]
     assert said(results, "forward-only")["verdict"] == REFUTED

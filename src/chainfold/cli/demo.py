@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, BadSetting
+from chainfold.resident import resident
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -301,7 +301,7 @@ class _Steps:
             yield step
         seconds = time.perf_counter() - begin
         rate = "" if step.positions is None else f"{step.positions / seconds:,.0f}"
-        self._rows.append((name, f"{seconds:.1f}", rate, f"{peak_rss_mb():,.0f} MB"))
+        self._rows.append((name, f"{seconds:.1f}", rate, f"{resident() / 1e6:,.0f} MB"))
 
     def table(self) -> Any:
         return table(("step", "seconds", "positions a second", "peak memory until then"), self._rows)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options, reading
-from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.resident import resident
 
 if TYPE_CHECKING:
     pass
@@ -99,7 +99,7 @@ def encode(
         "bytes": Path(output).stat().st_size,
         "seconds": seconds,
         "positions_per_second": chain.positions / seconds,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": resident() / 1e6,
     }
     if as_json:
         typer.echo(json.dumps(facts))

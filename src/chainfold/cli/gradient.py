@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.errors import ChainfoldError
 from chainfold.files import written_whole
+from chainfold.resident import resident
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
@@ -87,7 +87,7 @@ def gradient(
         "gradient_sha256": None if result is None else hashlib.sha256(result.astype("<f8").tobytes()).hexdigest(),
         "seconds": seconds,
         "nanoseconds_per_position": seconds / source.positions * 1e9,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": resident() / 1e6,
         "threads": threads if found.engine == "parallel" else 1,
         "tolerance": tolerance,
         **vars(found.report),

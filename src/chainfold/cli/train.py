@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options, reading
-from chainfold.cli.machine import peak_rss_mb
 from chainfold.cli.show import table
 from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.files import check_output
+from chainfold.resident import resident
 
 if TYPE_CHECKING:
     from chainfold.constraints import Constraints
@@ -504,7 +504,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
         "weights": model.layout.size,
         "active_weights": int(np.count_nonzero(model.weights[model.weights > -np.inf])),
         "seconds": seconds,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": resident() / 1e6,
     }
 
 

@@ -36,6 +36,7 @@ from chainfold.paper.verdicts import verdicts
 FORMAT = 1
 RESULTS, PAGE = "results.json", "index.html"
 _PIECES, _CHAINS = "pieces.json", "chains"
+_DRAWING = 12.0  # seconds, about
 
 
 class Watch(Protocol):
@@ -61,14 +62,13 @@ def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool =
     ledger = _Ledger(folder / _PIECES, of, fresh)
     work = list(_pieces(plan, corpus))
     left = [piece for piece in work if piece.key not in ledger.done]
-    drawing = Piece("page", "the figures and the page", 12.0, lambda done: {})
-    watch.total(sum(piece.seconds for piece in [*left, drawing]))
+    watch.total(sum(piece.seconds for piece in left) + _DRAWING)
     for piece in left:
         with watch.doing(piece.title, piece.seconds):
             ledger.add(piece.key, piece.run(ledger.done))
     results = _assembled(plan, ledger.done)
     _write(folder / RESULTS, json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False))
-    with watch.doing(drawing.title, drawing.seconds):
+    with watch.doing("the figures and the page", _DRAWING):
         redraw(folder)
     shutil.rmtree(folder / _CHAINS, ignore_errors=True)
     return results

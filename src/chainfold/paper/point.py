@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.paper.limit import Entry, Limit, enter
 from chainfold.paper.plan import Result
+from chainfold.resident import resident
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Block, Chain, Source
@@ -44,7 +45,6 @@ FIGURES = (  # of a measured point, beside its seconds
 )
 SEED = 1  # of a synthetic chain
 _BLOCK = 65536  # positions that are copied at once
-_STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -216,21 +216,21 @@ def _measured(point: Point) -> Result:
     gc.collect()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, faults = _memory("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    before, faults = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     begin = time.perf_counter()
     found = evaluate(model, used, point.engine, observe=False)
     seconds = time.perf_counter() - begin
     report = found.report
     return {
         "seconds": seconds,
-        "peak_rss": _memory("VmHWM"),
+        "peak_rss": resident("VmHWM"),
         "before_rss": before,
         "log_z": found.log_z,
         "gradient_sha256": hashlib.sha256(found.expected.astype("<f8").tobytes()).hexdigest(),
         "passes": report.passes,
         "bytes_read": report.bytes_read,
         "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-        "swapped": _memory("VmSwap") if _STATUS.exists() else 0,
+        "swapped": resident("VmSwap"),
         "lookahead_mean": report.lookahead_mean,
         "lookahead_max": report.lookahead_max,
         "carried_blocks": report.carried_blocks,
@@ -274,19 +274,6 @@ def _predicted(point: Point, model: Model, source: Source, sequence: int) -> int
     shape = Shape(point.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
     kept = ENGINES[point.engine].cost(shape, Settings(observe=False)).memory
     return round(kept) + (sequence if point.held == "memory" else 0)
-
-
-def _memory(name: str) -> int:
-    """VmRSS, VmHWM or VmSwap in bytes; elsewhere than on Linux the peak in place of any."""
-    if _STATUS.exists():
-        rows = (line.split() for line in _STATUS.read_text().splitlines())
-        found = {row[0].rstrip(":"): row[1] for row in rows if len(row) > 1}
-        if name in found:
-            return int(found[name]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":

@@ -164,10 +164,10 @@ def _left_out(work: _Work, shorter: list[Result], predicted: int) -> Result | No
 def _measured(work: _Work, point: Point) -> Result:
     """The figures of the first round with the seconds of all; one round, if it is a long one.
 
-    What compiles kernels holds more memory than what loads them: that is left to a process that is not measured.
+    What compiles kernels holds more memory than what loads them: the first points have that done here, not in a child.
     """
     if work.setting == next(iter(work.plan.lengths)) and work.positions == min(work.lengths) and work.limit is None:
-        warm_up(point)  # here, so that no child that is measured has to compile
+        warm_up(point)
     timeout = _PATIENCE * work.plan.budget if work.limit else None
     found = measure(point, work.limit, timeout)
     if found["outcome"] != "measured":
