@@ -32,7 +32,7 @@ class LogScores:
         """s: [B, width], e: [B or 1, N · width]."""
         problem, layout = self._problem, self._problem.model.layout
         state = np.empty((block.labels.size, layout.width))
-        state_scores(block, layout.rows, problem.weights, layout.blank, state)
+        state_scores(layout.find_rows(block), layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
             return state, problem.weights.transition.reshape(1, -1)
         edge = np.empty((block.labels.size, problem.weights.transition.size))
