@@ -108,8 +108,8 @@ class Layout:
         positions, entries = block.labels.size, int(block.offsets[-1] - block.offsets[0])
         values = entries if block.values.size else 0
         if room is None or room.turn.size < positions or room.row.size < entries or room.value.size < values:
-            places = [np.empty(size, np.int64) for size in (positions + 1, positions, entries)]
-            room = Found(*places, np.empty(values))
+            begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
+            room = Found(begin, turn, row, np.empty(values))
         found = Found(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
         find_rows(block, self.rows, self.width, found)
         return found
@@ -141,9 +141,11 @@ class Layout:
         blank[self.n_labels :] = -np.inf
         return blank
 
-    def pack(self, weights: Floats, padding: float = -np.inf) -> Floats:
+    def pack(self, weights: Floats, flat: Floats | None = None, padding: float = -np.inf) -> Floats:
         """Weights into slots; padding is 0 for attributes and -inf for transitions, so that it cannot be entered."""
-        flat = aligned(self.slots)
+        if flat is None:
+            flat = aligned(self.slots)
+        flat[:] = 0.0
         slots = self.view(flat)
         slots.transition[:] = padding
         dense, sparse, transition, edge = np.split(weights, self._boundaries)

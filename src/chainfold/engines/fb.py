@@ -29,7 +29,7 @@ class Everything:
 
     def pop(self, low: int, block: Block) -> Sweep:
         sweep = self._sweeps.pop()
-        sweep.give(block)
+        sweep.give(low, block)
         return sweep
 
 

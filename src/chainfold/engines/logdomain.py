@@ -62,7 +62,7 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
     expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
-    tally.expected.total += layout.pack(expected, padding=0.0)
+    tally.expected.add(layout.pack(expected, padding=0.0))
 
 
 class Keeper(Protocol):

@@ -105,10 +105,8 @@ class Sweep:
 
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
-        self._alpha = np.empty((0, potentials.width))
-        self._predicted = np.empty((0, potentials.width))
-        self._edge = np.empty((0, potentials.scores.size))
-        self._shift = np.empty(0)
+        self._rows = 0  # positions for which there is room
+        self._lent: list[Floats] = []  # alpha, predicted, edge, shift
         self._found: Found | None = None
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
@@ -151,14 +149,20 @@ class Sweep:
         total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
 
-    def give(self, block: Block) -> None:
+    def give(self, low: int, block: Block) -> None:
         """The data of the block."""
-        self.block, self._found = block, self._problem.model.layout.find_rows(block, self._found)
+        self.block, self._found = block, self._problem.find_rows(low, block, self._found)
 
     def release_block(self) -> None:
         """Let go of the data, to be given again before the way back."""
         del self.block
         self._found = None
+
+    def release(self) -> None:
+        """Give back the room; nothing that was in it is needed any more."""
+        for array in self._lent:
+            self._problem.room.give(array)
+        self._rows, self._lent = 0, []
 
     def restore(self, low: int, block: Block, entry: Belief | None, alpha: Floats, in_logs: bool) -> None:
         """The state after `forward`, from its forward vectors: transition matrices and predictions are recomputed."""
@@ -174,7 +178,7 @@ class Sweep:
         self._entry = real
         if self._problem.has_edges:
             self._score_edges()
-            messages.exponentiate_edges(self._edges(), self._shift[: self.size])
+            messages.exponentiate_edges(self._edges(), self._shift)
         messages.predict(block.starts, self.alpha, self._edges(), real, p.n_labels, p.tile, self.predicted)
 
     def look_ahead(self, horizon: Horizon) -> None:
@@ -188,15 +192,17 @@ class Sweep:
 
     def _begin(self, low: int, block: Block, entry: Belief | None) -> None:
         self.low, self.size = low, block.labels.size
-        self.give(block)
+        self.give(low, block)
         self.entry = entry or Belief(np.zeros(self._potentials.width), in_logs=False)
-        if self._alpha.shape[0] < self.size:
-            self._alpha = aligned(self.size, self._potentials.width)
-            self._predicted = aligned(self.size, self._potentials.width)
-            if self._problem.has_edges:
-                self._edge = aligned(self.size, self._potentials.scores.size)
-                self._shift = np.empty(self.size)
-        self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
+        if self._rows < self.size:
+            self.release()
+            self._rows, width = self.size, self._potentials.width
+            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else (0, 0)
+            self._lent = [self._problem.room.take(self.size * columns) for columns in (width, width, *edges)]
+        self.alpha, self.predicted, self._edge = (
+            array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3]
+        )
+        self._shift = self._lent[3][: self.size]
         self.change = _NO_CHANGE
         if self._problem.weighted:
             self._before = NOTHING_BEFORE if entry is None else self._problem.before(low)
@@ -220,11 +226,11 @@ class Sweep:
     def _edges(self) -> Floats:
         """[B or 1, N · width]: E_t, or e_t where the block is in logarithms."""
         if self._problem.has_edges:
-            return self._edge[: self.size]
+            return self._edge
         return self._potentials.scores if self.in_logs else self._potentials.edge
 
     def _score_edges(self) -> None:
-        edge_scores(self.block, self._problem.weights, self._edge[: self.size])
+        edge_scores(self.block, self._problem.weights, self._edge)
 
     def _score_states(self) -> None:
         layout = self._problem.model.layout
@@ -240,7 +246,7 @@ class Sweep:
             return False
         shift = p.shift
         if self._problem.has_edges:
-            shift = self._shift[: self.size]
+            shift = self._shift
             self._score_edges()
             if not messages.exponentiate_edges(self._edges(), shift) <= messages.EDGE_RANGE:
                 return False
