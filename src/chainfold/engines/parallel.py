@@ -1,6 +1,7 @@
 """`stream` on many stretches of the chain at once.
 
-The chain is cut at places fixed by its length and the size of the model. A cut holds if both sides of it are certified:
+The chain is cut at places fixed by its length and the size of the model. Where a sequence starts nearby, the cut is
+made there, and its two sides know nothing of one another. Elsewhere a cut holds if both sides of it are certified:
 
     the past     where the chain forgets within a halo before the cut, α is known
     the future   where it forgets within a halo after the cut, γ is known
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.data.chain import frozen
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, starts_at
 from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
@@ -33,14 +34,15 @@ _LEAST_STRETCH = 4096  # positions
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _FIRST_HALO, _LAST_HALO = 64, 4096
+_NEAR = 256  # positions
 
 
 class Cut(NamedTuple):
-    """A place where the chain may be cut, with what each side needs to know."""
+    """A place where the chain may be cut, with what each side needs to know; nothing where a sequence starts."""
 
     position: int
-    before: Belief  # α of the position before the cut
-    posterior: Floats  # γ of the position before the cut
+    before: Belief | None = None  # α of the position before the cut
+    posterior: Floats | None = None  # γ of the position before the cut
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
@@ -99,7 +101,10 @@ def stretch(problem: Problem, potentials: Potentials, left: Cut | None, right: C
 
 
 def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
-    """The cut before `position`, or None if the chain does not forget within the halos allowed."""
+    """The cut before `position` or a start near it, or None if the chain does not forget within the halos allowed."""
+    near = problem.source.block(position, min(position + _NEAR, problem.positions)).starts
+    if near.any():
+        return Cut(position + int(np.argmax(near)))
     try:
         before = certify_past(problem, potentials, position)
         if before is None:
@@ -124,11 +129,6 @@ def share(problem: Problem, low: int, high: int) -> Tally:
         posterior = certify_future(problem, potentials, high, before, anyway=True)
     Stream(problem, potentials, tally).run(low, high, entry, posterior)
     return tally
-
-
-def starts_at(problem: Problem, position: int) -> bool:
-    """Does a sequence start there, or the chain end before it?"""
-    return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
 
 
 def certify_past(problem: Problem, potentials: Potentials, position: int, anyway: bool = False) -> Belief | None:

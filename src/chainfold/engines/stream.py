@@ -1,9 +1,10 @@
 """One pass: block EMP with certified collapse.
 
-Forward over the blocks as they come. Behind the newest one, the oldest block still pending waits for its certificate:
-the posterior of its last label given each label that the future might pin (`kernels.collapse`). When these agree, the
-posterior is known, and the block is done by one ordinary sweep back. Where they do not agree within the lookahead
-allowed, the block is *carried*: one sweep back for each of its end labels f gives
+Sequences that begin and end within a block, as most sentences do, need no certificate: they are done there and back, a
+few at a time. Otherwise, forward over the blocks as they come. Behind the newest one, the oldest block still pending
+waits for its certificate: the posterior of its last label given each label that the future might pin
+(`kernels.collapse`). When these agree, the posterior is known, and the block is done by one ordinary sweep back. Where
+they do not agree within the lookahead allowed, the block is *carried*: one sweep back for each end label f gives
 
     G[f] = E[counts up to here | y_end = f]        G'[f] = Σ_e Pr(e | f) G[e]  +  the block's own counts given f
 
@@ -18,10 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
-from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep, last_posterior
+from chainfold.data.chain import Block
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut, starts_at
+from chainfold.engines.sweep import Belief, Horizon, Potentials, Sequences, Sweep, last_posterior
 from chainfold.model import Floats
 
+_WHOLE = 16384  # positions that are looked through for whole sequences at once
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
 
@@ -62,29 +65,71 @@ class Stream:
         self._idle: list[Sweep] = []
         self._horizon = Horizon(potentials.width)
         self._carried: Floats | None = None  # [N, slots]  G
+        self._sequences = Sequences(problem, potentials) if Sequences.suit(problem, potentials) else None
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
         """Positions low … high-1. Without an entry a sequence begins there, without a posterior one ends there."""
-        shape, settings = self._problem.shape, self._problem.settings
-        window = shape.window(settings)
-        belief = entry
-        for begin, end in cut(low, high, shape.block(settings)):
-            if self._problem.stop.is_set():
+        problem, settings = self._problem, self._problem.settings
+        size, window = problem.shape.block(settings), problem.shape.window(settings)
+        belief, begin = entry, low
+        while begin < high:
+            if problem.stop.is_set():
                 return
-            block = self._problem.read(begin, end)
-            sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
-            belief = sweep.forward(begin, block, belief)
-            self._tally.scale(sweep.log_scale, sweep.likelihood)
-            self._tally.observe(begin, block)
-            self.doings.blocks += 1
-            self.doings.blocks_in_logs += sweep.in_logs
-            self._pending.append(sweep)
-            self._settle(window)
-            settings.progress(end - begin)
-        assert belief is not None, "a chain has at least one position"
-        self._finish(last_posterior(self._problem, high, belief, self._tally) if posterior is None else posterior)
+            done = self._whole(begin, high, belief, closed=posterior is None)
+            if done:
+                belief = None
+            else:
+                block = self._until_a_start(problem.read(begin, min(begin + size, high)))
+                belief, done = self._forward(begin, block, belief), block.labels.size
+                self._settle(window)
+            begin += done
+            settings.progress(done)
+        if belief is not None:
+            self._finish(last_posterior(problem, high, belief, self._tally) if posterior is None else posterior)
         for sweep in self._idle:
             sweep.release()
+        if self._sequences is not None:
+            self._sequences.release()
+
+    def _until_a_start(self, block: Block) -> Block:
+        """The rest of a sequence, or what cannot be done as a whole: whole sequences go on from the next start mark."""
+        marks = np.flatnonzero(block.starts[1:]) + 1
+        if self._sequences is None or not marks.size:
+            return block
+        return block.part(0, int(marks[-1] if block.starts[0] else marks[0]))
+
+    def _forward(self, begin: int, block: Block, belief: Belief | None) -> Belief:
+        sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
+        belief = sweep.forward(begin, block, belief)
+        self._tally.scale(sweep.log_scale, sweep.likelihood)
+        self._tally.observe(begin, block)
+        self.doings.blocks += 1
+        self.doings.blocks_in_logs += sweep.in_logs
+        self._pending.append(sweep)
+        return belief
+
+    def _whole(self, begin: int, high: int, belief: Belief | None, closed: bool) -> int:
+        """Do the sequences that begin here and end before `high`, or at it if a sequence ends there; how far that went.
+
+        What is pending before them is settled by the end of its sequence.
+        """
+        if self._sequences is None or not starts_at(self._problem, begin):
+            return 0
+        block = self._problem.read(begin, min(begin + _WHOLE, high))
+        end = block.labels.size if closed and begin + block.labels.size == high else 0
+        end = end or int(np.flatnonzero(block.starts)[-1])
+        if end == 0:
+            return 0
+        done, log_scale = self._sequences.there_and_back(begin, block.part(0, end), self._tally.expected.slots)
+        if done == 0:
+            return 0
+        if belief is not None:
+            self._finish(belief.posterior())
+        self._tally.scale(log_scale)
+        self._tally.observe(begin, block.part(0, done))
+        self._tally.expected.added(done)
+        self.doings.blocks += 1
+        return done
 
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""

@@ -22,6 +22,7 @@ from chainfold.kernels.simd import aligned
 from chainfold.model import Floats, Layout
 
 _NO_CHANGE = np.empty(0)
+_ROOM, _LEAST_ROOM = 256 << 10, 128  # for whole sequences: bytes, a share of the cache, but so many positions at least
 _LEAST_LOG = -300.0  # of what an observed label is worth; below it, real numbers may not have the range
 
 
@@ -284,3 +285,65 @@ class Sweep:
         if status == messages.NOT_FINITE:
             raise ScoreNotFinite(self.low + fault)
         self.exit = Belief(self.alpha[-1].copy(), in_logs=True)
+
+
+class Sequences:
+    """Whole sequences, there and back in one go: all that is between fits into the cache."""
+
+    def __init__(self, problem: Problem, potentials: Potentials) -> None:
+        self._problem, self._potentials = problem, potentials
+        width = potentials.width
+        self._rows = max(_ROOM // (16 * width), _LEAST_ROOM)
+        self._entry = aligned(width)
+        self._lent: list[Floats] = []
+
+    @staticmethod
+    def suit(problem: Problem, potentials: Potentials) -> bool:
+        """Can a problem be done so? Not where blocks were asked for, nor where positions differ in more than scores."""
+        plain = not (problem.has_edges or problem.masked or problem.weighted)
+        return plain and not potentials.only_logs and problem.settings.block is None
+
+    def there_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, float]:
+        """Add the expected counts of the sequences of a block; returns (positions done, their scale)."""
+        p, layout = self._potentials, self._problem.model.layout
+        alpha, predicted = self._room()
+        lattice = messages.Lattice(
+            block.starts,
+            alpha,
+            predicted,
+            p.edge,
+            self._entry,
+            block.labels,
+            block.weights,
+            _NO_CHANGE,
+            False,
+            p.n_labels,
+        )
+        pairs = aligned(p.width, p.width)
+        done, log_scale = messages.whole_sequences(
+            self._problem.find_rows(low, block, None),
+            lattice,
+            layout.rows,
+            self._problem.weights,
+            layout.blank,
+            p.edge_t,
+            p.shift,
+            p.watch,
+            aligned(p.width),
+            pairs,
+            counts,
+        )
+        counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
+        return done, log_scale
+
+    def _room(self) -> list[Floats]:
+        """For the forward vectors and predictions of a few sequences."""
+        if not self._lent:
+            self._lent = [self._problem.room.take(self._rows * self._potentials.width) for _ in range(2)]
+        return [array.reshape(self._rows, -1) for array in self._lent]
+
+    def release(self) -> None:
+        """Give back the room."""
+        for array in self._lent:
+            self._problem.room.give(array)
+        self._lent = []

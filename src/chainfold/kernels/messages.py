@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.scores import COUNT, COUNT_BITS
+from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, Found, prefetch_short_rows, state_scores
 from chainfold.kernels.simd import (
     WIDTH,
     exp,
@@ -209,6 +209,7 @@ def scatter(found: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     tile = rows.tile
     low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
     plain = found.value.size == 0
+    prefetch_short_rows(found, rows, max(t - AHEAD, 0), counts.sparse)
     for c in range(0, gamma.size, WIDTH * len(tile)):
         posterior = load_tile(gamma, c, tile)
         if plain:
@@ -299,6 +300,64 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
         for c in range(0, width, columns):
             at = i * width + c
             store(pairs, at, fma(splat(entry[i]), load_tile(predicted, c, tile), load_tile(pairs, at, tile)))
+
+
+@kernel(fastmath=CONTRACT)
+def whole_sequences(
+    found: Any,
+    lattice: Any,
+    rows: Any,
+    weights: Any,
+    blank: Any,
+    edge_t: Any,
+    shift: Any,
+    watch: Any,
+    gamma: Any,
+    pairs: Any,
+    counts: Any,
+) -> Any:
+    """There and back over the sequences of a block, a few at a time, so that what is between stays in the cache.
+
+    The block begins and ends with whole sequences; alpha and predicted are the room for a few. Returns (positions done,
+    log of their scale): a sequence that is longer than the room, or whose numbers leave the range, ends it.
+    """
+    starts, n_labels = lattice.starts, lattice.n_labels
+    total, compensation, low = 0.0, 0.0, 0
+    while low < starts.size:
+        high = min(low + lattice.alpha.shape[0], starts.size)
+        while high > low and high < starts.size and not starts[high]:
+            high -= 1
+        if high == low:
+            break
+        size = high - low
+        here = Found(found.begin[low : high + 1], found.turn[low:high], found.row, found.value)
+        part = Lattice(
+            starts[low:high],
+            lattice.alpha[:size],
+            lattice.predicted[:size],
+            lattice.edge,
+            lattice.entry,
+            lattice.labels,
+            lattice.weights,
+            lattice.change,
+            False,
+            n_labels,
+        )
+        state_scores(here, rows, weights, blank, part.alpha)
+        status, scale = forward(
+            part.starts, part.alpha, part.predicted, part.edge, shift, part.entry, n_labels, watch, rows.tile
+        )
+        if status != OK:
+            break
+        total, compensation = two_sum(total, compensation, scale)
+        last, scale = part.alpha[size - 1], 0.0
+        for j in range(n_labels):
+            scale += last[j]
+        for j in range(gamma.size):
+            gamma[j] = last[j] / scale
+        backward(here, part, edge_t, gamma, rows, pairs, counts)
+        low = high
+    return low, total + compensation
 
 
 @kernel(fastmath=STRICT)

@@ -19,11 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
+from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, prefetch, splat, store
 
 NO_LABEL = -1
 MOST_LABELS = 65535
 """Labels are kept in 16 bits; a transition matrix of so many takes 34 GB."""
+
+AHEAD = 2
+"""Positions from the one being worked on to the one whose rows are fetched."""
 
 COUNT_BITS = 16
 COUNT = (1 << COUNT_BITS) - 1
@@ -108,6 +111,14 @@ def find_rows(block: Any, rows: Any, width: Any, found: Any) -> None:
     found.begin[found.turn.size] = at
 
 
+@kernel(fastmath=STRICT, inline=True)
+def prefetch_short_rows(found: Any, rows: Any, t: Any, sparse: Any) -> None:
+    """Those of position t, which are scattered over the memory."""
+    for k in range(found.turn[t], found.begin[t + 1]):
+        prefetch(sparse, found.row[k] >> COUNT_BITS)
+        prefetch(rows.label, found.row[k] >> COUNT_BITS)
+
+
 @kernel(fastmath=CONTRACT)
 def state_scores(found: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
@@ -115,6 +126,7 @@ def state_scores(found: Any, rows: Any, weights: Any, blank: Any, out: Any) -> N
     plain = found.value.size == 0
     for t in range(found.turn.size):
         low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
+        prefetch_short_rows(found, rows, min(t + AHEAD, found.turn.size - 1), weights.sparse)
         for c in range(0, width, WIDTH * len(tile)):
             score = load_tile(blank, c, tile)
             if plain:

@@ -11,7 +11,8 @@ is compiled for it: it is the length of the tuple `tile`.
 
 Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds.
 
-    load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  splat(x)  zeros(tile)
+    load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  prefetch(array, offset)
+    splat(x)  zeros(tile)
     a + b   a - b   a * b   a / b   fma(a, b, c) = a·b + c   maximum(a, b)   minimum(a, b)
     where_positive(test, a, b)   sum_lanes(a)   max_lanes(a)   min_lanes(a)   exp(a)
 
@@ -148,6 +149,21 @@ def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, offset: Any) -> Any:
+    """Say that a number of an array will be wanted soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), byte)
+        builder.call(function, [address, *(ir.Constant(flag, value) for value in (0, 3, 1))])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
 
 
 @intrinsic
