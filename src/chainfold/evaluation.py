@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from chainfold.data.chain import Source
 from chainfold.engines import ENGINES
 from chainfold.engines.base import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
+from chainfold.engines.desk import Desk
 from chainfold.engines.plan import choose
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, UnknownEngine
 from chainfold.model import Floats, Model
@@ -37,6 +38,7 @@ def evaluate(
     lookahead: int | None = None,
     observe: bool = True,
     progress: Callable[[int], None] | None = None,
+    desk: Desk | None = None,
 ) -> Evaluation:
     """log Z, log likelihood, expected counts and gradient of a chain.
 
@@ -48,6 +50,7 @@ def evaluate(
     block, lookahead   positions; chosen by the engine unless given
     observe    count the observed labels too; without their counts there is no gradient
     progress   called with the number of positions just done, by `parallel` from its threads
+    desk       what is kept from one evaluation of this chain to the next, for those who evaluate it often
     """
     settings = Settings(threads, memory, tolerance, block, lookahead, observe, progress or (lambda positions: None))
     if engine != "auto" and engine not in ENGINES:
@@ -64,7 +67,7 @@ def evaluate(
         fits = other.costs[other.engine].memory <= settings.memory
         remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
-    problem = Problem(model, chain, settings)
+    problem = Problem(model, chain, settings, desk)
     if ENGINES[engine].published and (problem.weighted or problem.masked):
         raise ChainfoldError(
             f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
@@ -82,6 +85,8 @@ def _evaluation(engine: str, problem: Problem, tally: Tally, report: Report) -> 
         likelihood: float | None = tally.weighted_likelihood
     else:
         likelihood = None if tally.observed is None else tally.score - log_z
+    tally.release()
+    problem.release()
     return Evaluation(engine, log_z, likelihood, expected, gradient, report)
 
 

@@ -158,6 +158,7 @@ class Mistakes:
         order = order[known[order]]
         status, fault, loss = kernels.learn(
             block,
+            self._layout.find_rows(block),
             begins,
             order,
             bool(self._closed[number]),

@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.data.chain import Source, vocabulary_of
+from chainfold.data.chain import Block, Source, vocabulary_of
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.kernels.expectation import Features
-from chainfold.kernels.scores import NO_LABEL, Rows, Slots, padded
+from chainfold.kernels.scores import MOST_LABELS, NO_LABEL, Found, Rows, Slots, find_rows, padded, tile_of
+from chainfold.kernels.simd import WIDTH, aligned
 
 Floats = NDArray[np.float64]
 
 _MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
-_LEAST_FILL = 1 / 3  # of the padded rows: below it, the later attributes are kept as sparse rows
+_LEAST_FILL, _LEAST_LABELS = 1 / 4, 8 / 3  # of the padded rows, on average: below it, short rows are quicker
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,8 @@ class Layout:
         ):
             if value < least:
                 raise BadSetting(name, value, f"at least {least}")
+        if n_labels > MOST_LABELS:
+            raise BadSetting("n_labels", n_labels, f"at most {MOST_LABELS}")
         return cls(n_labels, n_attributes, n_edge_attributes, None, None)
 
     @classmethod
@@ -86,16 +89,30 @@ class Layout:
         """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
         if self.row_offsets is None:
             return self.n_attributes
-        filled = self.row_offsets[1:] >= _LEAST_FILL * self.width * np.arange(1, self.n_attributes + 1)
+        least = max(_LEAST_FILL * self.width, _LEAST_LABELS)
+        filled = self.row_offsets[1:] >= least * np.arange(1, self.n_attributes + 1)
         return int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
 
     @cached_property
     def rows(self) -> Rows:
         """The shape of the state weights, for kernels."""
+        tile = (0,) * tile_of(self.n_labels)
         if self.row_offsets is None or self.row_labels is None:
-            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.int32))
+            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tile)
         first = self.row_offsets[self.dense]
-        return Rows(self.dense, self.row_offsets[self.dense :] - first, self.row_labels[first:].copy())
+        labels = self.row_labels[first:].astype(np.uint16)
+        return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tile)
+
+    def find_rows(self, block: Block, room: Found | None = None) -> Found:
+        """The rows of a block's attributes, for kernels; in the room of an earlier block, if that is large enough."""
+        positions, entries = block.labels.size, int(block.offsets[-1] - block.offsets[0])
+        values = entries if block.values.size else 0
+        if room is None or room.turn.size < positions or room.row.size < entries or room.value.size < values:
+            begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
+            room = Found(begin, turn, row, np.empty(values))
+        found = Found(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
+        find_rows(block, self.rows, self.width, found)
+        return found
 
     @cached_property
     def features(self) -> Features:
@@ -109,24 +126,26 @@ class Layout:
     @property
     def slots(self) -> int:
         """How many numbers the padded form has."""
-        pairs = self.n_labels * self.width
-        return self.dense * self.width + self.rows.label.size + (1 + self.n_edge_attributes) * pairs
+        return self._pairs_begin + (1 + self.n_edge_attributes) * self.n_labels * self.width
 
     def view(self, flat: Floats) -> Slots:
         """The parts of a flat array of slots."""
-        pairs = self.n_labels * self.width
-        dense = self.dense * self.width
-        sparse = dense + self.rows.label.size
-        return Slots(flat[:dense], flat[dense:sparse], flat[sparse : sparse + pairs], flat[sparse + pairs :])
+        dense, begin, pairs = self.dense * self.width, self._pairs_begin, self.n_labels * self.width
+        sparse = flat[dense : dense + self.rows.label.size]
+        return Slots(flat[:dense], sparse, flat[begin : begin + pairs], flat[begin + pairs :])
 
     @cached_property
     def blank(self) -> Floats:
         """[width]: the scores of a position without attributes, 0 for a label and -inf for padding."""
-        return np.where(np.arange(self.width) < self.n_labels, 0.0, -np.inf)
+        blank = aligned(self.width)
+        blank[self.n_labels :] = -np.inf
+        return blank
 
-    def pack(self, weights: Floats, padding: float = -np.inf) -> Floats:
+    def pack(self, weights: Floats, flat: Floats | None = None, padding: float = -np.inf) -> Floats:
         """Weights into slots; padding is 0 for attributes and -inf for transitions, so that it cannot be entered."""
-        flat = np.zeros(self.slots)
+        if flat is None:
+            flat = aligned(self.slots)
+        flat[:] = 0.0
         slots = self.view(flat)
         slots.transition[:] = padding
         dense, sparse, transition, edge = np.split(weights, self._boundaries)
@@ -162,6 +181,12 @@ class Layout:
         """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
         dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
         return [dense, self.n_state, self.n_state + self.n_labels**2]
+
+    @property
+    def _pairs_begin(self) -> int:
+        """Where, among the slots, the transitions begin: at the beginning of a vector."""
+        state = self.dense * self.width + self.rows.label.size
+        return state + -state % WIDTH
 
     @cached_property
     def _dense_slots(self) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.engines.base import Problem, Settings
+from chainfold.engines.desk import Desk
 from chainfold.engines.parallel import share
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.evaluation import count_observed, evaluate
@@ -138,13 +139,14 @@ class Objective:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
         self._team = Team(threads)
+        self._desk = Desk(space.layout, space.source, memory)
         self._observed = space.observed()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         """Infinity where scores leave the range of numbers, unless that is so at the first point."""
         try:
-            found = evaluate(self._space.model(point), self._space.source, observe=False, **self._how)
+            found = evaluate(self._space.model(point), self._space.source, observe=False, desk=self._desk, **self._how)
         except ScoreNotFinite:
             if not self._begun:
                 raise

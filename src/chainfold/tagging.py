@@ -204,7 +204,7 @@ class _Scorer(Potentials):
 
     def score_again(self, block: Block, scored: _Scored) -> None:
         """The same scores once more, after something else has taken their place."""
-        state_scores(block, self._layout.rows, self._weights, self._layout.blank, scored.states)
+        state_scores(self._layout.find_rows(block), self._layout.rows, self._weights, self._layout.blank, scored.states)
         for marks, never in zip((scored.starts, scored.ends), self._never, strict=True):
             if never.size:
                 scored.states[np.ix_(np.flatnonzero(marks), never)] = -np.inf
@@ -328,7 +328,9 @@ class _Forward:
                 return False
         elif p.only_logs:
             return False
-        status, _ = messages.forward(scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch)
+        status, _ = messages.forward(
+            scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tile
+        )
         return bool(status == messages.OK)
 
     def _accounts(

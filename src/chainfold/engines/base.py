@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, Source, check_block
+from chainfold.engines.desk import Desk, Room
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
-from chainfold.kernels.scores import NO_LABEL, Slots, observe, padded
+from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
 from chainfold.model import Floats, Layout, Model
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
@@ -187,28 +188,41 @@ class Accumulator:
     A million small terms added to one large number lose five digits to rounding; added in portions, hardly one.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.total: Floats = np.zeros(layout.slots)
-        self._recent: Floats = np.zeros(layout.slots)
+    def __init__(self, layout: Layout, room: Room) -> None:
+        self.layout, self._room = layout, room
+        self._recent = room.zeros(layout.slots)
+        self._total: Floats | None = None
         self._pending = 0
         self.slots: Slots = layout.view(self._recent)
 
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         self._pending += positions
-        if self._pending >= max(_FOLD_EVERY, self.total.size // _SLOTS_A_POSITION):
-            self.fold()
+        if self._pending >= max(_FOLD_EVERY, self._recent.size // _SLOTS_A_POSITION):
+            self.add(self._recent)
+            self._recent[:] = 0.0
+            self._pending = 0
 
-    def fold(self) -> None:
-        self.total += self._recent
-        self._recent[:] = 0.0
-        self._pending = 0
+    def add(self, slots: Floats) -> None:
+        """Add to the totals."""
+        if self._total is None:
+            self._total = self._room.take(slots.size)
+            self._total[:] = slots
+        else:
+            self._total += slots
 
     def result(self) -> Floats:
-        """The sums, in slots."""
-        self.fold()
-        return self.total
+        """The sums, in slots; nothing can be added after that."""
+        if self._total is None:
+            return self._recent
+        self._recent += self._total
+        self._room.give(self._total)
+        self._total = None
+        return self._recent
+
+    def release(self) -> None:
+        """Give back the result, which nobody looks at any more."""
+        self._room.give(self.result())
 
 
 class Before(NamedTuple):
@@ -227,8 +241,9 @@ class Tally:
     def __init__(self, problem: Problem) -> None:
         layout = problem.model.layout
         self._problem = problem
-        self.expected = Accumulator(layout)
-        self.observed = Accumulator(layout) if problem.source.labelled and problem.settings.observe else None
+        self.expected = Accumulator(layout, problem.room)
+        observes = problem.source.labelled and problem.settings.observe
+        self.observed = Accumulator(layout, problem.room) if observes else None
         self._scales: list[float] = []
         self._likelihoods: list[float] = []
         self._previous = NO_LABEL
@@ -276,9 +291,16 @@ class Tally:
         """Add the tally of the next stretch."""
         self._scales = _shortened(self._scales + other._scales)
         self._likelihoods = _shortened(self._likelihoods + other._likelihoods)
-        self.expected.total += other.expected.result()
+        self.expected.add(other.expected.result())
         if self.observed is not None and other.observed is not None:
-            self.observed.total += other.observed.result()
+            self.observed.add(other.observed.result())
+        other.release()
+
+    def release(self) -> None:
+        """Give back the room that the sums take."""
+        self.expected.release()
+        if self.observed is not None:
+            self.observed.release()
 
 
 def _shortened(terms: list[float]) -> list[float]:
@@ -292,11 +314,13 @@ def _shortened(terms: list[float]) -> list[float]:
 class Problem:
     """A model on a source, with the settings."""
 
-    def __init__(self, model: Model, source: Source, settings: Settings) -> None:
+    def __init__(self, model: Model, source: Source, settings: Settings, desk: Desk | None = None) -> None:
         self.model = model
-        self.source = source
+        self.source = source if desk is None else desk.source
         self.settings = settings
-        self.packed: Floats = model.layout.pack(model.weights)
+        self.room = Room() if desk is None else desk.room
+        self._found = None if desk is None else desk.found
+        self.packed: Floats = model.layout.pack(model.weights, self.room.take(model.layout.slots))
         self.weights: Slots = model.layout.view(self.packed)
         self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
@@ -322,11 +346,20 @@ class Problem:
     def read(self, low: int, high: int) -> Block:
         block = self.source.block(low, high)
         layout = self.model.layout
-        check_block(block, low, high, layout.n_labels, layout.n_attributes, self.source.n_edge_attributes)
+        if self._found is None:  # else it has been looked at
+            check_block(block, low, high, layout.n_labels, layout.n_attributes, self.source.n_edge_attributes)
         with self._lock:
             self._positions_read += high - low
             self._bytes_read += block.nbytes
         return block
+
+    def find_rows(self, low: int, block: Block, room: Found | None) -> Found:
+        """The rows of a block's attributes; in the room of an earlier block, unless they are known."""
+        if self._found is None:
+            return self.model.layout.find_rows(block, room)
+        begin, turn, row, value = self._found
+        high = low + block.labels.size
+        return Found(begin[low : high + 1], turn[low:high], row, value)
 
     def before(self, low: int) -> Before:
         """The position before `low`; before the chain there is none, and it weighs nothing."""
@@ -354,6 +387,10 @@ class Problem:
             high = low + block.labels.size
             ends = high == self.positions or bool(self.source.block(high, high + 1).starts[0])
             yield self.model.last, np.flatnonzero(np.append(block.starts[1:], ends))
+
+    def release(self) -> None:
+        """Give back the room that the weights take."""
+        self.room.give(self.packed)
 
     def report(self, **what_happened: int | float) -> Report:
         """The report of a run, with what was read filled in."""

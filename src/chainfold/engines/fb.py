@@ -29,7 +29,7 @@ class Everything:
 
     def pop(self, low: int, block: Block) -> Sweep:
         sweep = self._sweeps.pop()
-        sweep.block = block
+        sweep.give(low, block)
         return sweep
 
 

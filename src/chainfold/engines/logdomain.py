@@ -32,7 +32,7 @@ class LogScores:
         """s: [B, width], e: [B or 1, N · width]."""
         problem, layout = self._problem, self._problem.model.layout
         state = np.empty((block.labels.size, layout.width))
-        state_scores(block, layout.rows, problem.weights, layout.blank, state)
+        state_scores(layout.find_rows(block), layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
             return state, problem.weights.transition.reshape(1, -1)
         edge = np.empty((block.labels.size, problem.weights.transition.size))
@@ -62,7 +62,7 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
     expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
-    tally.expected.total += layout.pack(expected, padding=0.0)
+    tally.expected.add(layout.pack(expected, padding=0.0))
 
 
 class Keeper(Protocol):

@@ -31,7 +31,7 @@ STRETCHES = 16
 
 _LEAST_STRETCH = 4096  # positions
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
-_WEIGHTS_A_POSITION = 16  # each stretch has counts of its own, to be made and added
+_WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _FIRST_HALO, _LAST_HALO = 64, 4096
 
 
@@ -79,7 +79,8 @@ def in_order(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: as even as can be; it must not depend on the number of threads."""
     sizes = (_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
-    count = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
+    most = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
+    count = 1 << most.bit_length() - 1  # a power of two: threads that come in twos have equal shares
     return [shape.positions * k // count for k in range(1, count)]
 
 

@@ -83,6 +83,8 @@ class Stream:
             settings.progress(end - begin)
         assert belief is not None, "a chain has at least one position"
         self._finish(last_posterior(self._problem, high, belief, self._tally) if posterior is None else posterior)
+        for sweep in self._idle:
+            sweep.release()
 
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""
@@ -106,7 +108,8 @@ class Stream:
     def _finish(self, gamma: Floats) -> None:
         """The end of the chain settles whatever is pending."""
         while self._pending:
-            gamma = self._backward(self._pending.pop(), gamma)
+            self._idle.append(self._pending.pop())
+            gamma = self._backward(self._idle[-1], gamma)
         self._collect(gamma)
 
     def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
@@ -121,7 +124,7 @@ class Stream:
     def _collect(self, gamma: Floats, keep: bool = False) -> None:
         """Σ_f γ(f) G[f]: what was carried up to the position whose posterior is now known."""
         if self._carried is not None:
-            self._tally.expected.total += np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried)
+            self._tally.expected.add(np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried))
             self._carried = self._carried if keep else None
 
     def _carry(self, sweep: Sweep) -> None:

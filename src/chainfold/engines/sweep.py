@@ -17,7 +17,8 @@ from chainfold.engines.base import NOTHING_BEFORE, Problem, Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
 from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
-from chainfold.kernels.scores import Slots, edge_scores, state_scores
+from chainfold.kernels.scores import Found, Slots, edge_scores, state_scores
+from chainfold.kernels.simd import aligned
 from chainfold.model import Floats, Layout
 
 _NO_CHANGE = np.empty(0)
@@ -67,13 +68,14 @@ class Potentials:
     """exp of the transition scores, and how carefully the forward vectors must be watched."""
 
     def __init__(self, layout: Layout, weights: Slots, has_edges: bool = False, masked: bool = False) -> None:
-        self.n_labels, self.width = layout.n_labels, layout.width
+        self.n_labels, self.width, self.tile = layout.n_labels, layout.width, layout.rows.tile
         self.scores = weights.transition.reshape(1, -1)  # [1, N · width]  V
-        self.edge = self.scores.copy()  # [1, N · width]  E = exp(V - shift)
+        self.edge = aligned(*self.scores.shape)  # [1, N · width]  E = exp(V - shift)
+        self.edge[:] = self.scores
         self.shift = np.zeros(1)
         widest = messages.exponentiate_edges(self.edge, self.shift)
         square = slice(None), slice(self.n_labels)
-        self.edge_t = np.zeros((self.n_labels, self.width))  # [N, width]  E transposed
+        self.edge_t = aligned(self.n_labels, self.width)  # [N, width]  E transposed
         self.edge_t[square] = self.edge.reshape(self.n_labels, self.width)[square].T
         all_allowed = bool((self.scores.reshape(self.n_labels, self.width)[square] > -np.inf).all())
         self.only_logs = bool(widest > messages.EDGE_RANGE) and not has_edges
@@ -103,10 +105,9 @@ class Sweep:
 
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
-        self._alpha = np.empty((0, potentials.width))
-        self._predicted = np.empty((0, potentials.width))
-        self._edge = np.empty((0, potentials.scores.size))
-        self._shift = np.empty(0)
+        self._rows = 0  # positions for which there is room
+        self._lent: list[Floats] = []  # alpha, predicted, edge, shift
+        self._found: Found | None = None
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
         """Forward vectors of the block that begins at position `low`, from the one before it.
@@ -128,7 +129,8 @@ class Sweep:
         Where positions have weights it is the flow that goes in and comes out, and `change` takes the place of theirs.
         """
         p = self._potentials
-        gamma = gamma.copy()
+        gamma, given = aligned(p.width), gamma
+        gamma[:] = given
         lattice = self._lattice()
         if keep:
             lattice = lattice._replace(predicted=self.predicted.copy())
@@ -137,19 +139,30 @@ class Sweep:
         rows = self._problem.model.layout.rows
         if self.in_logs or self._problem.has_edges:
             scratch = np.empty((p.n_labels, p.width))
-            messages.backward_general(self.block, lattice, gamma, rows, scratch, counts)
+            messages.backward_general(self.block, self._found, lattice, gamma, rows, scratch, counts)
         else:
-            pairs = np.zeros((p.width, p.width))
-            messages.backward(self.block, lattice, p.edge_t, gamma, rows, pairs, counts)
+            pairs = aligned(p.width, p.width)
+            messages.backward(self._found, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         if self._problem.weighted:
             return gamma
         total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
 
+    def give(self, low: int, block: Block) -> None:
+        """The data of the block."""
+        self.block, self._found = block, self._problem.find_rows(low, block, self._found)
+
     def release_block(self) -> None:
         """Let go of the data, to be given again before the way back."""
         del self.block
+        self._found = None
+
+    def release(self) -> None:
+        """Give back the room; nothing that was in it is needed any more."""
+        for array in self._lent:
+            self._problem.room.give(array)
+        self._rows, self._lent = 0, []
 
     def restore(self, low: int, block: Block, entry: Belief | None, alpha: Floats, in_logs: bool) -> None:
         """The state after `forward`, from its forward vectors: transition matrices and predictions are recomputed."""
@@ -157,6 +170,7 @@ class Sweep:
             self.forward(low, block, entry)
             return
         self._begin(low, block, entry)
+        p = self._potentials
         self.in_logs = False
         self.alpha[:] = alpha
         real = self.entry.real()
@@ -164,8 +178,8 @@ class Sweep:
         self._entry = real
         if self._problem.has_edges:
             self._score_edges()
-            messages.exponentiate_edges(self._edges(), self._shift[: self.size])
-        messages.predict(block.starts, self.alpha, self._edges(), real, self._potentials.n_labels, self.predicted)
+            messages.exponentiate_edges(self._edges(), self._shift)
+        messages.predict(block.starts, self.alpha, self._edges(), real, p.n_labels, p.tile, self.predicted)
 
     def look_ahead(self, horizon: Horizon) -> None:
         """Carry the certificate of an earlier boundary over this block."""
@@ -177,15 +191,18 @@ class Sweep:
         horizon.positions += looked
 
     def _begin(self, low: int, block: Block, entry: Belief | None) -> None:
-        self.low, self.block, self.size = low, block, block.labels.size
+        self.low, self.size = low, block.labels.size
+        self.give(low, block)
         self.entry = entry or Belief(np.zeros(self._potentials.width), in_logs=False)
-        if self._alpha.shape[0] < self.size:
-            self._alpha = np.empty((self.size, self._potentials.width))
-            self._predicted = np.empty((self.size, self._potentials.width))
-            if self._problem.has_edges:
-                self._edge = np.empty((self.size, self._potentials.scores.size))
-                self._shift = np.empty(self.size)
-        self.alpha, self.predicted = self._alpha[: self.size], self._predicted[: self.size]
+        if self._rows < self.size:
+            self.release()
+            self._rows, width = self.size, self._potentials.width
+            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else (0, 0)
+            self._lent = [self._problem.room.take(self.size * columns) for columns in (width, width, *edges)]
+        self.alpha, self.predicted, self._edge = (
+            array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3]
+        )
+        self._shift = self._lent[3][: self.size]
         self.change = _NO_CHANGE
         if self._problem.weighted:
             self._before = NOTHING_BEFORE if entry is None else self._problem.before(low)
@@ -209,15 +226,15 @@ class Sweep:
     def _edges(self) -> Floats:
         """[B or 1, N · width]: E_t, or e_t where the block is in logarithms."""
         if self._problem.has_edges:
-            return self._edge[: self.size]
+            return self._edge
         return self._potentials.scores if self.in_logs else self._potentials.edge
 
     def _score_edges(self) -> None:
-        edge_scores(self.block, self._problem.weights, self._edge[: self.size])
+        edge_scores(self.block, self._problem.weights, self._edge)
 
     def _score_states(self) -> None:
         layout = self._problem.model.layout
-        state_scores(self.block, layout.rows, self._problem.weights, layout.blank, self.alpha)
+        state_scores(self._found, layout.rows, self._problem.weights, layout.blank, self.alpha)
         if self._masked:
             self._problem.mask(self.low, self.block, self.alpha)
 
@@ -229,14 +246,14 @@ class Sweep:
             return False
         shift = p.shift
         if self._problem.has_edges:
-            shift = self._shift[: self.size]
+            shift = self._shift
             self._score_edges()
             if not messages.exponentiate_edges(self._edges(), shift) <= messages.EDGE_RANGE:
                 return False
         self._score_states()
         self._entry = entry
         status, self.log_scale = messages.forward(
-            self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch
+            self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch, p.tile
         )
         last = self.alpha[-1]
         self.exit = Belief(last / last.sum(), in_logs=False) if status == messages.OK else self.entry

@@ -33,11 +33,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
+from chainfold.kernels.scores import COUNT, COUNT_BITS
 from chainfold.kernels.simd import (
     WIDTH,
     exp,
     fma,
     load,
+    load_tile,
     max_lanes,
     maximum,
     min_lanes,
@@ -46,6 +48,7 @@ from chainfold.kernels.simd import (
     store,
     sum_lanes,
     where_positive,
+    zeros,
 )
 
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
@@ -107,55 +110,62 @@ def exponentiate_edges(edge: Any, shift: Any) -> Any:
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def predict_row(previous: Any, edge: Any, base: Any, n_labels: Any, predicted: Any, row: Any) -> None:
-    """predicted[row + j] = Σ_i previous(i) E(i, j), the matrix beginning at edge[base]."""
-    width = predicted.shape[1]
-    for c in range(0, width, WIDTH):
-        total = splat(0.0)
-        for i in range(n_labels):
-            total = fma(splat(previous[i]), load(edge, base + i * width + c), total)
-        store(predicted, row + c, total)
+def step_row(vector: Any, matrix: Any, base: Any, n_labels: Any, width: Any, c: Any, tile: Any) -> Any:
+    """Σ_i vector(i) M(i, ·), a tile of it from column c on; the matrix begins at matrix[base].
+
+    The even and the odd labels have sums of their own, which need not wait for one another.
+    """
+    even, odd = zeros(tile), zeros(tile)
+    at = base + c
+    for i in range(0, n_labels - 1, 2):
+        even = fma(splat(vector[i]), load_tile(matrix, at, tile), even)
+        odd = fma(splat(vector[i + 1]), load_tile(matrix, at + width, tile), odd)
+        at += 2 * width
+    if n_labels % 2:
+        even = fma(splat(vector[n_labels - 1]), load_tile(matrix, at, tile), even)
+    return even + odd
 
 
 @kernel(fastmath=CONTRACT)
 def forward(
-    starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any
+    starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any, tile: Any
 ) -> Any:
     """alpha: [B, width], state scores in, forward vectors out. edge: [B or 1, N · width] with its shift.
 
     Returns (status, log of the scale, the logarithm of the last vector's sum included).
     """
-    width = alpha.shape[1]
+    width, columns = alpha.shape[1], WIDTH * len(tile)
     step = 1 if edge.shape[0] > 1 else 0
     previous = entry
     total, compensation, moves = 0.0, 0.0, 0
-    least, least_score = splat(1.0), splat(0.0)
-    zero, one = splat(0.0), splat(1.0)
+    zero = zeros(tile)
+    one = zero + splat(1.0)
+    least, least_score = one, zero
     for t in range(alpha.shape[0]):
         row = t * width
-        top = load(alpha, row)
-        for c in range(WIDTH, width, WIDTH):
-            top = maximum(top, load(alpha, row + c))
+        top = load_tile(alpha, row, tile)
+        for c in range(columns, width, columns):
+            top = maximum(top, load_tile(alpha, row + c, tile))
         peak = max_lanes(top)
         floor = splat(peak)
-        if starts[t]:
-            if t > 0:
-                scale = 0.0
-                for j in range(n_labels):
-                    scale += previous[j]
-                total, compensation = two_sum(total, compensation, math.log(scale))
-            for c in range(0, width, WIDTH):
-                store(predicted, row + c, one)
-        else:
-            predict_row(previous, edge, t * step * n_labels * width, n_labels, predicted, row)
+        if starts[t] and t > 0:
+            scale = 0.0
+            for j in range(n_labels):
+                scale += previous[j]
+            total, compensation = two_sum(total, compensation, math.log(scale))
+        if not starts[t]:
             if step:
                 peak += shift[t]
             else:
                 moves += 1
         lane_sum = zero
-        for c in range(0, width, WIDTH):
-            score = load(alpha, row + c) - floor
-            a = exp(score) * load(predicted, row + c)
+        for c in range(0, width, columns):
+            ahead = one
+            if not starts[t]:
+                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, width, c, tile)
+            store(predicted, row + c, ahead)
+            score = load_tile(alpha, row + c, tile) - floor
+            a = exp(score) * ahead
             store(alpha, row + c, a)
             lane_sum = lane_sum + a
             if watch:  # score + inf is inf for a finite score and not a number for -inf, a true zero
@@ -167,8 +177,8 @@ def forward(
             if not (scale > 0.0 and scale < np.inf):
                 return UNSAFE, 0.0
             total, compensation = two_sum(total, compensation, math.log(scale))
-            for c in range(0, width, WIDTH):
-                store(alpha, row + c, load(alpha, row + c) / splat(scale))
+            for c in range(0, width, columns):
+                store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
         previous = alpha[t]
     if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, 0.0
@@ -180,107 +190,115 @@ def forward(
 
 
 @kernel(fastmath=CONTRACT)
-def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, predicted: Any) -> None:
+def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, tile: Any, predicted: Any) -> None:
     """The predictions again, from the forward vectors: predicted_t = Σ_i α_{t-1}(i) E_t(i, ·)."""
-    width = alpha.shape[1]
+    width, columns = alpha.shape[1], WIDTH * len(tile)
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0]):
-        if starts[t]:
-            for c in range(0, width, WIDTH):
-                store(predicted, t * width + c, splat(1.0))
-        else:
-            previous = alpha[t - 1] if t > 0 else entry
-            predict_row(previous, edge, t * step * n_labels * width, n_labels, predicted, t * width)
+        previous = alpha[t - 1] if t > 0 else entry
+        for c in range(0, width, columns):
+            ahead = zeros(tile) + splat(1.0)
+            if not starts[t]:
+                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, width, c, tile)
+            store(predicted, t * width + c, ahead)
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def scatter(block: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
+def scatter(found: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     """The expected counts of position t's attributes: counts[a, j] += x_t(a) γ_t(j)."""
-    width = gamma.size
-    low, high = block.offsets[t], block.offsets[t + 1]
-    plain = block.values.size == 0
-    all_dense = rows.begin.size == 1
-    for c in range(0, width, WIDTH):
-        posterior = load(gamma, c)
-        if plain and all_dense:
-            for k in range(low, high):
-                slot = block.ids[k] * width + c
-                store(counts.dense, slot, load(counts.dense, slot) + posterior)
+    tile = rows.tile
+    low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
+    plain = found.value.size == 0
+    for c in range(0, gamma.size, WIDTH * len(tile)):
+        posterior = load_tile(gamma, c, tile)
+        if plain:
+            for k in range(low, turn):
+                slot = found.row[k] + c
+                store(counts.dense, slot, load_tile(counts.dense, slot, tile) + posterior)
         else:
-            for k in range(low, high):
-                if block.ids[k] < rows.dense:
-                    slot = block.ids[k] * width + c
-                    value = splat(1.0 if plain else block.values[k])
-                    store(counts.dense, slot, fma(value, posterior, load(counts.dense, slot)))
-    if not all_dense:
-        for k in range(low, high):
-            tail = block.ids[k] - rows.dense
-            if tail >= 0:
-                value = 1.0 if plain else block.values[k]
-                for entry in range(rows.begin[tail], rows.begin[tail + 1]):
-                    counts.sparse[entry] += value * gamma[rows.label[entry]]
+            for k in range(low, turn):
+                slot = found.row[k] + c
+                value = splat(found.value[k])
+                store(counts.dense, slot, fma(value, posterior, load_tile(counts.dense, slot, tile)))
+    for k in range(turn, high):
+        value = 1.0 if plain else found.value[k]
+        first = found.row[k] >> COUNT_BITS
+        for entry in range(first, first + (found.row[k] & COUNT)):
+            counts.sparse[entry] += value * gamma[rows.label[entry]]
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def count_edges(alpha: Any, v: Any, entry: Any, low: Any, high: Any, n_labels: Any, pairs: Any) -> None:
-    """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time."""
-    width = alpha.shape[1]
-    for c in range(0, width, WIDTH):
-        for i in range(0, n_labels, 4):
-            at = i * width + c
-            sum0, sum1 = load(pairs, at), load(pairs, at + width)
-            sum2, sum3 = load(pairs, at + 2 * width), load(pairs, at + 3 * width)
-            for t in range(low, high):
-                previous = alpha[t - 1] if t > 0 else entry
-                right = load(v, t * width + c)
-                sum0 = fma(splat(previous[i]), right, sum0)
-                sum1 = fma(splat(previous[i + 1]), right, sum1)
-                sum2 = fma(splat(previous[i + 2]), right, sum2)
-                sum3 = fma(splat(previous[i + 3]), right, sum3)
-            store(pairs, at, sum0)
-            store(pairs, at + width, sum1)
-            store(pairs, at + 2 * width, sum2)
-            store(pairs, at + 3 * width, sum3)
+def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tile: Any, pairs: Any) -> None:
+    """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time or two; low > 0."""
+    width, columns = alpha.shape[1], WIDTH * len(tile)
+    for c in range(0, width, columns):
+        if len(tile) <= 6:
+            for i in range(0, n_labels, 4):
+                at = i * width + c
+                sum0, sum1 = load_tile(pairs, at, tile), load_tile(pairs, at + width, tile)
+                sum2, sum3 = load_tile(pairs, at + 2 * width, tile), load_tile(pairs, at + 3 * width, tile)
+                for t in range(low, high):
+                    right = load_tile(v, t * width + c, tile)
+                    sum0 = fma(splat(alpha[t - 1, i]), right, sum0)
+                    sum1 = fma(splat(alpha[t - 1, i + 1]), right, sum1)
+                    sum2 = fma(splat(alpha[t - 1, i + 2]), right, sum2)
+                    sum3 = fma(splat(alpha[t - 1, i + 3]), right, sum3)
+                store(pairs, at, sum0)
+                store(pairs, at + width, sum1)
+                store(pairs, at + 2 * width, sum2)
+                store(pairs, at + 3 * width, sum3)
+        else:
+            for i in range(0, n_labels, 2):
+                at = i * width + c
+                sum0, sum1 = load_tile(pairs, at, tile), load_tile(pairs, at + width, tile)
+                for t in range(low, high):
+                    right = load_tile(v, t * width + c, tile)
+                    sum0 = fma(splat(alpha[t - 1, i]), right, sum0)
+                    sum1 = fma(splat(alpha[t - 1, i + 1]), right, sum1)
+                store(pairs, at, sum0)
+                store(pairs, at + width, sum1)
 
 
 @kernel(fastmath=CONTRACT)
-def backward(block: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
+def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
     """The fast way back, one transition matrix for all positions; edge_t: [N, width], E transposed.
 
     gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
     pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
     """
-    alpha, predicted, entry = lattice.alpha, lattice.predicted, lattice.entry
-    width, n_labels = alpha.shape[1], lattice.n_labels
+    alpha, predicted, entry, tile = lattice.alpha, lattice.predicted, lattice.entry, rows.tile
+    width, n_labels, columns = alpha.shape[1], lattice.n_labels, WIDTH * len(tile)
     weighted = lattice.change.size > 0
     high = alpha.shape[0]
     for t in range(alpha.shape[0] - 1, -1, -1):
-        scatter(block, rows, t, gamma, counts)
+        scatter(found, rows, t, gamma, counts)
         previous = alpha[t - 1] if t > 0 else entry
-        if block.starts[t]:
+        if lattice.starts[t]:
             scale = 0.0
             for i in range(n_labels):
                 scale += previous[i]
             scale = max(scale, _TINY)  # the entry of a block that begins the chain is all zeros
             weight = lattice.change[t] if weighted else 1.0
-            for c in range(0, width, WIDTH):
-                store(predicted, t * width + c, splat(0.0))
-                store(gamma, c, splat(weight) * (load(previous, c) / splat(scale)))
+            for c in range(0, width, columns):
+                store(predicted, t * width + c, zeros(tile))
+                store(gamma, c, splat(weight) * (load_tile(previous, c, tile) / splat(scale)))
         else:
             if weighted:
                 gamma[lattice.labels[t]] -= lattice.change[t]
-            for c in range(0, width, WIDTH):
+            for c in range(0, width, columns):
                 at = t * width + c
-                store(predicted, at, load(gamma, c) / maximum(load(predicted, at), splat(_TINY)))
+                ahead = maximum(load_tile(predicted, at, tile), splat(_TINY))
+                store(predicted, at, load_tile(gamma, c, tile) / ahead)
             v = predicted[t]
-            for c in range(0, width, WIDTH):
-                sum_ = splat(0.0)
-                for j in range(n_labels):
-                    sum_ = fma(splat(v[j]), load(edge_t, j * width + c), sum_)
-                store(gamma, c, load(previous, c) * sum_)
-        if high - t == _TILE or t == 0:
-            count_edges(alpha, predicted, entry, t, high, n_labels, pairs)
+            for c in range(0, width, columns):
+                store(gamma, c, load_tile(previous, c, tile) * step_row(v, edge_t, 0, n_labels, width, c, tile))
+        if t > 0 and (high - t == _TILE or t == 1):
+            count_edges(alpha, predicted, t, high, n_labels, tile, pairs)
             high = t
+    for i in range(n_labels):
+        for c in range(0, width, columns):
+            at = i * width + c
+            store(pairs, at, fma(splat(entry[i]), load_tile(predicted, c, tile), load_tile(pairs, at, tile)))
 
 
 @kernel(fastmath=STRICT)
@@ -348,7 +366,7 @@ def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: A
 
 
 @kernel(fastmath=STRICT)
-def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: Any, counts: Any) -> None:
+def backward_general(block: Any, found: Any, lattice: Any, gamma: Any, rows: Any, scratch: Any, counts: Any) -> None:
     """The way back for edges that differ from position to position, or in logarithms.
 
     ξ_t(i,j) = Pr(i | j) γ_t(j) is formed outright and counted for the transition and each edge attribute of t.
@@ -359,7 +377,7 @@ def backward_general(block: Any, lattice: Any, gamma: Any, rows: Any, scratch: A
     weighted = lattice.change.size > 0
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0] - 1, -1, -1):
-        scatter(block, rows, t, gamma, counts)
+        scatter(found, rows, t, gamma, counts)
         previous = alpha[t - 1] if t > 0 else lattice.entry
         if block.starts[t]:
             scale = 0.0

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import STRICT, kernel
-from chainfold.kernels.scores import Rows, Slots, edge_scores, sparse_slot, state_scores
+from chainfold.kernels.scores import Found, Rows, Slots, edge_scores, sparse_slot, state_scores
 from chainfold.kernels.simd import WIDTH, load, maximum, splat, store
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2
@@ -95,8 +95,15 @@ def piece_of(block: Any, low: Any, high: Any) -> Any:
     )
 
 
+@kernel(fastmath=STRICT, inline=True)
+def rows_of(found: Any, low: Any, high: Any) -> Any:
+    return Found(found.begin[low : high + 1], found.turn[low:high], found.row, found.value)
+
+
 @kernel(fastmath=STRICT)
-def learn(block: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: Any, space: Any, seen: Any) -> Any:
+def learn(
+    block: Any, found: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: Any, space: Any, seen: Any
+) -> Any:
     """Learn from pieces begins[p] … begins[p+1]-1, p in `order`; `closed` where a sequence ends with the block.
 
     Returns (status, the faulty position, the sum of the losses); a loss is the share of wrong labels for the
@@ -109,7 +116,7 @@ def learn(block: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: 
         enter = learner.first if block.starts[low] else learner.blank
         leave = learner.last if ends else learner.blank
         piece = piece_of(block, low, high)
-        status, fault = best_path(piece, enter, leave, learner, space)
+        status, fault = best_path(piece, rows_of(found, low, high), enter, leave, learner, space)
         if status != OK:
             return status, low + fault, loss
         status, fault, wrong, count = difference(piece, enter, leave, learner, space)
@@ -134,7 +141,7 @@ def mean_weight(block: Any, low: Any, high: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def best_path(piece: Any, enter: Any, leave: Any, learner: Any, space: Any) -> Any:
+def best_path(piece: Any, found: Any, enter: Any, leave: Any, learner: Any, space: Any) -> Any:
     """δ_0 = s_0 + enter,  δ_t(j) = s_t(j) + max_i (δ_{t-1}(i) + e_t(i,j)),  the last δ + leave; ŷ into space.path.
 
     δ takes the place of the scores. The way back finds the best label before ŷ_t from δ_{t-1} alone, so that no
@@ -142,7 +149,7 @@ def best_path(piece: Any, enter: Any, leave: Any, learner: Any, space: Any) -> A
     """
     lattice, path, width = space.lattice, space.path, learner.blank.size
     n_labels, positions = learner.slots.transition.size // width, piece.labels.size
-    state_scores(piece, learner.rows, learner.slots, learner.blank, lattice)
+    state_scores(found, learner.rows, learner.slots, learner.blank, lattice)
     for t in range(positions):
         edge = learner.slots.transition
         if t > 0 and piece.edge_offsets.size:
@@ -263,7 +270,8 @@ def add_state(piece: Any, t: Any, label: Any, sign: Any, learner: Any, space: An
 def add_edge(piece: Any, t: Any, before: Any, label: Any, sign: Any, learner: Any, space: Any, count: Any) -> Any:
     """The same for the edge into t: its transition, and each edge attribute with it."""
     size = learner.slots.transition.size
-    pair = learner.slots.dense.size + learner.slots.sparse.size + before * learner.blank.size + label
+    begin = learner.weights.size - size - learner.slots.edge.size
+    pair = begin + before * learner.blank.size + label
     count = add(pair, sign, learner, space, count)
     if piece.edge_offsets.size:
         for k in range(piece.edge_offsets[t], piece.edge_offsets[t + 1]):

@@ -7,7 +7,8 @@ Rows are padded from N labels to `width`, a multiple of the vector width. A padd
 probability zero everywhere, and no kernel needs to know where the labels end.
 
 W is kept in two parts. The first `dense` attributes, which are the frequent ones, have a full padded row each; every
-later one has a short row of (label, weight) entries.
+later one has a short row of (label, weight) entries. The rows of a block's attributes are found once, padded ones first
+at each position, so that the loops over them neither look anything up nor ask which kind they have before them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.simd import WIDTH, fma, load, splat, store
+from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
 
 NO_LABEL = -1
+MOST_LABELS = 65535
+"""Labels are kept in 16 bits; a transition matrix of so many takes 34 GB."""
+
+COUNT_BITS = 16
+COUNT = (1 << COUNT_BITS) - 1
 
 
 class Rows(NamedTuple):
@@ -28,7 +34,8 @@ class Rows(NamedTuple):
 
     dense: int  # attributes 0 … dense-1 have padded rows
     begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
-    label: NDArray[np.int32]  # [entries]  their labels, ascending in each row
+    label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
+    tile: tuple[int, ...]  # as long as the vectors of a padded row that are worked on at once: see `simd`
 
 
 class Slots(NamedTuple):
@@ -40,40 +47,88 @@ class Slots(NamedTuple):
     edge: NDArray[np.float64]  # [K · N · width]
 
 
+class Found(NamedTuple):
+    """The rows of a block's state attributes, without those of value zero."""
+
+    begin: NDArray[np.int64]  # [B + 1]
+    turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
+    row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
+    value: NDArray[np.float64]  # or empty: all ones
+
+
+def tile_of(n_labels: int) -> int:
+    """The vectors of a row that are worked on at once: all of them or, if there are too many, an even share."""
+    vectors = -(-n_labels // WIDTH)
+    if vectors <= MOST_VECTORS:
+        return vectors
+    return min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
+
+
 def padded(n_labels: int) -> int:
-    """The width of a row of labels."""
-    return -(-n_labels // WIDTH) * WIDTH
+    """The width of a row of labels, a whole number of tiles."""
+    step = WIDTH * tile_of(n_labels)
+    return -(-n_labels // step) * step
+
+
+@kernel(fastmath=STRICT, inline=True)
+def short_row(rows: Any, attribute: Any) -> Any:
+    """The first entry and the number of entries of an attribute without a padded row, in one number."""
+    first, end = rows.begin[attribute - rows.dense], rows.begin[attribute - rows.dense + 1]
+    return first << COUNT_BITS | end - first
+
+
+@kernel(fastmath=STRICT)
+def find_rows(block: Any, rows: Any, width: Any, found: Any) -> None:
+    """Where the row of each attribute begins: padded rows from the front of a position's share, short ones behind."""
+    base, at = block.offsets[0], 0
+    if block.values.size == 0:
+        for t in range(found.turn.size):
+            found.begin[t], back = at, block.offsets[t + 1] - base
+            for k in range(block.offsets[t], block.offsets[t + 1]):
+                attribute = block.ids[k]
+                if attribute < rows.dense:
+                    found.row[at] = attribute * width
+                    at += 1
+                else:
+                    back -= 1
+                    found.row[back] = short_row(rows, attribute)
+            found.turn[t], at = at, block.offsets[t + 1] - base
+    else:
+        for t in range(found.turn.size):
+            found.begin[t] = at
+            for dense in (True, False):
+                for k in range(block.offsets[t], block.offsets[t + 1]):
+                    attribute, value = block.ids[k], block.values[k]
+                    if (attribute < rows.dense) == dense and value != 0.0:
+                        found.row[at] = attribute * width if dense else short_row(rows, attribute)
+                        found.value[at] = value
+                        at += 1
+                if dense:
+                    found.turn[t] = at
+    found.begin[found.turn.size] = at
 
 
 @kernel(fastmath=CONTRACT)
-def state_scores(block: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
+def state_scores(found: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
-    width = blank.size
-    plain = block.values.size == 0
-    all_dense = rows.begin.size == 1
-    for t in range(block.labels.size):
-        low, high = block.offsets[t], block.offsets[t + 1]
-        for c in range(0, width, WIDTH):
-            score = load(blank, c)
-            if plain and all_dense:
-                for k in range(low, high):
-                    score = score + load(weights.dense, block.ids[k] * width + c)
-            elif plain:
-                for k in range(low, high):
-                    if block.ids[k] < rows.dense:
-                        score = score + load(weights.dense, block.ids[k] * width + c)
+    width, tile = blank.size, rows.tile
+    plain = found.value.size == 0
+    for t in range(found.turn.size):
+        low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
+        for c in range(0, width, WIDTH * len(tile)):
+            score = load_tile(blank, c, tile)
+            if plain:
+                for k in range(low, turn):
+                    score = score + load_tile(weights.dense, found.row[k] + c, tile)
             else:
-                for k in range(low, high):
-                    if block.ids[k] < rows.dense and block.values[k] != 0.0:
-                        score = fma(splat(block.values[k]), load(weights.dense, block.ids[k] * width + c), score)
+                for k in range(low, turn):
+                    score = fma(splat(found.value[k]), load_tile(weights.dense, found.row[k] + c, tile), score)
             store(out, t * width + c, score)
-        if not all_dense:
-            for k in range(low, high):
-                tail = block.ids[k] - rows.dense
-                value = 1.0 if plain else block.values[k]
-                if tail >= 0 and value != 0.0:
-                    for entry in range(rows.begin[tail], rows.begin[tail + 1]):
-                        out[t, rows.label[entry]] += value * weights.sparse[entry]
+        for k in range(turn, high):
+            first = found.row[k] >> COUNT_BITS
+            value = 1.0 if plain else found.value[k]
+            for entry in range(first, first + (found.row[k] & COUNT)):
+                out[t, rows.label[entry]] += value * weights.sparse[entry]
 
 
 @kernel(fastmath=CONTRACT)

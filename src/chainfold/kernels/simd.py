@@ -1,41 +1,65 @@
-"""Eight doubles at a time.
+"""Vectors of doubles in registers, and rows of them.
 
-A `Lanes` value is a vector of eight float64 that lives in registers. LLVM's auto-vectoriser sees neither that our rows
-are padded to eight nor that a sum may stay in a register, and loses a factor of two; saying it outright costs a page.
-LLVM lowers the vector to what the machine has: one AVX-512 register, two of AVX2, four of SSE2 or NEON.
+A `Lanes` value is a vector of eight float64 that lives in a register, or a row of several such vectors. LLVM's
+auto-vectoriser sees neither that our rows are padded to eight nor that a sum may stay in a register, and loses a factor
+of two; saying it outright costs a page. LLVM lowers a vector to what the machine has: one AVX-512 register, two of
+AVX2, four of SSE2 or NEON.
+
+A row of labels is worked on in tiles of a few vectors, all of them in registers at once: one loop over the attributes
+or the labels then feeds several sums that do not wait for one another. How many is part of the type, so that a kernel
+is compiled for it: it is the length of the tuple `tile`.
 
 Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds.
 
-    load(array, offset)  store(array, offset, lanes)  splat(x)
+    load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  splat(x)  zeros(tile)
     a + b   a - b   a * b   a / b   fma(a, b, c) = a·b + c   maximum(a, b)   minimum(a, b)
     where_positive(test, a, b)   sum_lanes(a)   max_lanes(a)   min_lanes(a)   exp(a)
+
+Where operands differ in length, one of them is a single vector, and meets each vector of the other.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
+from numpy.typing import NDArray
 
 intrinsic: Any = extending.intrinsic  # what it decorates is called without the typing context, and from kernels alone
 
 WIDTH = 8
 """Doubles in a vector; label rows are padded to a multiple of it."""
 
+MOST_VECTORS = 8
+"""Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
+
+_LINE = 64  # bytes; a vector that lies across two lines of the cache takes two loads
+
+
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """Zeros whose first number begins a line of the cache."""
+    size = math.prod(shape)
+    memory = np.zeros(size + _LINE // 8)
+    skip = -memory.ctypes.data % _LINE // 8
+    return memory[skip : skip + size].reshape(shape)
+
 
 class LanesType(types.Type):  # type: ignore[misc]
-    """Numba's name for eight float64 in registers."""
+    """Numba's name for a row of vectors."""
 
-    def __init__(self) -> None:
-        super().__init__("Lanes")
+    def __init__(self, vectors: int) -> None:
+        self.vectors = vectors
+        super().__init__(f"Lanes({vectors})")
 
 
-lanes = LanesType()
+lanes = LanesType(1)
 _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 _INTEGERS = ir.VectorType(ir.IntType(64), WIDTH)
 _INDEX = ir.IntType(32)
@@ -44,7 +68,30 @@ _INDEX = ir.IntType(32)
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, front_end_type: Any) -> None:
-        super().__init__(manager, front_end_type, _VECTOR)
+        super().__init__(manager, front_end_type, ir.ArrayType(_VECTOR, front_end_type.vectors))
+
+
+def _parts(builder: Any, row: Any) -> list[Any]:
+    """The vectors of a row."""
+    return [builder.extract_value(row, k) for k in range(row.type.count)]
+
+
+def _joined(builder: Any, parts: list[Any]) -> Any:
+    row = ir.Constant(ir.ArrayType(_VECTOR, len(parts)), ir.Undefined)
+    for k, part in enumerate(parts):
+        row = builder.insert_value(row, part, k)
+    return row
+
+
+def _each(builder: Any, rows: Any, make: Callable[..., Any]) -> Any:
+    """What is made of the vectors of some rows, one of each; a row of one vector meets each of the others."""
+    parts = [_parts(builder, row) for row in rows]
+    longest = max(len(row) for row in parts)
+    return _joined(builder, [make(*(row[k % len(row)] for row in parts)) for k in range(longest)])
+
+
+def _longest(*rows: Any) -> Any:
+    return max(rows, key=lambda row: row.vectors)
 
 
 def _constant(value: float) -> ir.Constant:
@@ -62,25 +109,45 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: An
     return builder.bitcast(builder.gep(data, [offset]), _VECTOR.as_pointer())
 
 
+def _element(builder: Any, address: Any, k: int) -> Any:
+    return builder.gep(address, [ir.Constant(_INDEX, k)])
+
+
+def _load(builder: Any, address: Any, vectors: int) -> Any:
+    parts = []
+    for k in range(vectors):
+        parts.append(builder.load(_element(builder, address, k)))
+        parts[-1].align = 8
+    return _joined(builder, parts)
+
+
 @intrinsic
 def load(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        loaded = builder.load(_address(context, builder, signature.args[0], *arguments))
-        loaded.align = 8
-        return loaded
+        return _load(builder, _address(context, builder, signature.args[0], *arguments), 1)
 
     return lanes(array, types.int64), generate
+
+
+@intrinsic
+def load_tile(typing_context: Any, array: Any, offset: Any, tile: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _load(builder, _address(context, builder, signature.args[0], *arguments[:2]), tile.count)
+
+    return LanesType(tile.count)(array, types.int64, tile), generate
 
 
 @intrinsic
 def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, offset, value = arguments
-        stored = builder.store(value, _address(context, builder, signature.args[0], array, offset))
-        stored.align = 8
+        address = _address(context, builder, signature.args[0], array, offset)
+        for k, part in enumerate(_parts(builder, value)):
+            stored = builder.store(part, _element(builder, address, k))
+            stored.align = 8
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, lanes), generate
+    return types.void(array, types.int64, value), generate
 
 
 @intrinsic
@@ -88,18 +155,29 @@ def splat(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         undefined = ir.Constant(_VECTOR, ir.Undefined)
         first = builder.insert_element(undefined, arguments[0], ir.Constant(_INDEX, 0))
-        return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))
+        return _joined(
+            builder, [builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))]
+        )
 
     return lanes(types.float64), generate
+
+
+@intrinsic
+def zeros(typing_context: Any, tile: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _joined(builder, [_constant(0.0)] * tile.count)
+
+    return LanesType(tile.count)(tile), generate
 
 
 def _arithmetic(instruction: str) -> Any:
     @intrinsic
     def apply(typing_context: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return getattr(builder, instruction)(*arguments, flags=("contract",))
+            operation = getattr(builder, instruction)
+            return _each(builder, arguments, lambda a, b: operation(a, b, flags=("contract",)))
 
-        return lanes(lanes, lanes), generate
+        return _longest(a, b)(a, b), generate
 
     return apply
 
@@ -124,9 +202,9 @@ for _symbol, _instruction in (
 @intrinsic
 def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, "fma", list(arguments))
+        return _each(builder, arguments, lambda *parts: _call(builder, "fma", list(parts)))
 
-    return lanes(lanes, lanes, lanes), generate
+    return _longest(a, b, c)(a, b, c), generate
 
 
 def _greater(builder: Any, a: Any, b: Any) -> Any:
@@ -145,9 +223,9 @@ def _lanewise(choose: Any) -> Any:
     @intrinsic
     def apply(typing_context: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return choose(builder, *arguments)
+            return _each(builder, arguments, lambda a, b: choose(builder, a, b))
 
-        return lanes(lanes, lanes), generate
+        return _longest(a, b)(a, b), generate
 
     return apply
 
@@ -161,19 +239,23 @@ def where_positive(typing_context: Any, test: Any, a: Any, b: Any) -> Any:
     """Lane by lane, a where test > 0 and b elsewhere (also where test is not a number)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        test, a, b = arguments
-        return builder.select(builder.fcmp_ordered(">", test, _constant(0.0)), a, b)
+        def choose(test: Any, a: Any, b: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", test, _constant(0.0)), a, b)
 
-    return lanes(lanes, lanes, lanes), generate
+        return _each(builder, arguments, choose)
+
+    return _longest(test, a, b)(test, a, b), generate
 
 
 def _reduction(combine: Any) -> Any:
-    """Fold the eight lanes in halves, always in the same order."""
+    """Fold vector onto vector, then the eight lanes in halves, always in the same order."""
 
     @intrinsic
-    def reduce(typing_context: Any, value: Any) -> Any:
+    def reduce(typing_context: Any, row: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            (value,) = arguments
+            value, *others = _parts(builder, arguments[0])
+            for other in others:
+                value = combine(builder, value, other)
             half = WIDTH // 2
             while half:
                 kind = ir.VectorType(_INDEX, half)
@@ -183,7 +265,7 @@ def _reduction(combine: Any) -> Any:
                 half //= 2
             return builder.extract_element(value, ir.Constant(_INDEX, 0))
 
-        return types.float64(lanes), generate
+        return types.float64(row), generate
 
     return reduce
 
@@ -199,22 +281,25 @@ _LN2_LOW = 1.42860682030941723212e-6
 _LEAST = -708.0  # exp(-708) = 3e-308: below this the result is zero, so that no subnormal is ever made
 
 
+def _exp(builder: Any, x: Any) -> Any:
+    in_range = builder.fcmp_unordered(">", x, _constant(_LEAST))
+    clamped = builder.select(in_range, x, _constant(_LEAST))
+    k = _call(builder, "rint", [builder.fmul(clamped, _constant(1.0 / math.log(2.0)))])
+    r = _call(builder, "fma", [k, _constant(-_LN2_HIGH), clamped])
+    r = _call(builder, "fma", [k, _constant(-_LN2_LOW), r])
+    series = _constant(1.0 / math.factorial(13))
+    for order in range(12, -1, -1):
+        series = _call(builder, "fma", [r, series, _constant(1.0 / math.factorial(order))])
+    exponent = builder.add(builder.fptosi(k, _INTEGERS), ir.Constant(_INTEGERS, [1023] * WIDTH))
+    power = builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [52] * WIDTH)), _VECTOR)
+    return builder.select(in_range, builder.fmul(series, power), _constant(0.0))
+
+
 @intrinsic
 def exp(typing_context: Any, x: Any) -> Any:
     """e^x for x <= 0 in each lane, to within one rounding; zero below -708, not a number where x is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (x,) = arguments
-        in_range = builder.fcmp_unordered(">", x, _constant(_LEAST))
-        clamped = builder.select(in_range, x, _constant(_LEAST))
-        k = _call(builder, "rint", [builder.fmul(clamped, _constant(1.0 / math.log(2.0)))])
-        r = _call(builder, "fma", [k, _constant(-_LN2_HIGH), clamped])
-        r = _call(builder, "fma", [k, _constant(-_LN2_LOW), r])
-        series = _constant(1.0 / math.factorial(13))
-        for order in range(12, -1, -1):
-            series = _call(builder, "fma", [r, series, _constant(1.0 / math.factorial(order))])
-        exponent = builder.add(builder.fptosi(k, _INTEGERS), ir.Constant(_INTEGERS, [1023] * WIDTH))
-        power = builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [52] * WIDTH)), _VECTOR)
-        return builder.select(in_range, builder.fmul(series, power), _constant(0.0))
+        return _each(builder, arguments, lambda part: _exp(builder, part))
 
-    return lanes(lanes), generate
+    return x(x), generate

@@ -3,6 +3,9 @@
 Each kernel takes whole lines of UTF-8, the last one with its line end, and gives places in them. What is wrong with a
 line is not raised here but reported, with the line, in `state`; the rows before it are good. A state also carries over
 from one chunk of a file to the next: is a start mark due, what did the first line look like.
+
+A place that begins as the literal 0 would have numba compile each function it is given to twice, for the literal and
+for any number; hence `_FIRST`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ _NEWLINE, _RETURN, _TAB, _SPACE = 10, 13, 9, 32
 _HASH, _DASH, _DOT, _COLON, _BACKSLASH, _AT = 35, 45, 46, 58, 92, 64
 _DOCSTART = np.frombuffer(b"-DOCSTART-", np.uint8)
 _EDGE = np.frombuffer(b"@edge", np.uint8)
+_FIRST = np.int64(0)
 
 # A state: what carries over from chunk to chunk, and the first thing that is wrong.
 START, TABS, COLUMNS, WRONG_LINE, WRONG = range(5)
@@ -50,7 +54,7 @@ class AttributeArrays(NamedTuple):
     starts: NDArray[np.bool_]
 
 
-@kernel(fastmath=STRICT)
+@kernel(fastmath=STRICT, inline=True)
 def place_of(byte: Any, data: Any, low: Any, high: Any) -> Any:
     """The first place of a byte in data[low : high], or `high`."""
     while low < high and data[low] != byte:
@@ -92,7 +96,7 @@ def split(data: Any, low: Any, high: Any, tabs: Any, begins: Any, ends: Any, bas
     return count
 
 
-@kernel(fastmath=STRICT)
+@kernel(fastmath=STRICT, inline=True)
 def is_inserted(data: Any, low: Any, high: Any) -> Any:
     """Is this the number of a multiword token or an empty node, 3-4 or 3.1?"""
     return place_of(_DASH, data, low, high) < high or place_of(_DOT, data, low, high) < high
@@ -101,7 +105,7 @@ def is_inserted(data: Any, low: Any, high: Any) -> Any:
 @kernel(fastmath=STRICT)
 def conll_rows(data: Any, line: Any, universal: Any, state: Any, out: Any) -> Any:
     """The fields of every line that is a row; returns the number of rows, up to a line of another width."""
-    rows, at = 0, 0
+    rows, at = 0, _FIRST
     while at < data.size:
         low, high = at, place_of(_NEWLINE, data, at, data.size)
         at, line = high + 1, line + 1
@@ -155,7 +159,7 @@ def attribute(data: Any, low: Any, high: Any, entry: Any, out: Any) -> Any:
 @kernel(fastmath=STRICT)
 def attribute_rows(data: Any, line: Any, state: Any, out: Any) -> Any:
     """The label and the attributes of every line; returns the number of rows, up to a line with something wrong."""
-    rows, entry, at = 0, 0, 0
+    rows, entry, at = 0, _FIRST, _FIRST
     out.offsets[0] = out.name_ends[0] = 0
     while at < data.size and state[WRONG] == 0:
         low, high = at, place_of(_NEWLINE, data, at, data.size)

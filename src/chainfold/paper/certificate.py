@@ -99,7 +99,7 @@ class Boundaries:
     def posteriors(self) -> Floats:
         """[count, N] of the boundaries, from the end of the chain: the truth."""
         layout = self._problem.model.layout
-        counts = Accumulator(layout)  # not wanted here
+        counts = Accumulator(layout, self._problem.room)  # not wanted here
         gamma = self._sweeps[-1].exit.posterior()
         found = []
         for sweep in reversed(self._sweeps[1:]):
