@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.optimize import base
 from chainfold.optimize.descent import ALGORITHMS, Descent, DescentSettings
+from chainfold.optimize.team import _LEAST_SHARED
 
 Floats = NDArray[np.float64]
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
@@ -170,6 +171,18 @@ def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(algorithm: str) ->
         assert [second.advance() for _ in range(stop, len(answers))] == answers[stop:]
         assert second.point.tobytes() == straight.point.tobytes()
         assert second.finished == straight.finished
+
+
+@pytest.mark.parametrize("algorithm", NAMES)
+def test_threads_change_no_bit(algorithm: str) -> None:
+    size = 2 * _LEAST_SHARED + 1234
+    fixed = np.random.default_rng(7).normal(size=(3, size))
+    runs = []
+    for threads in (1, 2, 5):
+        choice = DescentSettings(algorithm=algorithm, c2=0.5, max_iterations=2)
+        optimiser = Descent(lambda k, x: (1.0, fixed[k] + 0.1 * x), 3, np.zeros(size), choice, threads)
+        runs.append((run(optimiser), optimiser.point.tobytes()))
+    assert runs[1:] == runs[:1] * 2
 
 
 def test_more_epochs_may_be_asked_for_later() -> None:

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, rosen, rosen_der
 
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.kernels.vectors import CHUNK
 from chainfold.optimize import base, linesearch
 from chainfold.optimize.lbfgs import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.optimize.linesearch import Trial
+from chainfold.optimize.team import _LEAST_SHARED
 
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -268,7 +270,7 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
     state = Lbfgs(objective, np.zeros(20)).state()
     with pytest.raises(ChainfoldError, match=r"point is float64 of shape \(20,\), where this run has .* \(19,\)"):
         Lbfgs(objective, np.zeros(19)).restore(state)
-    with pytest.raises(ChainfoldError, match="steps is float64"):
+    with pytest.raises(ChainfoldError, match="steps_and_changes is float64"):
         Lbfgs(objective, np.zeros(20), LbfgsSettings(num_memories=7)).restore(state)
     with pytest.raises(ChainfoldError, match="another optimiser: it differs in scale"):
         Lbfgs(objective, np.zeros(20)).restore({name: array for name, array in state.items() if name != "scale"})
@@ -456,13 +458,26 @@ def test_a_step_that_was_the_best_but_not_the_last_is_gone_back_to() -> None:
     assert step.evaluations == 1 + 4 + 1
 
 
-def test_large_vectors_are_worked_on_in_pieces() -> None:
-    """More than one chunk, the last one shorter: the same answer as weight by weight."""
-    size = 2 * base._CHUNK + 17
+@pytest.mark.parametrize("size", [CHUNK - 1, CHUNK, 2 * CHUNK + 17, 2 * _LEAST_SHARED + 1])
+@pytest.mark.parametrize("c1", [0.0, 0.5])
+def test_large_vectors_are_worked_on_in_pieces(size: int, c1: float) -> None:
+    """Chunks, the last one shorter, and threads: the same answer as weight by weight."""
     centre = np.linspace(-2.0, 2.0, size)
-    optimiser = Lbfgs(quadratic(np.ones(size), centre), np.zeros(size), LbfgsSettings(c1=0.5, **TO_THE_END))
+    optimiser = Lbfgs(quadratic(np.ones(size), centre), np.zeros(size), LbfgsSettings(c1=c1, **TO_THE_END), threads=2)
     run(optimiser)
-    np.testing.assert_allclose(optimiser.point, np.sign(centre) * np.maximum(np.abs(centre) - 0.5, 0.0), atol=1e-9)
+    np.testing.assert_allclose(optimiser.point, np.sign(centre) * np.maximum(np.abs(centre) - c1, 0.0), atol=1e-9)
+
+
+@pytest.mark.parametrize("c1", [0.0, 0.01])
+def test_threads_change_no_bit(c1: float) -> None:
+    size = 2 * _LEAST_SHARED + 12_345
+    rng = np.random.default_rng(3)
+    objective = quadratic(10.0 ** rng.uniform(-2, 2, size), rng.normal(size=size))
+    runs = []
+    for threads in (1, 2, 3, 7):
+        optimiser = Lbfgs(objective, np.zeros(size), LbfgsSettings(c1=c1, max_iterations=12), threads)
+        runs.append((run(optimiser), optimiser.point.tobytes()))
+    assert runs[1:] == runs[:1] * 3
 
 
 def test_the_two_loops_multiply_by_the_matrix_of_bfgs() -> None:
@@ -470,12 +485,17 @@ def test_the_two_loops_multiply_by_the_matrix_of_bfgs() -> None:
     rng = np.random.default_rng(12)
     size, most = 6, 3
     pairs = _Pairs(most, size)
+    rows = pairs.rows[0]  # a view: so few weights are one chunk
     curvature = np.diag(10.0 ** np.linspace(-1, 1, size))
     kept: list[tuple[Floats, Floats]] = []
     for turn in range(8):
         s = rng.normal(size=size)
         y = curvature @ s * (-1.0 if turn == 4 else 1.0)
-        pairs.add(s, np.zeros(size), y, np.zeros(size))
+        vector = rng.normal(size=size)
+        new = pairs.make_room()
+        rows[new], rows[most + new] = s, y
+        pairs.products[:] = np.stack([rows @ y, rows @ vector], axis=1)
+        pairs.add(float(np.linalg.norm(s)))
         kept = kept[-(most - 1) :] + ([] if turn == 4 else [(s, y)])
         assert pairs.count == len(kept)
         last = kept[-1]
@@ -483,10 +503,8 @@ def test_the_two_loops_multiply_by_the_matrix_of_bfgs() -> None:
         for s, y in kept:
             left = np.eye(size) - np.outer(s, y) / (s @ y)
             h = left @ h @ left.T + np.outer(s, s) / (s @ y)
-        vector = rng.normal(size=size)
-        expected = h @ vector
-        pairs.apply(vector)
-        np.testing.assert_allclose(vector, expected, rtol=1e-9, atol=1e-12)
+        scale, shares = pairs.direction()
+        np.testing.assert_allclose(scale * vector + shares @ rows, -h @ vector, rtol=1e-9, atol=1e-12)
 
 
 def test_the_first_trial_goes_a_distance_of_one() -> None:
@@ -522,9 +540,9 @@ def test_pairs_that_mislead_are_forgotten() -> None:
     second = Lbfgs(objective, np.zeros(20), LbfgsSettings(**TO_THE_END))
     state = first.state()
     uphill = {
-        "steps": np.tile(state["gradient"], (6, 1)),
-        "changes": np.zeros((6, 20)),
-        "curvatures": np.full(6, -1e-3),
+        "steps_and_changes": np.repeat([state["gradient"], np.zeros(20)], 6, axis=0)[None],
+        "curvatures": -1e-3 * np.eye(6),
+        "change_products": np.zeros((6, 6)),
     }
     second.restore({**state, **uphill})
     run(second)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from chainfold.engines.desk import Desk
 from chainfold.engines.parallel import share
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.evaluation import count_observed, evaluate
+from chainfold.kernels import vectors
 from chainfold.model import Floats, Layout, Model
+from chainfold.optimize.team import Team
 
 Bools = NDArray[np.bool_]
 
@@ -79,6 +82,15 @@ class Space:
         unseen[: layout.n_state] = False
         return cls(layout, source, forbidden, forbidden | unseen, first, last)
 
+    @cached_property
+    def _forbidden_places(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.forbidden)
+
+    @cached_property
+    def held_places(self) -> NDArray[np.int64]:
+        """The few weights, or none, that do not move."""
+        return np.flatnonzero(self.held)
+
     def observed(self) -> Floats:
         """[M] the counts of the observed labels, which the constraints must allow."""
         try:
@@ -103,8 +115,11 @@ class Space:
         return f"{what}, which is forbidden; correct its label, or allow {move!r}."
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
-        """The model that a point of the optimiser stands for."""
-        weights = np.where(self.forbidden, -np.inf, point)
+        """The model that a point of the optimiser stands for; it may hold the point itself, not a copy."""
+        weights = point
+        if self._forbidden_places.size:
+            weights = point.copy()
+            weights[self._forbidden_places] = -np.inf
         return Model(self.layout, weights, vocabulary_of(self.source), self.first, self.last, training or {})
 
 
@@ -123,6 +138,7 @@ class Objective:
     ) -> None:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
+        self._team = Team(threads)
         self._desk = Desk(space.layout, space.source, memory)
         self._observed = space.observed()
         self._begun = False
@@ -136,16 +152,12 @@ class Objective:
                 raise
             return math.inf, np.zeros(point.size)
         self._begun = True
-        likelihood = found.log_likelihood
-        if likelihood is None:
-            likelihood = float(np.sum(self._observed * point)) - found.log_z
-        with np.errstate(over="ignore", invalid="ignore"):  # an infinite penalty is a reason for a shorter step
-            value = self._c2 * float(np.sum(point * point)) - likelihood
-            gradient = found.expected
-            gradient -= self._observed
-            gradient += (2.0 * self._c2) * point
-        gradient[self._space.held] = 0.0
-        return value, gradient
+        gradient = found.expected
+        how = (gradient, self._observed, point, self._c2)
+        square, score = self._team.run(vectors.penalise, point.size, 2, *how).tolist()
+        gradient[self._space.held_places] = 0.0
+        likelihood = score - found.log_z if found.log_likelihood is None else found.log_likelihood
+        return self._c2 * square - likelihood, gradient
 
 
 class BatchObjective:
@@ -174,7 +186,7 @@ class BatchObjective:
         likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
         layout = self._space.layout
         gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
-        gradient[self._space.held] = 0.0
+        gradient[self._space.held_places] = 0.0
         if not math.isfinite(likelihood):
             raise ChainfoldError(
                 f"the likelihood of positions {low} to {high - 1} is {likelihood}: the weights have grown too large; "

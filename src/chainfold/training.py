@@ -112,12 +112,12 @@ class Training:
         }
 
     def optimiser(self, space: Space, start: Floats, how: Mapping[str, Any]) -> Optimiser:
-        settings = self.settings()
+        settings, threads = self.settings(), how.get("threads", 1)
         if isinstance(settings, LbfgsSettings):
-            return Lbfgs(Objective(space, c2=self.c2, **how), start, settings)
+            return Lbfgs(Objective(space, c2=self.c2, **how), start, settings, threads)
         if isinstance(settings, DescentSettings):
             batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
-            return Descent(batches, batches.batches, start, settings)
+            return Descent(batches, batches.batches, start, settings, threads)
         return Mistakes(space.model(start), space.source, settings, space.held & ~space.forbidden)
 
 

@@ -1,6 +1,7 @@
 """Optimisers: they get a callable and a starting point, and know nothing of chains.
 
     base ── Step, Optimiser                    what an optimiser tells, and how it is driven
+      ├── team                               threads that share the work on long vectors
       ├── linesearch ── how far along a direction
       │     └── lbfgs                          L-BFGS, and OWL-QN where weights are to be exactly zero
       └── descent                              SGD, AdaGrad and Adam, a batch at a time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,8 +18,6 @@ SMALL_GRADIENT = "converged: the gradient is small beside the weights"
 LITTLE_GAIN = "converged: the last iterations hardly improved the objective"
 ENOUGH_ITERATIONS = "stopped: the largest number of iterations was reached"
 NO_BETTER_STEP = "converged as far as rounding allows: no step improves the objective"
-
-_CHUNK = 1 << 15  # elements that are worked on at once, so that what is between two operations stays in the cache
 
 
 class Step(NamedTuple):
@@ -115,22 +113,6 @@ def dot(a: Floats, b: Floats) -> float:
 
 def norm(a: Floats) -> float:
     return math.sqrt(dot(a, a))
-
-
-def one_norm(a: Floats) -> float:
-    """Σ |a|"""
-    return math.fsum(float(np.abs(a[part]).sum()) for part in chunks(a.size))
-
-
-def chunks(size: int) -> Iterator[slice]:
-    """The indices 0 … size-1 in pieces: one operation after another on a piece needs no vector in between."""
-    return (slice(low, low + _CHUNK) for low in range(0, size, _CHUNK))
-
-
-def add_scaled(target: Floats, scale: float, vector: Floats) -> None:
-    """target += scale · vector"""
-    for part in chunks(target.size):
-        target[part] += scale * vector[part]
 
 
 def check_whole(name: str, value: float | None, least: int) -> None:

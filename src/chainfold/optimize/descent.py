@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.kernels import vectors
 from chainfold.optimize.base import (
     ENOUGH_ITERATIONS,
     LITTLE_GAIN,
@@ -38,29 +39,26 @@ from chainfold.optimize.base import (
     check_not_negative,
     check_whole,
     checked,
-    chunks,
-    dot,
     frozen_view,
     norm,
     starting_point,
 )
+from chainfold.optimize.team import Team
 
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
-
-_BETA_1, _BETA_2 = 0.9, 0.999  # how much of the means of g and g² Adam keeps
-_TINY = 1e-8  # ε above
 
 
 class _Defaults(NamedTuple):
     rate: float
     decay: float
     moments: int  # vectors that are kept beside the point
+    move: Callable[..., None]  # one pass over the weights
 
 
 ALGORITHMS = {
-    "sgd": _Defaults(rate=0.03, decay=0.1, moments=0),
-    "adagrad": _Defaults(rate=0.3, decay=0.0, moments=1),
-    "adam": _Defaults(rate=0.05, decay=0.3, moments=2),
+    "sgd": _Defaults(rate=0.03, decay=0.1, moments=0, move=vectors.sgd),
+    "adagrad": _Defaults(rate=0.3, decay=0.0, moments=1, move=vectors.adagrad),
+    "adam": _Defaults(rate=0.05, decay=0.3, moments=2, move=vectors.adam),
 }
 
 
@@ -95,16 +93,22 @@ class Descent:
     """Moves a point by one batch at a time.
 
     `gradient(k, x)` gives the negative log likelihood of batch k and its gradient, without penalties; it gets a
-    read-only view that is valid during the call, and may give the same array each time.
+    read-only view that is valid during the call, and may give the same array each time. Threads change no bit.
     """
 
     def __init__(
-        self, gradient: BatchGradient, batches: int, start: ArrayLike, settings: DescentSettings | None = None
+        self,
+        gradient: BatchGradient,
+        batches: int,
+        start: ArrayLike,
+        settings: DescentSettings | None = None,
+        threads: int = 1,
     ) -> None:
         check_whole("batches", batches, 1)
         self._batch_gradient = gradient
         self._batches = batches
         self._settings = settings or DescentSettings()
+        self._team = Team(threads)
         self._point = starting_point(start)
         self._moments = np.zeros((ALGORITHMS[self._settings.algorithm].moments, self._point.size))
         self._steps = 0
@@ -137,7 +141,7 @@ class Descent:
         if self.finished:
             return None
         rate = self._rate()
-        self._move(rate, self._gradient_of(int(self._order[self._steps % self._batches])))
+        self._move(rate, int(self._order[self._steps % self._batches]))
         self._steps += 1
         return self._end_of_epoch(rate) if self._steps % self._batches == 0 else None
 
@@ -181,40 +185,19 @@ class Descent:
         assert self._settings.decay is not None, "filled in with the defaults"
         return self._settings.rate / (1.0 + self._settings.decay * self._steps / self._batches)
 
-    def _gradient_of(self, batch: int) -> Floats:
-        """The gradient of a batch, without penalty; its objective is added to the epoch's, with its share of it."""
+    def _move(self, rate: float, batch: int) -> None:
+        """Follow the gradient of a batch; its objective is added to the epoch's, with its share of the penalty."""
         value, gradient = self._batch_gradient(batch, frozen_view(self._point))
-        if not (math.isfinite(value) and math.isfinite(dot(gradient, gradient))):
+        share = self._settings.c2 / self._batches
+        how = (self._point, gradient, 2.0 * share, self._gradient, rate, self._steps + 1, self._moments)
+        move = ALGORITHMS[self._settings.algorithm].move
+        steepness, square = self._team.run(move, self._point.size, 2, *how).tolist()
+        if not (math.isfinite(value) and math.isfinite(steepness)):
             raise ChainfoldError(
                 f"the objective or its gradient is not finite in batch {batch} of epoch "
                 f"{self._steps // self._batches + 1}; choose a smaller rate, or rescale the values of the attributes."
             )
-        self._value += value + self._settings.c2 / self._batches * dot(self._point, self._point)
-        return gradient
-
-    def _move(self, rate: float, gradient: Floats) -> None:
-        update = {"sgd": self._sgd, "adagrad": self._adagrad, "adam": self._adam}[self._settings.algorithm]
-        shrink = 2.0 * self._settings.c2 / self._batches
-        for part in chunks(self._point.size):
-            x = self._point[part]
-            g = gradient[part] + shrink * x
-            self._gradient[part] += g
-            x -= rate * update(part, g)
-
-    def _sgd(self, part: slice, g: Floats) -> Floats:
-        return g
-
-    def _adagrad(self, part: slice, g: Floats) -> Floats:
-        q = self._moments[0, part]
-        q += g * g
-        return np.asarray(g / (np.sqrt(q) + _TINY))
-
-    def _adam(self, part: slice, g: Floats) -> Floats:
-        p, q = self._moments[:, part]
-        p += (1.0 - _BETA_1) * (g - p)
-        q += (1.0 - _BETA_2) * (g * g - q)
-        t = self._steps + 1
-        return np.asarray(p / (1.0 - _BETA_1**t) / (np.sqrt(q / (1.0 - _BETA_2**t)) + _TINY))
+        self._value += value + share * square
 
     def _end_of_epoch(self, rate: float) -> Step:
         epoch = self._steps // self._batches

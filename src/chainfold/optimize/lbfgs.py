@@ -1,9 +1,10 @@
 """L-BFGS, and OWL-QN (Andrew and Gao, 2007) where c1 > 0: minimise f(x) + c1 · ‖x‖₁ for a smooth f.
 
 A direction is -H·g: H is the inverse curvature that the last few pairs (s, y) of steps and changes of the gradient tell
-of, applied by the two loops of Nocedal (1980) and never written out. With c1 the gradient is replaced by the
-pseudo-gradient, the direction is kept where it agrees with it in sign, and no weight changes its sign in one step: a
-weight that would is set to exactly zero.
+of, applied by the two loops of Nocedal (1980) and never written out. All that the loops ask of vectors is their dot
+products: with these at hand they run on small numbers, and the direction is one sum over the pairs. With c1 the
+gradient is replaced by the pseudo-gradient, the direction is kept where it agrees with it in sign, and no weight
+changes its sign in one step: a weight that would is set to exactly zero.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.kernels import vectors
 from chainfold.optimize import linesearch
 from chainfold.optimize.base import (
     ENOUGH_ITERATIONS,
@@ -27,18 +29,14 @@ from chainfold.optimize.base import (
     State,
     Step,
     Trail,
-    add_scaled,
     check_not_negative,
     check_whole,
     checked,
-    chunks,
-    dot,
     frozen_view,
-    norm,
-    one_norm,
     starting_point,
 )
 from chainfold.optimize.linesearch import Trial
+from chainfold.optimize.team import Team
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
@@ -72,22 +70,34 @@ class LbfgsSettings:
             raise BadSetting("linesearch", self.linesearch, f"one of {', '.join(LINE_SEARCHES)}")
 
 
+class _Here(NamedTuple):
+    """A point, in numbers."""
+
+    moved: float  # the distance from the point before
+    point_norm: float
+    gradient_norm: float
+    active: int
+
+
 class Lbfgs:
     """Moves a point downhill, one iteration at a time.
 
     The objective gives f and its gradient at a point; it gets a read-only view that is valid during the call, and may
-    give the same array each time. Nothing is evaluated before the first iteration.
+    give the same array each time. Nothing is evaluated before the first iteration. Threads change no bit.
     """
 
-    def __init__(self, objective: Objective, start: ArrayLike, settings: LbfgsSettings | None = None) -> None:
+    def __init__(
+        self, objective: Objective, start: ArrayLike, settings: LbfgsSettings | None = None, threads: int = 1
+    ) -> None:
         self._objective = objective
         self._settings = settings or LbfgsSettings()
-        self._c1 = self._settings.c1
+        self._c1 = float(self._settings.c1)
+        self._team = Team(threads)
         self._point = starting_point(start)
-        size = self._point.size
+        self._size = size = self._point.size
         self._value = math.nan  # of the whole objective; nan until the first evaluation
         self._gradient = np.zeros(size)  # of f
-        self._downhill = np.zeros(size) if self._c1 else self._gradient  # the gradient, or the pseudo-gradient
+        self._pseudo_gradient = np.zeros(size if self._c1 else 0)
         self._direction = np.zeros(size)
         self._trial = np.zeros(size)  # the point that is being tried
         self._trial_gradient = np.zeros(size)
@@ -143,12 +153,16 @@ class Lbfgs:
         self._pairs.restore(given)
         self._finished = None
         if not math.isnan(self._value):
-            self._look_downhill()
-            self._finished = self._reason(norm(self._downhill), norm(self._point))
+            self._finished = self._reason(self._look_around())
+
+    @property
+    def _downhill(self) -> Floats:
+        """The gradient of the whole objective; at a kink, that of the side where it falls, or zero."""
+        return self._pseudo_gradient if self._c1 else self._gradient
 
     def _begin(self) -> None:
         self._trial[:] = self._point
-        value = self._evaluate()
+        value = self._evaluate()[0] + self._c1 * float(np.abs(self._point).sum())
         if not (math.isfinite(value) and np.isfinite(self._trial_gradient).all()):
             raise ChainfoldError(
                 "the objective or its gradient is not finite at the starting point; begin with smaller weights, or "
@@ -157,36 +171,23 @@ class Lbfgs:
         self._value = value
         self._gradient, self._trial_gradient = self._trial_gradient, self._gradient
         self._trail.add(value)
-        self._look_downhill()
-        self._finished = self._reason(norm(self._downhill), norm(self._point))
+        self._finished = self._reason(self._look_around())
 
-    def _evaluate(self) -> float:
-        """The whole objective at the trial, whose gradient is kept."""
+    def _evaluate(self) -> tuple[float, float]:
+        """f at the trial, whose gradient is kept, and its slope along the direction."""
         self._evaluations += 1
         value, gradient = self._objective(frozen_view(self._trial))
-        self._trial_gradient[:] = gradient
-        return float(value) + (self._c1 * one_norm(self._trial) if self._c1 else 0.0)
-
-    def _look_downhill(self) -> None:
-        """The gradient of the whole objective; at a kink, that of the side where it falls, or zero."""
-        if not self._c1:
-            self._downhill = self._gradient
-            return
-        for part in chunks(self._point.size):
-            x, g, out = self._point[part], self._gradient[part], self._downhill[part]
-            at_kink = np.sign(g) * np.maximum(np.abs(g) - self._c1, 0.0)
-            out[:] = np.where(x == 0.0, at_kink, g + self._c1 * np.sign(x))
+        (slope,) = self._team.run(vectors.keep, self._size, 1, self._trial_gradient, gradient, self._direction)
+        return float(value), float(slope)
 
     def _improve(self) -> float | None:
         """A better trial, and the step that led to it; None if there is none."""
-        np.negative(self._downhill, out=self._direction)
-        self._pairs.apply(self._direction)
-        if self._c1:
-            self._align()
-        slope = dot(self._direction, self._downhill)
+        scale, shares = self._pairs.direction()
+        how = (self._direction, scale, self._downhill, shares, self._pairs.rows, self._c1 > 0.0)
+        slope, square = self._team.run(vectors.combine, self._size, 2, *how).tolist()
         if not -math.inf < slope < 0.0:
             return None
-        step = 1.0 if self._pairs.scale else 1.0 / norm(self._direction)
+        step = 1.0 if self._pairs.scale else 1.0 / math.sqrt(square)
         return self._search_orthant(step) if self._c1 else self._search_line(slope, step)
 
     def _search_line(self, slope: float, step: float) -> float | None:
@@ -195,10 +196,9 @@ class Lbfgs:
         def probe(step: float) -> Trial:
             nonlocal last
             last = step
-            np.multiply(self._direction, step, out=self._trial)
-            self._trial += self._point
-            self._trial_value = self._evaluate()
-            return Trial(step, self._trial_value, dot(self._trial_gradient, self._direction))
+            self._team.run(vectors.step_along, self._size, 0, self._trial, self._point, step, self._direction)
+            self._trial_value, slope = self._evaluate()
+            return Trial(step, self._trial_value, slope)
 
         search = LINE_SEARCHES[self._settings.linesearch]
         found = search(probe, Trial(0.0, self._value, slope), step, self._settings.max_linesearch)
@@ -208,60 +208,46 @@ class Lbfgs:
             probe(found.step)
         return found.step
 
-    def _align(self) -> None:
-        """No weight moves against its own pseudo-gradient."""
-        for part in chunks(self._point.size):
-            d, g = self._direction[part], self._downhill[part]
-            d[d * g >= 0.0] = 0.0
-
     def _search_orthant(self, step: float) -> float | None:
         """Shorten the step until the objective has fallen by a share of what the pseudo-gradient promised."""
         for _ in range(self._settings.max_linesearch):
-            promised = self._step_within_orthant(step)
+            how = (self._trial, self._point, step, self._direction, self._downhill)
+            promised, one_norm = self._team.run(vectors.step_within, self._size, 2, *how).tolist()
             if not -promised > linesearch.ROUNDING * abs(self._value):
                 return None
-            self._trial_value = self._evaluate()
-            if not math.isfinite(dot(self._trial_gradient, self._direction)):
-                self._trial_value = math.inf
+            value, slope = self._evaluate()
+            self._trial_value = value + self._c1 * one_norm if math.isfinite(slope) else math.inf
             if self._trial_value <= self._value + linesearch.FALL * promised:
                 return step
             step *= linesearch.kept(self._value, promised, self._trial_value)
         return None
 
-    def _step_within_orthant(self, step: float) -> float:
-        """The trial, zero where it would leave the orthant of the point; returns what the pseudo-gradient promises.
-
-        The orthant of a weight that is zero is the side on which the objective falls.
-        """
-        promised = []
-        for part in chunks(self._point.size):
-            x, g = self._point[part], self._downhill[part]
-            z = x + step * self._direction[part]
-            side = np.where(x == 0.0, -g, x)
-            z[np.sign(z) != np.sign(side)] = 0.0
-            self._trial[part] = z
-            z -= x
-            promised.append(dot(z, g))
-        return math.fsum(promised)
-
     def _arrive(self, step: float) -> Step:
         """Make the trial the point."""
-        self._pairs.add(self._trial, self._point, self._trial_gradient, self._gradient)
         self._point, self._trial = self._trial, self._point
         self._gradient, self._trial_gradient = self._trial_gradient, self._gradient
         self._value = self._trial_value
         self._trail.add(self._value)
-        self._look_downhill()
+        here = self._look_around(self._pairs.make_room())
+        self._pairs.add(here.moved)
         self._iteration += 1
         evaluations, self._evaluations = self._evaluations, 0
-        gradient_norm, point_norm = norm(self._downhill), norm(self._point)
-        self._finished = self._reason(gradient_norm, point_norm)
-        active = int(np.count_nonzero(self._point))
-        return Step(self._iteration, self._value, gradient_norm, point_norm, step, evaluations, active)
+        self._finished = self._reason(here)
+        return Step(self._iteration, self._value, here.gradient_norm, here.point_norm, step, evaluations, here.active)
 
-    def _reason(self, gradient_norm: float, point_norm: float) -> str | None:
+    def _look_around(self, new: int = -1) -> _Here:
+        """What there is to know of the point; pair `new`, if any, becomes its difference from what now is the trial."""
+        x, g, x_before, g_before = self._point, self._gradient, self._trial, self._trial_gradient
+        pairs = self._pairs
+        how = (x, x_before, g, g_before, self._c1, self._downhill, pairs.rows, new)
+        sums = self._team.run(vectors.arrive, self._size, 4 + pairs.products.size, *how)
+        pairs.products[:] = sums[4:].reshape(pairs.products.shape)
+        moved, point_norm, gradient_norm = np.sqrt(sums[:3]).tolist()
+        return _Here(moved, point_norm, gradient_norm, int(sums[3]))
+
+    def _reason(self, here: _Here) -> str | None:
         settings = self._settings
-        if gradient_norm <= settings.epsilon * max(1.0, point_norm):
+        if here.gradient_norm <= settings.epsilon * max(1.0, here.point_norm):
             return SMALL_GRADIENT
         if self._exhausted:
             return NO_BETTER_STEP
@@ -276,50 +262,59 @@ class _Pairs:
     """The last steps s and changes of the gradient y, and the inverse curvature H that they tell of."""
 
     def __init__(self, most: int, size: int) -> None:
-        self._s = np.zeros((most, size))
-        self._y = np.zeros((most, size))
-        self._sy = np.zeros(most)  # s·y of each pair
-        self._next = 0  # the row of the next pair; rows are used in turn
+        chunks, length = -(-size // vectors.CHUNK), min(size, vectors.CHUNK)
+        self.rows = np.zeros((chunks, 2 * most, length))  # a chunk of each s and then of each y, and the next chunk
+        self.products = np.zeros((2 * most, 2))  # of each s and y with the newest y, and with downhill
+        self._most = most
+        self._sy = np.zeros((most, most))  # of s (older, or of the same pair) and y (newer)
+        self._yy = np.zeros((most, most))
+        self._next = 0  # of the next pair; they are used in turn
         self.count = 0
         self.scale = 0.0  # s·y / y·y of the last pair: H where no pair says more; 0: nothing is known yet
 
-    def add(self, point: Floats, point_before: Floats, gradient: Floats, gradient_before: Floats) -> None:
-        """Take in a pair, the oldest one making room; one without positive curvature is left out."""
-        row, most = self._next, len(self._sy)
-        s, y = self._s[row], self._y[row]
-        np.subtract(point, point_before, out=s)
-        np.subtract(gradient, gradient_before, out=y)
-        sy, yy = dot(s, y), dot(y, y)
-        self.count = min(self.count, most - 1)
-        if sy > _LEAST_CURVATURE * norm(s) * math.sqrt(yy):
-            self._sy[row], self.scale = sy, sy / yy
-            self._next, self.count = (row + 1) % most, self.count + 1
+    def make_room(self) -> int:
+        """Which pair is next; the oldest one is let go of."""
+        self.count = min(self.count, self._most - 1)
+        return self._next
 
-    def apply(self, vector: Floats) -> None:
-        """vector = H · vector"""
-        rows = [(self._next - back) % len(self._sy) for back in range(1, self.count + 1)]  # the newest first
-        shares = []
-        for row in rows:
-            shares.append(dot(self._s[row], vector) / self._sy[row])
-            add_scaled(vector, -shares[-1], self._y[row])
-        if self.scale:
-            vector *= self.scale
-        for row, share in zip(reversed(rows), reversed(shares), strict=True):
-            add_scaled(vector, share - dot(self._y[row], vector) / self._sy[row], self._s[row])
+    def add(self, moved: float) -> None:
+        """Take in the pair whose products are known, ‖s‖ = moved; one without positive curvature is left out."""
+        new = self._next
+        sy, yy = np.split(self.products[:, 0], 2)
+        if sy[new] > _LEAST_CURVATURE * moved * math.sqrt(yy[new]):
+            self._sy[:, new] = sy
+            self._yy[:, new] = self._yy[new] = yy
+            self.scale = float(sy[new] / yy[new])
+            self._next, self.count = (new + 1) % self._most, self.count + 1
+
+    def direction(self) -> tuple[float, Floats]:
+        """-H · downhill, as what to take of downhill, of each s and of each y."""
+        s_downhill, y_downhill = np.split(self.products[:, 1], 2)
+        pairs = [(self._next - back) % self._most for back in range(1, self.count + 1)]  # the newest first
+        scale = self.scale or 1.0
+        of_s, of_y = shares = np.zeros((2, self._most))
+        for k in pairs:
+            of_y[k] = (s_downhill[k] + self._sy[k] @ of_y) / -self._sy[k, k]
+        for k in reversed(pairs):
+            of_s[k] = of_y[k] + (scale * (y_downhill[k] + self._yy[k] @ of_y) - self._sy[:, k] @ of_s) / self._sy[k, k]
+        of_y *= -scale
+        return -scale, shares.ravel()
 
     def forget(self) -> None:
         self.count = 0
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {
-            "steps": self._s,
-            "changes": self._y,
+            "steps_and_changes": self.rows,
             "curvatures": self._sy,
+            "change_products": self._yy,
             "next_pair": np.array(self._next),
             "pairs": np.array(self.count),
             "scale": np.array(self.scale),
         }
 
     def restore(self, state: State) -> None:
-        self._s[:], self._y[:], self._sy[:] = state["steps"], state["changes"], state["curvatures"]
+        self.rows[:], self._sy[:], self._yy[:] = (
+            state[name] for name in ("steps_and_changes", "curvatures", "change_products")
+        )
         self._next, self.count, self.scale = int(state["next_pair"]), int(state["pairs"]), float(state["scale"])
