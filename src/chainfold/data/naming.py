@@ -86,8 +86,7 @@ class KnownNames:
     exact = True
 
     def __init__(self, strings: Any) -> None:
-        self._strings, self._table = strings, StringTable()
-        self._table.codes_of(strings)
+        self._strings, self._table = strings, StringTable.of(strings)
         self.settled = len(strings)
         self.most_cached: int | None = max(_MOST_CACHED, self._table.nbytes)
 
