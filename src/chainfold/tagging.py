@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, Source, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
 from chainfold.engines.sweep import Belief, Horizon, Potentials
@@ -35,6 +36,7 @@ BLOCK = 8192
 
 _BLOCK_BYTES = 8 << 20  # of a block's transition matrices, ranks and samples, where each position has its own
 _LEAST_BLOCK = 64
+_SCORERS = 2  # threads that score the blocks to come; scores take several times as long as what follows
 
 Labels = NDArray[np.int32]
 
@@ -119,9 +121,8 @@ class Tagger:
         forward = _Forward(self._scorer, wanted)
         with Shelf(self.memory) as shelf:
             pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
-            for low, block, ended in _pieces(blocks, self.model, wanted):
-                record, arrays = forward.step(low, block, ended)
-                yield from pending.add(record, arrays)
+            for piece in made_ahead(self._scorer.scored, _pieces(blocks, self.model, wanted), _SCORERS):
+                yield from pending.add(*forward.step(*piece))
 
     def _check_room(self, want: Want) -> None:
         """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
@@ -193,6 +194,11 @@ class _Scorer(Potentials):
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         ]
 
+    def scored(self, piece: tuple[int, Block, bool]) -> tuple[int, Block, _Scored]:
+        """A piece with its scores."""
+        low, block, ended = piece
+        return low, block, self.score(block, ended)
+
     def score(self, block: Block, ended: bool) -> _Scored:
         """The scores of a block; does a sequence end with it?"""
         size, own = block.labels.size, block.edge_offsets.size > 0
@@ -244,9 +250,9 @@ class _Forward:
         self._before, self._given_total = NO_LABEL, np.zeros(2)
         self._ranked = np.zeros((n, want.nbest))
 
-    def step(self, low: int, block: Block, ended: bool) -> tuple[_Record, Arrays]:
-        """The next block; does a sequence end with it?"""
-        want, scored = self._want, self._scorer.score(block, ended)
+    def step(self, low: int, block: Block, scored: _Scored) -> tuple[_Record, Arrays]:
+        """The next block."""
+        want = self._want
         back, finals, best = self._viterbi(low, scored)
         arrays: Arrays = {"back": back} if want.labels else {}
         ranks, ranked_finals, gaps = self._rank(scored, finals.size)
