@@ -21,6 +21,7 @@ from chainfold.kernels.words import WORD, prefetch, put_word, word
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
+_NEAR = 1 << 15  # slots of a table that is near anyway
 _BATCH = 32  # strings that are looked for at once, so that they wait for memory together
 
 
@@ -76,6 +77,8 @@ def equal(a: Any, i: Any, b: Any, j: Any, size: Any) -> Any:
         k += WORD
     if k > 0:  # the last word overlaps the one before it
         return word(a, i + size - WORD) == word(b, j + size - WORD)
+    if size > 0 and i + WORD <= a.size and j + WORD <= b.size:  # what follows the strings is shifted out
+        return (word(a, i) ^ word(b, j)) << np.uint64(8 * (WORD - size)) == 0
     while k < size and a[i + k] == b[j + k]:
         k += 1
     return k == size
@@ -159,12 +162,13 @@ def find_strings(buffer: Any, begins: Any, ends: Any, table: Any, out: Any) -> N
 @kernel(fastmath=STRICT)
 def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, out: Any) -> Any:
     """out[i] = the code of buffer[begins[i] : ends[i]], from i = first on; returns the i at which the table is full."""
-    states = np.empty(_BATCH, np.uint64)
+    far, states = table.slots.size > _NEAR, np.empty(_BATCH, np.uint64)
     for i in range(first, begins.size):
+        low, size = begins[i], ends[i] - begins[i]
         turn = (i - first) % _BATCH
-        if turn == 0:
+        if far and turn == 0:
             approach(buffer, begins, ends, i, min(i + _BATCH, begins.size), table, states)
-        low, size, state = begins[i], ends[i] - begins[i], states[turn]
+        state = states[turn] if far else hashed(buffer, low, ends[i])
         slot = slot_of(buffer, low, ends[i], state, table)
         code = table.slots[slot]
         if code < 0:
