@@ -37,7 +37,7 @@ BLOCK = 8192  # positions in a piece
 _BLOCK_BYTES = 8 << 20  # of a block's transition matrices, ranks and samples, where each position has its own
 _LEAST_BLOCK = 64
 _SCORERS = 2  # threads that score the next pieces of a block, which takes several times as long as what follows
-_AT_ONCE = 4  # pieces that a block of a source has
+_AT_ONCE = 8  # pieces that a block of a source has
 
 Labels = NDArray[np.int32]
 
