@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chainfold.data.ahead import read_ahead
+from chainfold.data.ahead import made_ahead, read_ahead
 
 
 def numbers(count: int, fail: bool = False) -> Iterator[int]:
@@ -37,3 +37,28 @@ def test_a_thread_ends_when_nobody_wants_more() -> None:
     assert threading.active_count() > before
     del nested
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_made_comes_in_the_order_of_the_items(count: int, threads: int) -> None:
+    assert list(made_ahead(lambda number: number**2, numbers(count), threads)) == [k**2 for k in range(count)]
+
+
+def test_no_more_is_made_ahead_than_there_are_threads() -> None:
+    taken: list[int] = []
+    items = (taken.append(number) or number for number in range(50))  # type: ignore[func-returns-value]
+    for number in made_ahead(lambda number: number, items, 2):
+        assert len(taken) <= number + 3
+
+
+def test_a_failure_of_one_comes_in_its_turn() -> None:
+    made = made_ahead(lambda number: 1 / (3 - number), numbers(9), 2)
+    assert [next(made) for _ in range(3)] == [1 / 3, 1 / 2, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(made)
+
+
+def test_one_item_needs_no_thread() -> None:
+    assert list(made_ahead(lambda number: threading.current_thread(), numbers(1), 2)) == [threading.current_thread()]
+    assert threading.current_thread() not in made_ahead(lambda number: threading.current_thread(), numbers(2), 2)

@@ -158,6 +158,7 @@ def test_the_hash_never_changes(text: str) -> None:
     for low in range(0, len(data) + 1, 8):
         state = mixed(state ^ int.from_bytes(data[low : low + 8], "little"))
     assert hashes(*spans(pa.array([text])))[0] == state
+    assert hashes(*spans(pa.array(["something before it", text, "and after it"])))[1] == state
 
 
 def test_a_column_that_is_not_there() -> None:

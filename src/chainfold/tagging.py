@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, Source, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
 from chainfold.engines.sweep import Belief, Horizon, Potentials
@@ -31,10 +32,12 @@ from chainfold.model import Floats, Model
 from chainfold.shelf import Arrays, Kept, Shelf
 
 DEFAULT_MEMORY = 256 << 20
-BLOCK = 8192
+BLOCK = 8192  # positions in a piece
 
 _BLOCK_BYTES = 8 << 20  # of a block's transition matrices, ranks and samples, where each position has its own
 _LEAST_BLOCK = 64
+_SCORERS = 2  # threads that score the next pieces of a block, which takes several times as long as what follows
+_AT_ONCE = 8  # pieces that a block of a source has
 
 Labels = NDArray[np.int32]
 
@@ -119,9 +122,9 @@ class Tagger:
         forward = _Forward(self._scorer, wanted)
         with Shelf(self.memory) as shelf:
             pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
-            for low, block, ended in _pieces(blocks, self.model, wanted):
-                record, arrays = forward.step(low, block, ended)
-                yield from pending.add(record, arrays)
+            for pieces in _pieces(blocks, self.model, wanted):
+                for scored in made_ahead(self._scorer.score, pieces, _SCORERS):
+                    yield from pending.add(*forward.step(*scored))
 
     def _check_room(self, want: Want) -> None:
         """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
@@ -136,13 +139,21 @@ class Tagger:
         return self.run(blocks, Want())
 
 
-def blocks_of(source: Source, size: int = BLOCK) -> Iterator[Block]:
+def blocks_of(source: Source, size: int = _AT_ONCE * BLOCK) -> Iterator[Block]:
     """A source in blocks."""
     return (source.block(low, high) for low, high in cut(0, source.positions, size))
 
 
-def _pieces(blocks: Iterable[Block], model: Model, want: Want) -> Iterator[tuple[int, Block, bool]]:
-    """Checked blocks of a bounded size: (first position, block, does a sequence end with it?).
+class _Piece(NamedTuple):
+    """A part of a block."""
+
+    low: int  # its first position
+    block: Block
+    ended: bool  # does a sequence end with it?
+
+
+def _pieces(blocks: Iterable[Block], model: Model, want: Want) -> Iterator[list[_Piece]]:
+    """Checked blocks in pieces of a bounded size: those that are complete with each block.
 
     One is held back: whether a sequence ends with it, only the next one tells.
     """
@@ -154,13 +165,15 @@ def _pieces(blocks: Iterable[Block], model: Model, want: Want) -> Iterator[tuple
         if high > low:
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
             check_block(block, low, high, layout.n_labels, layout.n_attributes, edges)
+        complete = []
         for begin, end in cut(0, high - low, most):
             if held is not None:
-                yield *held, bool(block.starts[begin])
+                complete.append(_Piece(*held, bool(block.starts[begin])))
             held = low + begin, block.part(begin, end)
+        yield complete
         low = high
     if held is not None:
-        yield *held, True
+        yield [_Piece(*held, True)]
 
 
 def _most_positions(model: Model, want: Want) -> int:
@@ -193,14 +206,15 @@ class _Scorer(Potentials):
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         ]
 
-    def score(self, block: Block, ended: bool) -> _Scored:
-        """The scores of a block; does a sequence end with it?"""
+    def score(self, piece: _Piece) -> tuple[int, Block, _Scored]:
+        """A piece with its scores."""
+        low, block, ended = piece
         size, own = block.labels.size, block.edge_offsets.size > 0
         ends = np.append(block.starts[1:], ended)
         edges = np.empty((size, self.scores.size)) if own else self.scores
         scored = _Scored(block.starts, ends, np.empty((size, self.width)), edges, own)
         self.score_again(block, scored)
-        return scored
+        return low, block, scored
 
     def score_again(self, block: Block, scored: _Scored) -> None:
         """The same scores once more, after something else has taken their place."""
@@ -244,9 +258,9 @@ class _Forward:
         self._before, self._given_total = NO_LABEL, np.zeros(2)
         self._ranked = np.zeros((n, want.nbest))
 
-    def step(self, low: int, block: Block, ended: bool) -> tuple[_Record, Arrays]:
-        """The next block; does a sequence end with it?"""
-        want, scored = self._want, self._scorer.score(block, ended)
+    def step(self, low: int, block: Block, scored: _Scored) -> tuple[_Record, Arrays]:
+        """The next block."""
+        want = self._want
         back, finals, best = self._viterbi(low, scored)
         arrays: Arrays = {"back": back} if want.labels else {}
         ranks, ranked_finals, gaps = self._rank(scored, finals.size)
@@ -630,6 +644,6 @@ def _run(
         own = np.asarray(labels)
         if own.shape != (source.positions,) or own.dtype.kind not in "iu":
             raise BadChain(f"the labels must be one row of {source.positions} whole numbers.")
-        parts = (own[low:high] for low, high in cut(0, source.positions, BLOCK))
+        parts = (own[low:high] for low, high in cut(0, source.positions, _AT_ONCE * BLOCK))
         blocks = (block._replace(labels=frozen(part, np.int32)) for block, part in zip(blocks, parts, strict=True))
     return Tagger(model, memory=memory, tolerance=tolerance).run(blocks, want)

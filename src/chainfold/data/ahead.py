@@ -1,13 +1,18 @@
-"""The next items are made in a thread while this one is used: reading, encoding and writing share two cores."""
+"""The next items are made in threads while this one is used: reading, encoding and writing share the cores."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain as chained
+from itertools import islice
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _END = object()
 _PATIENCE = 0.5  # seconds for the thread to notice that nobody wants more; one that waits for a pipe never does
@@ -16,6 +21,26 @@ _PATIENCE = 0.5  # seconds for the thread to notice that nobody wants more; one 
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
     """The same items in the same order, `depth` of them made in advance, from now on."""
     return _Ahead(items, depth)
+
+
+def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """What is made of each item, in their order; the next ones are in the making on so many threads.
+
+    Of a single item it is made here and now.
+    """
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) < 2:
+        yield from map(make, first)
+        return
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for item in chained(first, rest):
+            waiting.append(pool.submit(make, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 class _Ahead(Iterator[T]):

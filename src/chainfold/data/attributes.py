@@ -276,7 +276,8 @@ def _texts(
     buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
     same = np.zeros(places.size, np.int32)
     for index, literal in enumerate(fixed):
-        paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
+        if literal.size:
+            paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
         if index < len(chosen):
             blob, ends, codes = chosen[index]
             paste(blob, ends, codes, buffer, at)
@@ -294,6 +295,8 @@ class Features:
         """Ids for all that was found, new attributes named in the order of their rows."""
         rows, dense, bags, afresh = findings
         everything = [*dense, *(found for found, _ in bags)]
+        if not everything:
+            return Entries(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
         if afresh or not self._ids:
             self._ids = [np.empty(0, np.int32) for _ in everything]
         self._name(everything, rows)
@@ -318,8 +321,12 @@ class Features:
         return Entries(*without_gaps(begins, ids, values))
 
     def _name(self, everything: list[Found], rows: int) -> None:
-        """Give ids to the new codes, by row, and in a row by feature."""
+        """Give ids to the new codes: where ids grow, by row, and in a row by feature."""
         if not any(found.new.size for found in everything):
+            return
+        if not self._names.growing:
+            for index, found in enumerate(everything):
+                self._learn(index, found, self._names.ids(found.text, found.ends[:-1], found.ends[1:]))
             return
         in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
@@ -329,9 +336,13 @@ class Features:
         new[order] = self._names.ids(buffer, begins[order], ends[order])
         done = 0
         for index, found in enumerate(everything):
-            ids = self._ids[index] = _extended(self._ids[index], found.codes, -1)
-            ids[found.codes[found.new]] = new[done : done + found.new.size]
+            self._learn(index, found, new[done : done + found.new.size])
             done += found.new.size
+
+    def _learn(self, index: int, found: Found, new: Codes) -> None:
+        """The ids of a feature's new codes."""
+        ids = self._ids[index] = _extended(self._ids[index], found.codes, -1)
+        ids[found.codes[found.new]] = new
 
 
 def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:

@@ -163,7 +163,8 @@ class Numberer:
             rows = self._reader.read(stretch)
             self._waiting = self._waiting.then(rows)
             yield self._ready(*self._attributes.add(stretch, rows.starts))
-        yield self._ready(*self._attributes.finish())
+        if self._waiting.labels.size:
+            yield self._ready(*self._attributes.finish())
 
     def _ready(self, state: Findings, edge: Findings) -> tuple[Rows, Findings, Findings]:
         """What was found, with what else there is of the same rows."""

@@ -40,6 +40,28 @@ class StringTable:
             np.zeros(1, np.int64),
         )
 
+    @classmethod
+    def of(cls, strings: Any) -> StringTable:
+        """A table of the strings of an Arrow array, all different and without nulls: entered at once."""
+        blob, begins, ends = spans(strings)
+        count = begins.size
+        capacity = max(_LEAST, 1 << (count - 1).bit_length())
+        table = cls.__new__(cls)
+        table.arrays = StringArrays(
+            np.empty(max(16 * _LEAST, int(ends[-1] - begins[0]) if count else 0), np.uint8),
+            np.zeros(capacity + 1, np.int64),
+            np.empty(capacity, np.uint64),
+            np.full(2 * capacity, -1, np.int32),
+            np.array([count]),
+        )
+        if count:
+            into = table.arrays
+            into.blob[: ends[-1] - begins[0]] = blob[begins[0] : ends[-1]]
+            np.subtract(ends, begins[0], out=into.ends[1 : count + 1])
+            into.hashes[:count] = hashes(blob, begins, ends)
+            place(into.hashes, count, into.slots)
+        return table
+
     def __len__(self) -> int:
         return int(self.arrays.used[0])
 

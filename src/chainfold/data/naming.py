@@ -26,6 +26,7 @@ class Names(Protocol):
     """Whatever gives ids to attributes."""
 
     exact: bool
+    growing: bool  # are there new ids, in the order in which strings come?
     settled: int  # so many ids stay what they are
     most_cached: int | None  # tables larger than so many bytes, made to find ids sooner, are let go of; None: never
 
@@ -39,7 +40,7 @@ class Names(Protocol):
 class ExactNames:
     """An id for each distinct string, after those known from before."""
 
-    exact = True
+    exact, growing = True, True
     most_cached: int | None = None
 
     def __init__(self, before: Any = None) -> None:
@@ -61,7 +62,7 @@ class ExactNames:
 class HashedNames:
     """The low bits of a string's hash: two attributes may share an id, and no string is kept."""
 
-    exact = False
+    exact, growing = False, False
     most_cached: int | None = _MOST_CACHED
 
     def __init__(self, bits: int, settled: bool = False) -> None:
@@ -83,11 +84,10 @@ class HashedNames:
 class KnownNames:
     """The ids of the strings given; others have none, and are not kept."""
 
-    exact = True
+    exact, growing = True, False
 
     def __init__(self, strings: Any) -> None:
-        self._strings, self._table = strings, StringTable()
-        self._table.codes_of(strings)
+        self._strings, self._table = strings, StringTable.of(strings)
         self.settled = len(strings)
         self.most_cached: int | None = max(_MOST_CACHED, self._table.nbytes)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, transfer, two_sum
-from chainfold.kernels.simd import WIDTH, fma, load, maximum, splat, store, where_positive
+from chainfold.kernels.simd import WIDTH, fma, load, max_lanes, maximum, splat, store, where_positive
 
 _TINY = 1e-300
 
@@ -36,6 +36,8 @@ def viterbi(
     width, n_labels = scores.shape[1], back.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
     high, choice = np.zeros(width), np.zeros(width)
+    numbers = np.arange(float(n_labels))
+    infinite = splat(np.inf)
     sequence = 0
     for t in range(scores.shape[0]):
         if starts[t]:
@@ -43,7 +45,7 @@ def viterbi(
             for j in range(1, n_labels):
                 if delta[j] > delta[label]:
                     label = j
-            for j in range(n_labels):
+            for j in range(width):
                 high[j], choice[j] = 0.0, label
             total[0], total[1] = 0.0, 0.0
         else:
@@ -52,21 +54,24 @@ def viterbi(
                 top, chosen = splat(-np.inf), splat(0.0)
                 for i in range(n_labels):
                     reached = splat(delta[i]) + load(edge, base + i * width + c)
-                    chosen = where_positive(reached - top, splat(float(i)), chosen)
+                    chosen = where_positive(reached - top, splat(numbers[i]), chosen)
                     top = maximum(reached, top)
                 store(high, c, top)
                 store(choice, c, chosen)
-        peak = -np.inf
-        for j in range(n_labels):
-            back[t, j] = int(choice[j])
-            delta[j] = high[j] + scores[t, j]
-            if not delta[j] < np.inf:
-                return NOT_FINITE, t
-            peak = max(peak, delta[j])
+        peaks = splat(-np.inf)
+        for c in range(0, width, WIDTH):
+            reached = load(high, c) + load(scores, t * width + c)
+            store(delta, c, reached)
+            peaks = maximum(where_positive(infinite - reached, reached, infinite), peaks)  # what is no number, too
+        peak = max_lanes(peaks)
+        if peak == np.inf:
+            return NOT_FINITE, t
         if peak == -np.inf:
             return ZERO, t
+        for c in range(0, width, WIDTH):
+            store(delta, c, load(delta, c) - splat(peak))
         for j in range(n_labels):
-            delta[j] -= peak
+            back[t, j] = int(choice[j])
         total[0], total[1] = two_sum(total[0], total[1], peak)
         if ends[t]:
             label = 0

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import STRICT, kernel
-from chainfold.kernels.words import WORD, put_word, word
+from chainfold.kernels.words import WORD, prefetch, put_word, word
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
+_NEAR = 1 << 15  # slots of a table that is near anyway
+_BATCH = 32  # strings that are looked for at once, so that they wait for memory together
 
 
 class StringArrays(NamedTuple):
@@ -57,8 +59,11 @@ def hashed(buffer: Any, low: Any, high: Any) -> Any:
         state = mixed(state ^ word(buffer, k))
         k += WORD
     last = np.uint64(0)
-    for j in range(k, high):
-        last |= np.uint64(buffer[j]) << np.uint64(8 * (j - k))
+    if k < high and high >= WORD:  # the upper bytes of the word that ends where the string ends
+        last = word(buffer, high - WORD) >> np.uint64(8 * (WORD - (high - k)))
+    else:
+        for j in range(k, high):
+            last |= np.uint64(buffer[j]) << np.uint64(8 * (j - k))
     return mixed(state ^ last)
 
 
@@ -70,6 +75,10 @@ def equal(a: Any, i: Any, b: Any, j: Any, size: Any) -> Any:
         if word(a, i + k) != word(b, j + k):
             return False
         k += WORD
+    if k > 0:  # the last word overlaps the one before it
+        return word(a, i + size - WORD) == word(b, j + size - WORD)
+    if size > 0 and i + WORD <= a.size and j + WORD <= b.size:  # what follows the strings is shifted out
+        return (word(a, i) ^ word(b, j)) << np.uint64(8 * (WORD - size)) == 0
     while k < size and a[i + k] == b[j + k]:
         k += 1
     return k == size
@@ -82,6 +91,9 @@ def copied(source: Any, i: Any, target: Any, j: Any, size: Any) -> None:
     while k + WORD <= size:
         put_word(target, j + k, word(source, i + k))
         k += WORD
+    if k > 0:  # the last word overlaps the one before it
+        put_word(target, j + size - WORD, word(source, i + size - WORD))
+        k = size
     while k < size:
         target[j + k] = source[i + k]
         k += 1
@@ -118,19 +130,45 @@ def slot_of(buffer: Any, low: Any, high: Any, state: Any, table: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
+def approach(buffer: Any, begins: Any, ends: Any, low: Any, high: Any, table: Any, states: Any) -> None:
+    """The hashes of the strings low … high-1; what a search for them looks at first is brought near, all at once."""
+    mask = np.uint64(table.slots.size - 1)
+    for i in range(low, high):
+        state = hashed(buffer, begins[i], ends[i])
+        prefetch(table.slots, np.int64(state & mask))
+        states[i - low] = state
+    for i in range(high - low):
+        code = table.slots[np.int64(states[i] & mask)]
+        if code >= 0:
+            prefetch(table.hashes, code)
+            prefetch(table.ends, code)
+    for i in range(high - low):
+        code = table.slots[np.int64(states[i] & mask)]
+        if code >= 0 and table.hashes[code] == states[i]:
+            prefetch(table.blob, table.ends[code])
+
+
+@kernel(fastmath=STRICT)
 def find_strings(buffer: Any, begins: Any, ends: Any, table: Any, out: Any) -> None:
     """out[i] = the code of buffer[begins[i] : ends[i]], or -1 where it has none."""
-    for i in range(begins.size):
-        state = hashed(buffer, begins[i], ends[i])
-        out[i] = table.slots[slot_of(buffer, begins[i], ends[i], state, table)]
+    states = np.empty(_BATCH, np.uint64)
+    for low in range(0, begins.size, _BATCH):
+        high = min(low + _BATCH, begins.size)
+        approach(buffer, begins, ends, low, high, table, states)
+        for i in range(low, high):
+            out[i] = table.slots[slot_of(buffer, begins[i], ends[i], states[i - low], table)]
 
 
 @kernel(fastmath=STRICT)
 def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, out: Any) -> Any:
     """out[i] = the code of buffer[begins[i] : ends[i]], from i = first on; returns the i at which the table is full."""
+    far, states = table.slots.size > _NEAR, np.empty(_BATCH, np.uint64)
     for i in range(first, begins.size):
         low, size = begins[i], ends[i] - begins[i]
-        state = hashed(buffer, low, ends[i])
+        turn = (i - first) % _BATCH
+        if far and turn == 0:
+            approach(buffer, begins, ends, i, min(i + _BATCH, begins.size), table, states)
+        state = states[turn] if far else hashed(buffer, low, ends[i])
         slot = slot_of(buffer, low, ends[i], state, table)
         code = table.slots[slot]
         if code < 0:
