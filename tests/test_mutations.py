@@ -70,8 +70,8 @@ MUTANTS = [
     Mutant(
         "every engine",
         "kernels/messages.py",
-        "load_tile(gamma, c, tile) / ahead",
-        "load_tile(gamma, c, tile) * ahead",
+        "load_tile(gamma, c, tile) * inverse",
+        "load_tile(gamma, c, tile) / inverse",
         "fb",
     ),
     Mutant("every engine", "kernels/messages.py", "(high - t == _TILE or t == 1)", "high - t == _TILE", "fb"),

@@ -22,7 +22,7 @@ from chainfold.data.chain import Block, Source, vocabulary_of
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.kernels.expectation import Features
-from chainfold.kernels.scores import MOST_LABELS, NO_LABEL, Found, Rows, Slots, find_rows, padded, tile_of
+from chainfold.kernels.scores import MOST_LABELS, NO_LABEL, Found, Rows, Slots, find_rows, padded, tiles_of
 from chainfold.kernels.simd import WIDTH, aligned
 
 Floats = NDArray[np.float64]
@@ -96,12 +96,12 @@ class Layout:
     @cached_property
     def rows(self) -> Rows:
         """The shape of the state weights, for kernels."""
-        tile = (0,) * tile_of(self.n_labels)
+        tiles = tiles_of(self.n_labels)
         if self.row_offsets is None or self.row_labels is None:
-            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tile)
+            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles)
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
-        return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tile)
+        return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
 
     def find_rows(self, block: Block, room: Found | None = None) -> Found:
         """The rows of a block's attributes, for kernels; in the room of an earlier block, if that is large enough."""

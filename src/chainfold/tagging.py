@@ -343,7 +343,7 @@ class _Forward:
         elif p.only_logs:
             return False
         status, _ = messages.forward(
-            scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tile
+            scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tiles
         )
         return bool(status == messages.OK)
 

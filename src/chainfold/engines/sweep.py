@@ -22,7 +22,7 @@ from chainfold.kernels.simd import aligned
 from chainfold.model import Floats, Layout
 
 _NO_CHANGE = np.empty(0)
-_ROOM, _LEAST_ROOM = 256 << 10, 128  # for whole sequences: bytes, a share of the cache, but so many positions at least
+_ROOM, _LEAST_ROOM = 256 << 10, 512  # for whole sequences: bytes, a share of the cache, but so many positions at least
 _LEAST_LOG = -300.0  # of what an observed label is worth; below it, real numbers may not have the range
 
 
@@ -69,7 +69,7 @@ class Potentials:
     """exp of the transition scores, and how carefully the forward vectors must be watched."""
 
     def __init__(self, layout: Layout, weights: Slots, has_edges: bool = False, masked: bool = False) -> None:
-        self.n_labels, self.width, self.tile = layout.n_labels, layout.width, layout.rows.tile
+        self.n_labels, self.width, self.tiles = layout.n_labels, layout.width, layout.rows.tiles
         self.scores = weights.transition.reshape(1, -1)  # [1, N · width]  V
         self.edge = aligned(*self.scores.shape)  # [1, N · width]  E = exp(V - shift)
         self.edge[:] = self.scores
@@ -180,7 +180,7 @@ class Sweep:
         if self._problem.has_edges:
             self._score_edges()
             messages.exponentiate_edges(self._edges(), self._shift)
-        messages.predict(block.starts, self.alpha, self._edges(), real, p.n_labels, p.tile, self.predicted)
+        messages.predict(block.starts, self.alpha, self._edges(), real, p.n_labels, p.tiles, self.predicted)
 
     def look_ahead(self, horizon: Horizon) -> None:
         """Carry the certificate of an earlier boundary over this block."""
@@ -254,7 +254,7 @@ class Sweep:
         self._score_states()
         self._entry = entry
         status, self.log_scale = messages.forward(
-            self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch, p.tile
+            self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch, p.tiles
         )
         last = self.alpha[-1]
         self.exit = Belief(last / last.sum(), in_logs=False) if status == messages.OK else self.entry

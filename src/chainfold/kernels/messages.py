@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, Found, prefetch_short_rows, state_scores
+from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, Found, prefetch_short_rows, sizes, state_scores
 from chainfold.kernels.simd import (
     WIDTH,
     exp,
@@ -44,7 +44,10 @@ from chainfold.kernels.simd import (
     maximum,
     min_lanes,
     minimum,
+    number,
+    place,
     splat,
+    spread,
     store,
     sum_lanes,
     where_positive,
@@ -77,6 +80,7 @@ EDGE_RANGE = 150.0
 
 _LEAST_SUM, _MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
 _TINY = 1e-300
+_SHORT = 24  # numbers in a row that is better spread from a register than read one by one
 _TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
 
 
@@ -110,33 +114,36 @@ def exponentiate_edges(edge: Any, shift: Any) -> Any:
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def step_row(vector: Any, matrix: Any, base: Any, n_labels: Any, width: Any, c: Any, tile: Any) -> Any:
+def step_row(vector: Any, matrix: Any, base: Any, n_labels: Any, c: Any, tiles: Any) -> Any:
     """Σ_i vector(i) M(i, ·), a tile of it from column c on; the matrix begins at matrix[base].
 
     The even and the odd labels have sums of their own, which need not wait for one another.
     """
+    tile, _, width = sizes(tiles)
+    if width <= _SHORT:
+        return spread(load_tile(vector, 0, tile), matrix, base, n_labels)
     even, odd = zeros(tile), zeros(tile)
     at = base + c
     for i in range(0, n_labels - 1, 2):
-        even = fma(splat(vector[i]), load_tile(matrix, at, tile), even)
-        odd = fma(splat(vector[i + 1]), load_tile(matrix, at + width, tile), odd)
+        even = fma(splat(number(vector, i)), load_tile(matrix, at, tile), even)
+        odd = fma(splat(number(vector, i + 1)), load_tile(matrix, at + width, tile), odd)
         at += 2 * width
     if n_labels % 2:
-        even = fma(splat(vector[n_labels - 1]), load_tile(matrix, at, tile), even)
+        even = fma(splat(number(vector, n_labels - 1)), load_tile(matrix, at, tile), even)
     return even + odd
 
 
 @kernel(fastmath=CONTRACT)
 def forward(
-    starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any, tile: Any
+    starts: Any, alpha: Any, predicted: Any, edge: Any, shift: Any, entry: Any, n_labels: Any, watch: Any, tiles: Any
 ) -> Any:
     """alpha: [B, width], state scores in, forward vectors out. edge: [B or 1, N · width] with its shift.
 
     Returns (status, log of the scale, the logarithm of the last vector's sum included).
     """
-    width, columns = alpha.shape[1], WIDTH * len(tile)
+    tile, columns, width = sizes(tiles)
     step = 1 if edge.shape[0] > 1 else 0
-    previous = entry
+    previous = place(entry, 0)
     total, compensation, moves = 0.0, 0.0, 0
     zero = zeros(tile)
     one = zero + splat(1.0)
@@ -151,7 +158,7 @@ def forward(
         if starts[t] and t > 0:
             scale = 0.0
             for j in range(n_labels):
-                scale += previous[j]
+                scale += number(previous, j)
             total, compensation = two_sum(total, compensation, math.log(scale))
         if not starts[t]:
             if step:
@@ -162,7 +169,7 @@ def forward(
         for c in range(0, width, columns):
             ahead = one
             if not starts[t]:
-                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, width, c, tile)
+                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, c, tiles)
             store(predicted, row + c, ahead)
             score = load_tile(alpha, row + c, tile) - floor
             a = exp(score) * ahead
@@ -179,38 +186,38 @@ def forward(
             total, compensation = two_sum(total, compensation, math.log(scale))
             for c in range(0, width, columns):
                 store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
-        previous = alpha[t]
+        previous = place(alpha, row)
     if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, 0.0
     scale = 0.0
     for j in range(n_labels):
-        scale += previous[j]
+        scale += number(previous, j)
     total, compensation = two_sum(total, compensation, math.log(scale) + moves * (0.0 if step else shift[0]))
     return OK if abs(total) < np.inf else UNSAFE, total + compensation
 
 
 @kernel(fastmath=CONTRACT)
-def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, tile: Any, predicted: Any) -> None:
+def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, tiles: Any, predicted: Any) -> None:
     """The predictions again, from the forward vectors: predicted_t = Σ_i α_{t-1}(i) E_t(i, ·)."""
-    width, columns = alpha.shape[1], WIDTH * len(tile)
+    tile, columns, width = sizes(tiles)
     step = 1 if edge.shape[0] > 1 else 0
     for t in range(alpha.shape[0]):
-        previous = alpha[t - 1] if t > 0 else entry
+        previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
         for c in range(0, width, columns):
             ahead = zeros(tile) + splat(1.0)
             if not starts[t]:
-                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, width, c, tile)
+                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, c, tiles)
             store(predicted, t * width + c, ahead)
 
 
 @kernel(fastmath=CONTRACT, inline=True)
 def scatter(found: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     """The expected counts of position t's attributes: counts[a, j] += x_t(a) γ_t(j)."""
-    tile = rows.tile
+    tile, columns, width = sizes(rows.tiles)
     low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
     plain = found.value.size == 0
     prefetch_short_rows(found, rows, max(t - AHEAD, 0), counts.sparse)
-    for c in range(0, gamma.size, WIDTH * len(tile)):
+    for c in range(0, width, columns):
         posterior = load_tile(gamma, c, tile)
         if plain:
             for k in range(low, turn):
@@ -229,9 +236,9 @@ def scatter(found: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tile: Any, pairs: Any) -> None:
+def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tiles: Any, pairs: Any) -> None:
     """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time or two; low > 0."""
-    width, columns = alpha.shape[1], WIDTH * len(tile)
+    tile, columns, width = sizes(tiles)
     for c in range(0, width, columns):
         if len(tile) <= 6:
             for i in range(0, n_labels, 4):
@@ -240,10 +247,11 @@ def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tile: An
                 sum2, sum3 = load_tile(pairs, at + 2 * width, tile), load_tile(pairs, at + 3 * width, tile)
                 for t in range(low, high):
                     right = load_tile(v, t * width + c, tile)
-                    sum0 = fma(splat(alpha[t - 1, i]), right, sum0)
-                    sum1 = fma(splat(alpha[t - 1, i + 1]), right, sum1)
-                    sum2 = fma(splat(alpha[t - 1, i + 2]), right, sum2)
-                    sum3 = fma(splat(alpha[t - 1, i + 3]), right, sum3)
+                    left = (t - 1) * width + i
+                    sum0 = fma(splat(number(alpha, left)), right, sum0)
+                    sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
+                    sum2 = fma(splat(number(alpha, left + 2)), right, sum2)
+                    sum3 = fma(splat(number(alpha, left + 3)), right, sum3)
                 store(pairs, at, sum0)
                 store(pairs, at + width, sum1)
                 store(pairs, at + 2 * width, sum2)
@@ -254,8 +262,9 @@ def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tile: An
                 sum0, sum1 = load_tile(pairs, at, tile), load_tile(pairs, at + width, tile)
                 for t in range(low, high):
                     right = load_tile(v, t * width + c, tile)
-                    sum0 = fma(splat(alpha[t - 1, i]), right, sum0)
-                    sum1 = fma(splat(alpha[t - 1, i + 1]), right, sum1)
+                    left = (t - 1) * width + i
+                    sum0 = fma(splat(number(alpha, left)), right, sum0)
+                    sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
                 store(pairs, at, sum0)
                 store(pairs, at + width, sum1)
 
@@ -267,17 +276,17 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
     gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
     pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
     """
-    alpha, predicted, entry, tile = lattice.alpha, lattice.predicted, lattice.entry, rows.tile
-    width, n_labels, columns = alpha.shape[1], lattice.n_labels, WIDTH * len(tile)
+    alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
+    tile, columns, width = sizes(rows.tiles)
     weighted = lattice.change.size > 0
     high = alpha.shape[0]
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(found, rows, t, gamma, counts)
-        previous = alpha[t - 1] if t > 0 else entry
+        previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
         if lattice.starts[t]:
             scale = 0.0
             for i in range(n_labels):
-                scale += previous[i]
+                scale += number(previous, i)
             scale = max(scale, _TINY)  # the entry of a block that begins the chain is all zeros
             weight = lattice.change[t] if weighted else 1.0
             for c in range(0, width, columns):
@@ -288,13 +297,13 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
                 gamma[lattice.labels[t]] -= lattice.change[t]
             for c in range(0, width, columns):
                 at = t * width + c
-                ahead = maximum(load_tile(predicted, at, tile), splat(_TINY))
-                store(predicted, at, load_tile(gamma, c, tile) / ahead)
-            v = predicted[t]
+                inverse = splat(1.0) / maximum(load_tile(predicted, at, tile), splat(_TINY))  # γ need not be waited for
+                store(predicted, at, load_tile(gamma, c, tile) * inverse)
+            v = place(predicted, t * width)
             for c in range(0, width, columns):
-                store(gamma, c, load_tile(previous, c, tile) * step_row(v, edge_t, 0, n_labels, width, c, tile))
+                store(gamma, c, load_tile(previous, c, tile) * step_row(v, edge_t, 0, n_labels, c, rows.tiles))
         if t > 0 and (high - t == _TILE or t == 1):
-            count_edges(alpha, predicted, t, high, n_labels, tile, pairs)
+            count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
     for i in range(n_labels):
         for c in range(0, width, columns):
@@ -345,7 +354,7 @@ def whole_sequences(
         )
         state_scores(here, rows, weights, blank, part.alpha)
         status, scale = forward(
-            part.starts, part.alpha, part.predicted, part.edge, shift, part.entry, n_labels, watch, rows.tile
+            part.starts, part.alpha, part.predicted, part.edge, shift, part.entry, n_labels, watch, rows.tiles
         )
         if status != OK:
             break

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, prefetch, splat, store
+from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
+from chainfold.kernels.words import prefetch
 
 NO_LABEL = -1
 MOST_LABELS = 65535
@@ -32,13 +33,17 @@ COUNT_BITS = 16
 COUNT = (1 << COUNT_BITS) - 1
 
 
+Tiles = tuple[tuple[int, ...], ...]
+"""The shape of a padded row, as part of a type: so many tiles, each of so many vectors; see `simd`."""
+
+
 class Rows(NamedTuple):
     """The layout of the state weights that kernels see; `Slots` has the numbers."""
 
     dense: int  # attributes 0 … dense-1 have padded rows
     begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
     label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
-    tile: tuple[int, ...]  # as long as the vectors of a padded row that are worked on at once: see `simd`
+    tiles: Tiles
 
 
 class Slots(NamedTuple):
@@ -59,18 +64,25 @@ class Found(NamedTuple):
     value: NDArray[np.float64]  # or empty: all ones
 
 
-def tile_of(n_labels: int) -> int:
-    """The vectors of a row that are worked on at once: all of them or, if there are too many, an even share."""
+def tiles_of(n_labels: int) -> Tiles:
+    """One tile with all vectors of a row or, if these are too many, tiles that leave the least room empty."""
     vectors = -(-n_labels // WIDTH)
-    if vectors <= MOST_VECTORS:
-        return vectors
-    return min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
+    tile = vectors
+    if vectors > MOST_VECTORS:
+        tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
+    return ((0,) * tile,) * -(-vectors // tile)
 
 
 def padded(n_labels: int) -> int:
     """The width of a row of labels, a whole number of tiles."""
-    step = WIDTH * tile_of(n_labels)
-    return -(-n_labels // step) * step
+    tiles = tiles_of(n_labels)
+    return WIDTH * len(tiles[0]) * len(tiles)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def sizes(tiles: Any) -> Any:
+    """A tile, its columns, and the width of a row: known when a kernel is compiled."""
+    return tiles[0], WIDTH * len(tiles[0]), WIDTH * len(tiles[0]) * len(tiles)
 
 
 @kernel(fastmath=STRICT, inline=True)
@@ -84,7 +96,13 @@ def short_row(rows: Any, attribute: Any) -> Any:
 def find_rows(block: Any, rows: Any, width: Any, found: Any) -> None:
     """Where the row of each attribute begins: padded rows from the front of a position's share, short ones behind."""
     base, at = block.offsets[0], 0
-    if block.values.size == 0:
+    if block.values.size == 0 and rows.begin.size == 1:
+        for t in range(found.turn.size):
+            found.begin[t], found.turn[t] = block.offsets[t] - base, block.offsets[t + 1] - base
+        at = block.offsets[found.turn.size] - base
+        for k in range(at):
+            found.row[k] = block.ids[base + k] * width
+    elif block.values.size == 0:
         for t in range(found.turn.size):
             found.begin[t], back = at, block.offsets[t + 1] - base
             for k in range(block.offsets[t], block.offsets[t + 1]):
@@ -122,12 +140,12 @@ def prefetch_short_rows(found: Any, rows: Any, t: Any, sparse: Any) -> None:
 @kernel(fastmath=CONTRACT)
 def state_scores(found: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
-    width, tile = blank.size, rows.tile
+    tile, columns, width = sizes(rows.tiles)
     plain = found.value.size == 0
     for t in range(found.turn.size):
         low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
         prefetch_short_rows(found, rows, min(t + AHEAD, found.turn.size - 1), weights.sparse)
-        for c in range(0, width, WIDTH * len(tile)):
+        for c in range(0, width, columns):
             score = load_tile(blank, c, tile)
             if plain:
                 for k in range(low, turn):

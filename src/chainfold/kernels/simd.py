@@ -9,14 +9,16 @@ A row of labels is worked on in tiles of a few vectors, all of them in registers
 or the labels then feeds several sums that do not wait for one another. How many is part of the type, so that a kernel
 is compiled for it: it is the length of the tuple `tile`.
 
-Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds.
+Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds. A row of
+an array that changes from step to step is a `place` in it: numba would count the references to a view, at each step.
 
-    load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  prefetch(array, offset)
-    splat(x)  zeros(tile)
+    place(array, offset)  number(array or place, offset)
+    load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  splat(x)  zeros(tile)
     a + b   a - b   a * b   a / b   fma(a, b, c) = a·b + c   maximum(a, b)   minimum(a, b)
     where_positive(test, a, b)   sum_lanes(a)   max_lanes(a)   min_lanes(a)   exp(a)
 
-Where operands differ in length, one of them is a single vector, and meets each vector of the other.
+`load`, `load_tile` and `store` take places, too. Where operands differ in length, one of them is a single vector, and
+meets each vector of the other.
 """
 
 from __future__ import annotations
@@ -105,9 +107,17 @@ def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
     return builder.call(function, arguments)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), _VECTOR.as_pointer())
+def _number(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+    """The address of array[offset]; the array may be a place, too."""
+    if isinstance(kind, types.Integer):
+        data = builder.inttoptr(array, ir.DoubleType().as_pointer())
+    else:
+        data = cgutils.create_struct_proxy(kind)(context, builder, array).data
+    return builder.gep(data, [offset])
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+    return builder.bitcast(_number(context, builder, kind, array, offset), _VECTOR.as_pointer())
 
 
 def _element(builder: Any, address: Any, k: int) -> Any:
@@ -120,6 +130,22 @@ def _load(builder: Any, address: Any, vectors: int) -> Any:
         parts.append(builder.load(_element(builder, address, k)))
         parts[-1].align = 8
     return _joined(builder, parts)
+
+
+@intrinsic
+def place(typing_context: Any, array: Any, offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ptrtoint(_number(context, builder, signature.args[0], *arguments), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
+@intrinsic
+def number(typing_context: Any, array: Any, offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_number(context, builder, signature.args[0], *arguments))
+
+    return types.float64(array, types.int64), generate
 
 
 @intrinsic
@@ -149,21 +175,6 @@ def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), generate
-
-
-@intrinsic
-def prefetch(typing_context: Any, array: Any, offset: Any) -> Any:
-    """Say that a number of an array will be wanted soon."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), byte)
-        builder.call(function, [address, *(ir.Constant(flag, value) for value in (0, 3, 1))])  # to read, keep, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
 
 
 @intrinsic
@@ -289,6 +300,33 @@ def _reduction(combine: Any) -> Any:
 sum_lanes = _reduction(_plus)
 max_lanes = _reduction(_greater)
 min_lanes = _reduction(_smaller)
+
+
+@intrinsic
+def spread(typing_context: Any, row: Any, matrix: Any, offset: Any, rows: Any) -> Any:
+    """Σ_i row(i) M(i, ·), i over all numbers of a short row, each spread over the lanes of a register.
+
+    The matrix begins at matrix[offset] and has `rows` rows, as wide as the row, whose numbers beyond them are zero.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        row, matrix, offset, rows = arguments
+        vectors = _parts(builder, row)
+        width = WIDTH * len(vectors)
+        begin = _number(context, builder, signature.args[1], matrix, offset)
+        sums = [[_constant(0.0)] * len(vectors) for _ in range(2)]
+        last = builder.sub(rows, rows.type(1))
+        for i in range(width):
+            lane = ir.Constant(ir.VectorType(_INDEX, WIDTH), [i % WIDTH] * WIDTH)
+            factor = builder.shuffle_vector(vectors[i // WIDTH], vectors[i // WIDTH], lane)
+            there = builder.select(builder.icmp_signed("<", rows.type(i), rows), rows.type(i), last)
+            address = builder.bitcast(builder.gep(begin, [builder.mul(there, rows.type(width))]), _VECTOR.as_pointer())
+            line = _parts(builder, _load(builder, address, len(vectors)))
+            sums[i % 2] = [_call(builder, "fma", [factor, x, y]) for x, y in zip(line, sums[i % 2], strict=True)]
+        return _joined(builder, [builder.fadd(x, y) for x, y in zip(*sums, strict=True)])
+
+    return row(row, matrix, types.int64, types.int64), generate
+
 
 # exp(x) = 2^k · e^r with k = rint(x / ln 2), |r| <= ln 2 / 2, and e^r its Taylor series to r^13: the remainder,
 # (ln 2 / 2)^14 / 14! = 4e-18, is below half a rounding. ln 2 is split so that k · LN2_HIGH is exact.
