@@ -28,7 +28,8 @@ class Shape(NamedTuple):
 
 
 _SHAPES = (Shape(5, 100, 8, 8), Shape(23, 532, 41, 7))
-_SHORTEST = 5
+_SHORTEST = 5  # power of ten
+_THEIR_POWERS, _QUICK_POWERS = (4, 5, 6), (3, 4)
 
 
 def lattice_bytes(labels: int) -> int:
@@ -65,7 +66,7 @@ def run(context: Context) -> Found:
 def _ours(context: Context, shape: Shape) -> list[tuple[float, float]]:
     """`chainfold gradient` on a chain that is made on the fly."""
     found = []
-    for power in range(3 if context.quick else _SHORTEST, (_SHORTEST if context.quick else shape.longest) + 1):
+    for power in _QUICK_POWERS if context.quick else range(_SHORTEST, shape.longest + 1):
         context.say(f"chainfold stream, {shape.title}: 10^{power} positions")
         facts = chainfold("gradient", "--synthetic", ":".join(shape.sizes(10**power)), "--engine", "stream")
         found.append((10.0**power, round(facts["peak_rss_mb"], 1)))
@@ -74,7 +75,7 @@ def _ours(context: Context, shape: Shape) -> list[tuple[float, float]]:
 
 def _theirs(context: Context, shape: Shape) -> list[tuple[float, float]]:
     found = []
-    for power in (3, 4) if context.quick else (4, 5, 6):
+    for power in _QUICK_POWERS if context.quick else _THEIR_POWERS:
         context.say(f"{CRFSUITE.package}, {shape.title}: 10^{power} positions")
         facts = told("benchmarks.peers", ONE_SEQUENCE, *shape.sizes(10**power))
         found.append((10.0**power, round(facts["peak_rss_mb"], 1)))
