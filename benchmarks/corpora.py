@@ -151,7 +151,8 @@ def _made_up_chunks(draw: random.Random, rows: int) -> Iterator[str]:
         label = "O" if kind == "O" else f"{'I' if before[2:] == kind else 'B'}-{kind}"
         before = label
         pos = f"P{(_zipf(draw, 8) + 5 * ord(kind[0])) % 40}"
-        yield f"w{_zipf(draw, 20_000)} {pos} {label}\n" + ("\n" if row % 24 == 23 else "")
+        rank = _zipf(draw, 20_000)
+        yield f"{f'w{rank}' if rank else '#'} {pos} {label}\n" + ("\n" if row % 24 == 23 else "")
 
 
 def _made_up_tags(draw: random.Random, rows: int) -> Iterator[str]:
@@ -189,9 +190,9 @@ def _sentences(path: Path) -> Iterator[list[list[str]]]:
     with opened(path) as lines:
         for line in lines:
             fields = line.split()
-            if fields and not line.startswith("# "):
+            if fields:
                 sentence.append(fields)
-            elif sentence and not fields:
+            elif sentence:
                 yield sentence
                 sentence = []
     if sentence:
@@ -215,7 +216,7 @@ def chunk_sequences(path: Path) -> Sequences:
 def tag_sequences(path: Path, column: str) -> Sequences:
     """Words, shapes, affixes and lower-case neighbours of the words of a CoNLL-U file."""
     for sentence in _sentences(path):
-        rows = [fields for fields in sentence if fields[0].isdigit()]
+        rows = [fields for fields in sentence if fields[0].isdigit()]  # neither comments nor parts of words
         lower = [fields[1].lower() for fields in rows]
         items = []
         for t, fields in enumerate(rows):
