@@ -89,6 +89,6 @@ PIECE = Piece(
     "with `stream` on a chain that is made on the fly; python-crfsuite trains on one sequence of as many positions. "
     "CRFsuite's own tables for the longest sequence, 44 · labels + 8 bytes a position, are drawn beside it. What each "
     "program takes to train on CoNLL-2000 stands under training.",
-    3.0,
+    2.0,
     run,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 
 from benchmarks.measure import median
 from benchmarks.piece import Piece
@@ -24,15 +25,19 @@ def page(results: Json, pieces: Iterable[Piece]) -> str:
     about = results["about"]
     found = {piece: Found.of(results["pieces"][piece.name]) for piece in pieces if piece.name in results["pieces"]}
     judged = about["real_data"] and not about["quick"]
-    parts = ["# Benchmarks", _HOW, _machine(about)]
+    parts = ["# Benchmarks", _wrapped(_HOW), _wrapped(_machine(about))]
     if not judged:
         parts.append(_QUICK if about["quick"] else _MADE_UP)
     bars = [[piece.name, *row] for piece, one in found.items() for row in bar_rows(one.bars, judged)]
     if bars:
         parts += ["## What has to be reached", _table(["section", *BAR_COLUMNS], bars)]
     for piece, one in found.items():
-        parts += [f"## {piece.title}", piece.words, *_section(one), _when(results["pieces"][piece.name])]
+        parts += [f"## {piece.title}", _wrapped(piece.words), *_section(one), _when(results["pieces"][piece.name])]
     return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _section(found: Found) -> Iterable[str]:
