@@ -25,8 +25,7 @@ slow: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	$(BIN)/python -m benchmarks.engines
-	$(BIN)/python -m benchmarks.encoding --memory
+	$(BIN)/python -m benchmarks $(BENCH) # for instance BENCH=--quick
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,47 @@
+"""What a piece of the benchmarks is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.corpora import Corpora, Corpus
+from benchmarks.results import Found
+from chainfold import encode, open_chain
+
+
+class Context(NamedTuple):
+    """The sizes of a run, its data, a folder to work in, and whom to tell what is being done."""
+
+    rounds: int
+    quick: bool
+    corpora: Corpora
+    folder: Path
+    say: Callable[[str], None]
+
+    def sized(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+    def fewer(self, rounds: int) -> int:
+        """Rounds of something slow."""
+        return min(self.rounds, rounds)
+
+    def encoded(self, corpus: Corpus) -> Any:
+        """The chain of a corpus' training file."""
+        target = self.folder / f"{corpus.name.replace('/', '-')}.chain"
+        if not target.exists():
+            self.say(f"{corpus.name}: encoding")
+            encode(corpus.train, target, **corpus.options)
+        return open_chain(target)
+
+
+class Piece(NamedTuple):
+    """One section of the page."""
+
+    name: str
+    title: str
+    words: str  # what is measured, and how
+    minutes: float  # that a full run takes, about
+    run: Callable[[Context], Found]
+    by_default: bool = True  # False: measured only when it is named

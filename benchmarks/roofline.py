@@ -1,0 +1,134 @@
+"""The ceilings of this machine, measured by kernels that do nothing else, and how near chainfold's kernels come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.measure import interleaved, median
+from benchmarks.piece import Context, Piece
+from benchmarks.results import Cell, Found, Table
+from chainfold.kernels.jit import CONTRACT, kernel
+from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
+
+_UNROLLED = 8  # vectors in one step of the loops below
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_SIZES = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}  # bytes, where the system does not say
+_SHARE = 4  # of a cache, one part is read; two threads share L3
+_BEYOND = 8  # times L3 is memory
+_BYTES, _STEPS = 2 << 30, 50_000_000  # read, or fused products, in one run
+_THREADS = (1, 2)
+
+
+class Kernel(NamedTuple):
+    """One of chainfold's kernels on so many bytes with so many operations."""
+
+    name: str
+    bytes: float
+    flops: float
+    seconds: list[float]
+
+
+def production(context: Context) -> list[Kernel]:
+    """chainfold's own kernels, for the second table."""
+    return []
+
+
+@kernel(fastmath=CONTRACT)
+def read_through(array: Any, passes: int) -> float:
+    """Read an array again and again."""
+    a = b = c = d = e = f = g = h = splat(0.0)
+    for _ in range(passes):
+        for at in range(0, array.size, 64):
+            a, b = a + load(array, at), b + load(array, at + 8)
+            c, d = c + load(array, at + 16), d + load(array, at + 24)
+            e, f = e + load(array, at + 32), f + load(array, at + 40)
+            g, h = g + load(array, at + 48), h + load(array, at + 56)
+    return float(sum_lanes(((a + b) + (c + d)) + ((e + f) + (g + h))))
+
+
+@kernel(fastmath=CONTRACT)
+def multiply_and_add(steps: int, factor: float) -> float:
+    """Eight chains of fused products, of eight doubles each."""
+    x, y = splat(factor), splat(1.0)
+    a = b = c = d = e = f = g = h = splat(0.0)
+    for _ in range(steps):
+        a, b, c, d = fma(a, x, y), fma(b, x, y), fma(c, x, y), fma(d, x, y)
+        e, f, g, h = fma(e, x, y), fma(f, x, y), fma(g, x, y), fma(h, x, y)
+    return float(sum_lanes(((a + b) + (c + d)) + ((e + f) + (g + h))))
+
+
+def cache_sizes() -> dict[str, int]:
+    """Bytes of each level of cache for data."""
+    sizes = dict(_SIZES)
+    for index in sorted(_CACHES.glob("index*")) if _CACHES.exists() else ():
+        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction" and size.endswith("K") and f"L{level}" in sizes:
+            sizes[f"L{level}"] = int(size[:-1]) << 10
+    return sizes
+
+
+def run(context: Context) -> Found:
+    sizes = cache_sizes()
+    areas = {**{level: size // _SHARE for level, size in sizes.items()}, "memory": _BEYOND * sizes["L3"]}
+    total, steps = context.sized(_BYTES, _BYTES >> 5), context.sized(_STEPS, _STEPS >> 6)
+    amounts: dict[tuple[str, int], float] = {}
+    runs: dict[str, Callable[[], object]] = {}
+    with ThreadPoolExecutor(max(_THREADS)) as pool:
+        for threads in _THREADS:
+            for area, size in areas.items():
+                whole = size // (8 * WIDTH * _UNROLLED) * WIDTH * _UNROLLED
+                passes = max(1, total // (8 * whole))
+                arrays = [np.ones(whole) for _ in range(threads)]
+                amounts[area, threads] = 8.0 * whole * passes * threads
+                runs[f"{area}, {threads}"] = _together(pool, read_through, [(array, passes) for array in arrays])
+            amounts["fused", threads] = 2.0 * WIDTH * _UNROLLED * steps * threads
+            runs[f"fused, {threads}"] = _together(pool, multiply_and_add, [(steps, 0.5)] * threads)
+        context.say("ceilings")
+        times = interleaved(runs, context.rounds)
+    rates = {
+        (what, threads): [amount / seconds / 1e9 for seconds in times[f"{what}, {threads}"]]
+        for (what, threads), amount in amounts.items()
+    }
+    rows: list[list[Cell]] = [
+        [_named(what, areas), *(rates[what, threads] for threads in _THREADS)] for what in (*areas, "fused")
+    ]
+    tables = [Table("Ceilings", ["what", "1 thread", "2 threads"], rows)]
+    kernels = production(context)
+    if kernels:
+        tables.append(_compared(kernels, median(rates["memory", 1]), median(rates["fused", 1])))
+    return Found(tables)
+
+
+def _together(pool: ThreadPoolExecutor, work: Any, arguments: list[tuple[Any, ...]]) -> Callable[[], object]:
+    return lambda: list(pool.map(lambda these: work(*these), arguments))
+
+
+def _named(what: str, areas: dict[str, int]) -> str:
+    if what == "fused":
+        return "fused products of doubles, two operations each, billion operations a second"
+    return f"reading {areas[what] >> 10:,} KiB, from {what}, GB a second"
+
+
+def _compared(kernels: list[Kernel], bandwidth: float, flops: float) -> Table:
+    """Each kernel with the share of the roof that it reaches: the least time by the ceilings over the time taken."""
+    rows: list[list[Cell]] = []
+    for one in kernels:
+        least = max(one.bytes / bandwidth, one.flops / flops) / 1e9
+        rates = ([amount / s / 1e9 for s in one.seconds] for amount in (one.bytes, one.flops))
+        rows.append([one.name, *rates, [100 * least / seconds for seconds in one.seconds]])
+    columns = ["kernel", "GB a second", "billion operations a second", "% of the roof"]
+    return Table("chainfold's kernels on one thread, under the ceilings of memory and arithmetic", columns, rows)
+
+
+PIECE = Piece(
+    "roofline",
+    "What this machine can do",
+    "Small kernels that only read, or only multiply and add, eight doubles at a time: what any program could reach.",
+    1.0,
+    run,
+)

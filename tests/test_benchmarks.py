@@ -1,0 +1,157 @@
+"""The benchmarks in very small: every piece gives its tables, what is kept is gone on with, the page hides no miss."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import benchmarks.__main__ as command
+import pytest
+from benchmarks import corpora, gradient, measure, memory, peers, scaling
+from benchmarks.corpora import READERS, Corpora
+from benchmarks.page import page
+from benchmarks.peers import CRFSUITE, has, iterations_between
+from benchmarks.piece import Context
+from benchmarks.results import Bar, Chart, Curve, Found, Ledger, Table, Unusable, read
+
+from chainfold import SyntheticChain, encode, open_chain
+from chainfold.data.chain import gather
+from verbs import succeeded
+
+ROOT = Path(__file__).parents[1]
+needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite is not installed")
+
+
+def in_this_process(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[float, str]:
+    """What a fresh process would do and print."""
+    begin = time.perf_counter()
+    kind, what, *rest = arguments[1:]
+    if (kind, what) == ("-m", "chainfold"):
+        text = succeeded(*rest).decode()
+    elif (kind, what) == ("-m", "benchmarks.peers"):
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+            patch.setattr(sys, "argv", [what, *rest])
+            peers.main()
+        text = out.getvalue()
+    else:
+        assert (kind, what) == ("-c", "import chainfold")
+        text = ""
+    return time.perf_counter() - begin, text
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    """The smallest sizes at which everything still runs."""
+    monkeypatch.setattr(measure, "fresh", in_this_process)
+    monkeypatch.setattr(corpora, "_QUICK_ROWS", 240)
+    monkeypatch.setattr(gradient, "_QUICK_POSITIONS", {2: 200})
+    monkeypatch.setattr(memory, "_QUICK_POWERS", (2, 3))
+    monkeypatch.setattr(scaling, "_SHAPES", ((2, 10, 2, 0.01),))
+    return Context(1, True, Corpora(None, tmp_path, True), tmp_path, lambda what: None)
+
+
+@pytest.mark.parametrize("name", command.PIECES)
+def test_every_piece_gives_tables_that_json_can_keep(name: str, toy: Context) -> None:
+    found = command.PIECES[name].run(toy)
+    kept = Ledger(toy.folder / "results.json", True, False, False)
+    kept.add(name, found, 1, 0.1)
+    again = read(toy.folder / "results.json")
+    assert Found.of(again["pieces"][name]).tables == found.tables
+    for table in found.tables:
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+        numbers = [cell for row in table.rows for cell in row if isinstance(cell, list) and cell]
+        assert all(value >= 0.0 for cell in numbers for value in cell)
+    assert page(again, command.PIECES.values()).count("\n## ") == 1 + bool(found.bars)
+
+
+@needs_crfsuite
+def test_work_is_done_after_each_iteration_that_counts() -> None:
+    chain = gather(SyntheticChain(300, 3, 20, 3, mean_length=10.0))
+    calls: list[None] = []
+    found = iterations_between(chain, lambda: calls.append(None), 4)
+    assert len(found) == len(calls) == 4
+
+
+@pytest.mark.parametrize("kind", ["chunks", "upos", "xpos"])
+def test_plain_python_makes_the_attributes_that_chainfold_makes(kind: str, tmp_path: Path) -> None:
+    made = Corpora(None, tmp_path, True)
+    corpus = made.chunks() if kind == "chunks" else made.tags(kind)
+    encode(corpus.train, tmp_path / "x.chain", **corpus.options)
+    chain = open_chain(tmp_path / "x.chain")
+    block, vocabulary = chain.block(0, chain.positions), chain.vocabulary
+    assert vocabulary is not None
+    sequences = list(READERS[kind](corpus.train))
+    theirs = [set(item) for items, _ in sequences for item in items]
+    ours = [set(block.ids[a:b].tolist()) for a, b in pairwise(block.offsets.tolist())]
+    assert [label for _, labels in sequences for label in labels] == [vocabulary.labels[k] for k in block.labels]
+    assert _places(theirs) == _places(ours)
+
+
+def _places(attributes: list[set[Any]]) -> set[tuple[int, ...]]:
+    """Where each attribute is found, whatever its name."""
+    found: dict[Any, list[int]] = {}
+    for position, here in enumerate(attributes):
+        for one in here:
+            found.setdefault(one, []).append(position)
+    assert len(found) > 100
+    return {tuple(places) for places in found.values()}
+
+
+def a_found(value: float) -> Found:
+    bars = [Bar("speed", [value, value, 9.0], 5.0), Bar("size", [value], 5.0, "at most"), Bar("nothing", [], 1.0)]
+    chart = Chart("curve", "A curve", "x", "y", [Curve("chainfold", [(1.0, 2.0), (10.0, 3.0)])])
+    return Found(
+        [Table("A table", ["what", "seconds"], [["this", [1.0, 3.0, 2.0]], ["that", None]])], bars, [], [chart]
+    )
+
+
+def test_a_miss_is_on_the_page_and_a_quick_run_judges_nothing(tmp_path: Path) -> None:
+    for quick, told in (
+        (False, ["**no**", "yes", "not measured"]),
+        (True, ["not judged", "not judged", "not measured"]),
+    ):
+        ledger = Ledger(tmp_path / f"{quick}.json", quick, True, False)
+        ledger.add("kdd", a_found(4.0), 3, 1.0)
+        text = page(read(tmp_path / f"{quick}.json"), command.PIECES.values())
+        assert re.findall(r"\| kdd \| .* \| (.*) \|\n", text) == told
+        assert "2 (1 – 3)" in text
+        assert ("quick run" in text) == quick
+
+
+def test_an_interrupted_run_goes_on_and_other_data_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks" / "results.json"
+    first = Ledger(path, False, True, False)
+    first.begin(["gradient", "kdd"])
+    first.add("gradient", a_found(1.0), 5, 1.0)
+    assert Ledger(path, False, True, False).left == ["kdd"]
+    assert list(Ledger(path, False, True, True).pieces) == []
+    with pytest.raises(Unusable, match="other data"):
+        Ledger(path, True, True, False)
+    again = Ledger(path, False, True, False)
+    again.begin(["gradient"])
+    assert again.left == ["gradient", "kdd"]
+    path.write_text("{")
+    with pytest.raises(Unusable, match="cannot be read"):
+        Ledger(path, False, True, False)
+
+
+def test_page_and_pictures_are_made_from_the_results_alone(tmp_path: Path) -> None:
+    Ledger(tmp_path / "benchmarks" / "results.json", False, True, False).add("memory", a_found(6.0), 3, 1.0)
+    command.redraw(tmp_path)
+    assert (tmp_path / "benchmarks" / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "](benchmarks/curve.png)" in (tmp_path / "benchmarks.md").read_text()
+
+
+@pytest.mark.skipif(not (ROOT / "docs/benchmarks/results.json").exists(), reason="nothing was measured yet")
+def test_the_page_says_what_the_results_say() -> None:
+    results: dict[str, Any] = json.loads((ROOT / "docs/benchmarks/results.json").read_text())
+    assert (ROOT / "docs/benchmarks.md").read_text() == page(results, command.PIECES.values())
