@@ -37,8 +37,9 @@ def interleaved(runs: Mapping[str, Run], rounds: int, warm: bool = True) -> Time
 
 
 def ratios(times: Times, slow: str, fast: str) -> list[float]:
-    """How many times as long `slow` takes as `fast`, round by round; empty where one of them was not measured."""
-    if slow not in times or fast not in times:
+    """How many times as long `slow` takes as `fast`, round by round; empty where one of them was not measured, or too
+    short for its clock."""
+    if slow not in times or fast not in times or 0.0 in times[fast]:
         return []
     return [a / b for a, b in zip(times[slow], times[fast], strict=True)]
 

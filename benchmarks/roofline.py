@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import interleaved, median
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Cell, Found, Table
+from benchmarks.work import Work, kernels_on
+from chainfold import Layout, SyntheticChain
+from chainfold.data.chain import gather
 from chainfold.kernels.jit import CONTRACT, kernel
 from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
 
@@ -22,20 +25,7 @@ _SHARE = 4  # of a cache, one part is read; two threads share L3
 _BEYOND = 8  # times L3 is memory
 _BYTES, _STEPS = 2 << 30, 50_000_000  # read, or fused products, in one run
 _THREADS = (1, 2)
-
-
-class Kernel(NamedTuple):
-    """One of chainfold's kernels on so many bytes with so many operations."""
-
-    name: str
-    bytes: float
-    flops: float
-    seconds: list[float]
-
-
-def production(context: Context) -> list[Kernel]:
-    """chainfold's own kernels, for the second table."""
-    return []
+_DENSE = (23, 2_000, 41)  # labels, attributes, attributes a position
 
 
 @kernel(fastmath=CONTRACT)
@@ -98,9 +88,15 @@ def run(context: Context) -> Found:
         [_named(what, areas), *(rates[what, threads] for threads in _THREADS)] for what in (*areas, "fused")
     ]
     tables = [Table("Ceilings", ["what", "1 thread", "2 threads"], rows)]
-    kernels = production(context)
-    if kernels:
-        tables.append(_compared(kernels, median(rates["memory", 1]), median(rates["fused", 1])))
+    ceilings = {what: median(rates[what, 1]) for what in (*areas, "fused")}
+    context.say("chainfold's kernels")
+    corpus = context.corpora.chunks()
+    dense = gather(SyntheticChain(context.sized(200_000, 10_000), *_DENSE, seed=1))
+    for name, source, layout in (
+        (corpus.name, context.encoded(corpus), None),
+        ("padded rows only", dense, Layout.full(dense.n_labels, dense.n_attributes)),
+    ):
+        tables.append(_compared(name, kernels_on(source, layout, context.rounds), ceilings))
     return Found(tables)
 
 
@@ -114,21 +110,24 @@ def _named(what: str, areas: dict[str, int]) -> str:
     return f"reading {areas[what] >> 10:,} KiB, from {what}, GB a second"
 
 
-def _compared(kernels: list[Kernel], bandwidth: float, flops: float) -> Table:
-    """Each kernel with the share of the roof that it reaches: the least time by the ceilings over the time taken."""
+def _compared(name: str, work: list[Work], ceilings: dict[str, float]) -> Table:
+    """Each kernel with the least time that the ceilings allow, and what share of the time taken that is."""
     rows: list[list[Cell]] = []
-    for one in kernels:
-        least = max(one.bytes / bandwidth, one.flops / flops) / 1e9
-        rates = ([amount / s / 1e9 for s in one.seconds] for amount in (one.bytes, one.flops))
-        rows.append([one.name, *rates, [100 * least / seconds for seconds in one.seconds]])
-    columns = ["kernel", "GB a second", "billion operations a second", "% of the roof"]
-    return Table("chainfold's kernels on one thread, under the ceilings of memory and arithmetic", columns, rows)
+    for one in work:
+        by_bytes, by_operations = one.bytes / ceilings[one.area], one.operations / ceilings["fused"]
+        shares = [100 * max(by_bytes, by_operations) / taken for taken in one.nanoseconds]
+        sizes: list[Cell] = [round(one.bytes), one.area, round(one.operations)]
+        rows.append([one.kernel, *sizes, by_bytes, by_operations, one.nanoseconds, shares])
+    columns = ["kernel", "bytes", "from", "operations", "ns by bytes", "ns by operations", "ns taken", "% of the roof"]
+    return Table(f"chainfold's kernels a position, one thread: {name}", columns, rows)
 
 
 PIECE = Piece(
     "roofline",
     "What this machine can do",
-    "Small kernels that only read, or only multiply and add, eight doubles at a time: what any program could reach.",
+    "Small kernels that only read, or only multiply and add, eight doubles at a time: what any program could reach. "
+    "Then chainfold's own kernels, with the bytes that they move and the operations that they do at a position, the "
+    "least time that either ceiling allows, and the time they take. docs/speed.md says what the rest is.",
     1.0,
     run,
 )

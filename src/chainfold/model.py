@@ -248,8 +248,8 @@ class Model:
         array = np.ascontiguousarray(self.weights, np.float64)
         if array.shape != (self.layout.size,):
             raise WeightShape(array.shape, self.layout.size)
-        wrong = np.flatnonzero(~(array < np.inf))
-        if wrong.size:
+        if not array.max(initial=-np.inf) < np.inf:
+            wrong = np.flatnonzero(~(array < np.inf))
             raise WeightNotANumber(int(wrong[0]), float(array[wrong[0]]), self.layout.name(int(wrong[0])))
         object.__setattr__(self, "weights", array)
         for name in ("first", "last"):

@@ -139,7 +139,7 @@ class Objective:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
         self._team = Team(threads)
-        self._desk = Desk(space.layout, space.source, memory)
+        self._desk = Desk(space.layout, space.source, Settings(threads, memory).memory)
         self._observed = space.observed()
         self._begun = False
 

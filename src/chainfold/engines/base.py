@@ -398,11 +398,6 @@ class Problem:
         return Report(passes=passes, bytes_read=self._bytes_read, **what_happened)  # type: ignore[arg-type]
 
 
-def starts_at(problem: Problem, position: int) -> bool:
-    """Does a sequence start there, or the chain end before it?"""
-    return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
-
-
 def shape_of(layout: Layout, source: Source) -> Shape:
     return Shape(source.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.data.chain import frozen
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, starts_at
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
@@ -129,6 +129,11 @@ def share(problem: Problem, low: int, high: int) -> Tally:
         posterior = certify_future(problem, potentials, high, before, anyway=True)
     Stream(problem, potentials, tally).run(low, high, entry, posterior)
     return tally
+
+
+def starts_at(problem: Problem, position: int) -> bool:
+    """Does a sequence start there, or the chain end before it?"""
+    return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
 
 
 def certify_past(problem: Problem, potentials: Potentials, position: int, anyway: bool = False) -> Belief | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainfold.data.chain import Block
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut, starts_at
+from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sequences, Sweep, last_posterior
 from chainfold.model import Floats
 
@@ -113,14 +113,14 @@ class Stream:
 
         What is pending before them is settled by the end of its sequence.
         """
-        if self._sequences is None or not starts_at(self._problem, begin):
+        if self._sequences is None:
             return 0
-        block = self._problem.read(begin, min(begin + _WHOLE, high))
-        end = block.labels.size if closed and begin + block.labels.size == high else 0
-        end = end or int(np.flatnonzero(block.starts)[-1])
+        ahead = min(begin + _WHOLE, high)
+        end = self._sequences.reach(begin, ahead, closed and ahead == high)
         if end == 0:
             return 0
-        done, log_scale = self._sequences.there_and_back(begin, block.part(0, end), self._tally.expected.slots)
+        block = self._problem.read(begin, begin + end)
+        done, log_scale = self._sequences.there_and_back(begin, block, self._tally.expected.slots)
         if done == 0:
             return 0
         if belief is not None:

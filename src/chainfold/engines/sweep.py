@@ -303,6 +303,19 @@ class Sequences:
         plain = not (problem.has_edges or problem.masked or problem.weighted)
         return plain and not potentials.only_logs and problem.settings.block is None
 
+    def reach(self, low: int, high: int, closed: bool) -> int:
+        """The positions from `low` on, before `high`, of sequences that begin and end there and fit into the room.
+
+        closed   a sequence ends with position high-1, even if no start mark says so
+        """
+        marks = np.flatnonzero(self._problem.source.block(low, high).starts)
+        if closed:
+            marks = np.append(marks, high - low)
+        if not marks.size or marks[0] > 0:
+            return 0
+        long = np.flatnonzero(np.diff(marks) > self._rows)
+        return int(marks[long[0] if long.size else -1])
+
     def there_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, float]:
         """Add the expected counts of the sequences of a block; returns (positions done, their scale)."""
         p, layout = self._potentials, self._problem.model.layout
