@@ -35,7 +35,7 @@ class Ours:
         self.space = Space.of(source)
         one, two = (Objective(self.space, c2=1.0, threads=threads) for threads in (1, 2))
         never = LbfgsSettings(epsilon=0.0, period=0)
-        self._lbfgs = Lbfgs(two, np.zeros(self.space.layout.size), never)
+        self._lbfgs = Lbfgs(two, np.zeros(self.space.layout.size), never, threads=2)
         for _ in range(_AHEAD):
             self._lbfgs.advance()
         one(self._lbfgs.point)

@@ -21,7 +21,7 @@ import pytest
 from chainfold.data.store import open_chain
 from chainfold.model_file import open_model
 from chainfold.sealed import read_sealed
-from chainfold.training import RUN
+from chainfold.training import RUN, RUN_VERSION
 from verbs import conll, failed, run, succeeded
 
 LITTLE = ("--max-iterations", "3")
@@ -528,7 +528,7 @@ def kill_and_resume(nursery: Nursery, algorithm: str, kills: int, tmp_path: Path
                 break
             done += 1
             if state.exists():
-                read_sealed(state, RUN, 1)
+                read_sealed(state, RUN, RUN_VERSION)
             if model.exists():  # it was about to end
                 assert model.read_bytes() == (tmp_path / "whole").read_bytes()
         else:

@@ -1,7 +1,7 @@
 """Break each algorithm on purpose, once, and see the suite go red.
 
-Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of their
-own and must fail. The copy without a change must pass, or a failure would prove nothing.
+Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of
+their own and must fail. The copy without a change must pass, or a failure would prove nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import NamedTuple
 
 import pytest
@@ -52,6 +53,22 @@ MUTANTS = [
         "forward-only", "kernels/expectation.py", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"
     ),
     Mutant("stream", "engines/stream.py", "            self._carry(sweep)\n", "            pass\n", "stream"),
+    Mutant(
+        "stream",
+        "engines/stream.py",
+        "            self._finish(belief.posterior())\n",
+        "            self._pending.clear()\n",
+        "pending",
+        ("test_sequences.py",),
+    ),
+    Mutant(
+        "stream",
+        "engines/stream.py",
+        "        self._collect(gamma)\n        self._horizon = Horizon(self._potentials.width)\n",
+        "        self._collect(gamma)\n",
+        "pending",
+        ("test_sequences.py",),
+    ),
     Mutant("stream", "engines/stream.py", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
     Mutant(
         "stream",
@@ -115,29 +132,36 @@ MUTANTS = [
 CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
 
 
-def run(mutant: Mutant, folder: Path) -> tuple[int, str]:
+def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
     """The exit code of the tests on the mutant, and what they printed."""
-    source = Path(chainfold.__file__).parent
-    package = folder / "chainfold"
-    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
-    path = package / mutant.file
+    folder = folders.get()
+    path = folder / "chainfold" / mutant.file
     text = path.read_text()
-    assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
-    path.write_text(text.replace(mutant.line, mutant.broken))
-    files = [str(TESTS / name) for name in mutant.files]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-    command += ["-k", mutant.tests] if mutant.tests else []
-    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"}
-    done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
-    shutil.rmtree(folder)
+    try:
+        assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
+        path.write_text(text.replace(mutant.line, mutant.broken))
+        files = [str(TESTS / name) for name in mutant.files]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
+        command += ["-k", mutant.tests] if mutant.tests else []
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        path.write_text(text)
+        folders.put(folder)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
-    """All mutants, two at a time."""
+    """All mutants, two at a time, each in one of two copies; those of kernels last, since they are compiled anew."""
+    folders: Queue[Path] = Queue()
+    for _ in range(2):
+        folders.put(tmp_path_factory.mktemp("mutant"))
+        package = Path(chainfold.__file__).parent
+        shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("__pycache__"))
+    in_order = sorted((CONTROL, *MUTANTS), key=lambda mutant: "kernels" in mutant.file)
     with ThreadPoolExecutor(2) as pool:
-        yield {mutant: pool.submit(run, mutant, tmp_path_factory.mktemp("mutant")) for mutant in (CONTROL, *MUTANTS)}
+        yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
 
 
 def test_the_package_unchanged_passes(outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:

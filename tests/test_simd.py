@@ -60,6 +60,27 @@ def test_exp_at_the_ends_of_the_range() -> None:
     np.testing.assert_array_equal(out, [0.0, 0.0, 0.0, 0.0, np.nan, 1.0, 1.0, 1.0])
 
 
+@numba.njit
+def rows(vector: Any, matrix: Any, tile: Any, out: Any) -> Any:
+    row = simd.load_tile(vector, 0, tile)
+    simd.store(out, 0, simd.spread(row, matrix, 0, 9))
+    simd.store(out, 16, simd.exp(row - simd.splat(simd.max_lanes(row))))
+    simd.store(simd.place(out, 32), 0, simd.fma(simd.splat(2.0), row, simd.zeros(tile)))
+    return simd.sum_lanes(row), simd.min_lanes(row), simd.number(simd.place(vector, 3), 2)
+
+
+def test_rows_of_several_vectors() -> None:
+    random = np.random.default_rng(3)
+    vector, matrix, out = np.zeros(16), random.normal(size=(9, 16)), np.empty(48)
+    vector[:9] = random.normal(size=9)
+    total, least, fifth = rows(vector, matrix, (0, 0), out)
+    np.testing.assert_allclose(out[:16], vector[:9] @ matrix, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(out[16:32], np.exp(vector - vector.max()), rtol=2 * ONE_ROUNDING)
+    np.testing.assert_array_equal(out[32:], 2.0 * vector)
+    assert total == pytest.approx(vector.sum(), rel=1e-14)
+    assert (least, fifth) == (vector.min(), vector[5])
+
+
 def test_a_cached_kernel_is_stamped_with_the_whole_package() -> None:
     """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
     from chainfold.kernels import jit, messages

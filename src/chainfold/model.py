@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 
 _MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
 _LEAST_FILL, _LEAST_LABELS = 1 / 4, 8 / 3  # of the padded rows, on average: below it, short rows are quicker
+_LEAST_SHARE = 3 / 4  # of the labels, where there are few
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,10 @@ class Layout:
     row_offsets: NDArray[np.int64] | None  # [V + 1]; None: every attribute has all labels
     row_labels: NDArray[np.int32] | None  # [state weights]
 
+    def __post_init__(self) -> None:
+        if self.n_labels > MOST_LABELS:
+            raise BadSetting("n_labels", self.n_labels, f"at most {MOST_LABELS}")
+
     @classmethod
     def full(cls, n_labels: int, n_attributes: int, n_edge_attributes: int = 0) -> Layout:
         """A weight for every attribute with every label."""
@@ -51,8 +56,6 @@ class Layout:
         ):
             if value < least:
                 raise BadSetting(name, value, f"at least {least}")
-        if n_labels > MOST_LABELS:
-            raise BadSetting("n_labels", n_labels, f"at most {MOST_LABELS}")
         return cls(n_labels, n_attributes, n_edge_attributes, None, None)
 
     @classmethod
@@ -89,7 +92,7 @@ class Layout:
         """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
         if self.row_offsets is None:
             return self.n_attributes
-        least = max(_LEAST_FILL * self.width, _LEAST_LABELS)
+        least = max(_LEAST_FILL * self.width, min(_LEAST_LABELS, _LEAST_SHARE * self.n_labels))
         filled = self.row_offsets[1:] >= least * np.arange(1, self.n_attributes + 1)
         return int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
 
@@ -104,12 +107,10 @@ class Layout:
         return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
 
     def find_rows(self, block: Block, room: Found | None = None) -> Found:
-        """The rows of a block's attributes, for kernels; in the room of an earlier block, if that is large enough."""
-        positions, entries = block.labels.size, int(block.offsets[-1] - block.offsets[0])
-        values = entries if block.values.size else 0
-        if room is None or room.turn.size < positions or room.row.size < entries or room.value.size < values:
-            begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
-            room = Found(begin, turn, row, np.empty(values))
+        """The rows of a block's attributes, for kernels; in a room that is large enough, if one is given."""
+        positions, entries, values = _found_sizes(block)
+        if room is None:
+            room = _found(positions, entries, values)
         found = Found(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
         find_rows(block, self.rows, self.width, found)
         return found
@@ -201,6 +202,25 @@ class Layout:
     def _pairs(self, slots: Floats) -> Floats:
         """Label pairs without their padding: [·, N, N]."""
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
+
+
+def room_for(block: Block, room: Found | None) -> Found:
+    """A room that is large enough to find the rows of a block: the one given, or a new one with some to spare."""
+    sizes = _found_sizes(block)
+    if room is not None and all(array.size >= size for array, size in zip(room[1:], sizes, strict=True)):
+        return room
+    return _found(*(1 << max(size - 1, 0).bit_length() if size else 0 for size in sizes))
+
+
+def _found_sizes(block: Block) -> tuple[int, int, int]:
+    """Positions, entries and values."""
+    entries = int(block.offsets[-1] - block.offsets[0])
+    return block.labels.size, entries, entries if block.values.size else 0
+
+
+def _found(positions: int, entries: int, values: int) -> Found:
+    begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
+    return Found(begin, turn, row, np.empty(values))
 
 
 def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -138,8 +138,8 @@ class Objective:
     ) -> None:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
+        self._desk = Desk(space.layout, space.source, hold=memory is None)
         self._team = Team(threads)
-        self._desk = Desk(space.layout, space.source, Settings(threads, memory).memory)
         self._observed = space.observed()
         self._begun = False
 
@@ -172,6 +172,7 @@ class BatchObjective:
         if positions < 1:
             raise BadSetting("batch", positions, "at least 1 position")
         self._space = space
+        self._desk = Desk(space.layout, space.source)
         self._borders = borders(space.source, positions)
 
     @property
@@ -180,12 +181,14 @@ class BatchObjective:
 
     def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
-        problem = Problem(self._space.model(point), self._space.source, Settings())
+        problem = Problem(self._space.model(point), self._space.source, Settings(), self._desk)
         tally = share(problem, low, high)
         assert tally.observed is not None, "a chain to learn from is labelled"
         likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
         layout = self._space.layout
         gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
+        tally.release()
+        problem.release()
         gradient[self._space.held_places] = 0.0
         if not math.isfinite(likelihood):
             raise ChainfoldError(

@@ -50,7 +50,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 }
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
 
-RUN, _RUN_VERSION = "training run", 1
+RUN, RUN_VERSION = "training run", 2
 _BATCH = 256
 _PATIENCE = 10
 _AT_ONCE = 65536  # positions that are looked at
@@ -368,11 +368,11 @@ class _Run:
         tensors |= {"values": np.array(self._values), "scores": np.array(self._scores)}
         if self._best is not None:
             tensors["best"] = self._best
-        write_sealed(path, RUN, _RUN_VERSION, tensors, {"run": self._identity, "finished": self._finished})
+        write_sealed(path, RUN, RUN_VERSION, tensors, {"run": self._identity, "finished": self._finished})
 
     def load(self, path: Path) -> None:
         """Go on from a saved run, if it is this one."""
-        tensors, about = read_sealed(path, RUN, _RUN_VERSION)
+        tensors, about = read_sealed(path, RUN, RUN_VERSION)
         for name, now in self._identity.items():
             then = about["run"].get(name)
             if then != now:

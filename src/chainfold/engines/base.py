@@ -21,7 +21,7 @@ from chainfold.data.chain import Block, Source, check_block
 from chainfold.engines.desk import Desk, Room
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
-from chainfold.model import Floats, Layout, Model
+from chainfold.model import Floats, Layout, Model, room_for
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12
@@ -104,6 +104,11 @@ class Shape(NamedTuple):
         return 2 * self.row_bytes + self.edge_bytes
 
     @property
+    def pending_bytes(self) -> float:
+        """A position that is worked on: its sweep, and where the rows of its attributes are."""
+        return self.sweep_bytes + 8 * self.active + 16
+
+    @property
     def tally_bytes(self) -> float:
         """Expected and observed counts of a stretch, in two levels each, padded."""
         return 4 * 8.0 * self.weights * self.width / self.n_labels
@@ -147,7 +152,7 @@ class Shape(NamedTuple):
         else:
             block = max(min((3 << 19) // self.sweep_bytes, 8192), 128 * self.n_labels, 4096)
         if settings.memory is not None:
-            room = (settings.memory - self.certificate_bytes) // (4 * self.sweep_bytes)
+            room = int((settings.memory - self.certificate_bytes) // (4 * self.pending_bytes))
             block = min(block, max(room, _LEAST_BLOCK))
         return min(block, self.positions)
 
@@ -156,7 +161,7 @@ class Shape(NamedTuple):
         block = self.block(settings)
         window = 1 + -(-min(settings.lookahead or DEFAULT_LOOKAHEAD, self.positions) // block)
         if settings.memory is not None:
-            room = (settings.memory - self.certificate_bytes) // (block * self.sweep_bytes)
+            room = int((settings.memory - self.certificate_bytes) // (block * self.pending_bytes))
             window = min(window, max(room - 1, 1))
         return window
 
@@ -315,6 +320,8 @@ class Problem:
     """A model on a source, with the settings."""
 
     def __init__(self, model: Model, source: Source, settings: Settings, desk: Desk | None = None) -> None:
+        if desk is not None:
+            desk.check(model.layout, source)
         self.model = model
         self.source = source if desk is None else desk.source
         self.settings = settings
@@ -353,13 +360,20 @@ class Problem:
             self._bytes_read += block.nbytes
         return block
 
-    def find_rows(self, low: int, block: Block, room: Found | None) -> Found:
-        """The rows of a block's attributes; in the room of an earlier block, unless they are known."""
+    def put_back(self, block: Block) -> None:
+        """Say that positions were read but not used; they will be read again."""
+        with self._lock:
+            self._positions_read -= block.labels.size
+            self._bytes_read -= block.nbytes
+
+    def find_rows(self, low: int, block: Block, room: Found | None) -> tuple[Found, Found | None]:
+        """The rows of a block's attributes, and the room in which they are, unless they are known."""
         if self._found is None:
-            return self.model.layout.find_rows(block, room)
+            room = room_for(block, room)
+            return self.model.layout.find_rows(block, room), room
         begin, turn, row, value = self._found
         high = low + block.labels.size
-        return Found(begin[low : high + 1], turn[low:high], row, value)
+        return Found(begin[low : high + 1], turn[low:high], row, value), room
 
     def before(self, low: int) -> Before:
         """The position before `low`; before the chain there is none, and it weighs nothing."""

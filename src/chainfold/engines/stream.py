@@ -24,7 +24,6 @@ from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shap
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sequences, Sweep, last_posterior
 from chainfold.model import Floats
 
-_WHOLE = 16384  # positions that are looked through for whole sequences at once
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
 
@@ -79,8 +78,10 @@ class Stream:
             if done:
                 belief = None
             else:
-                block = self._until_a_start(problem.read(begin, min(begin + size, high)))
-                belief, done = self._forward(begin, block, belief), block.labels.size
+                block = problem.read(begin, min(begin + size, high))
+                done = self._until_a_start(block)
+                problem.put_back(block.part(done, block.labels.size))
+                belief = self._forward(begin, block.part(0, done), belief)
                 self._settle(window)
             begin += done
             settings.progress(done)
@@ -91,12 +92,12 @@ class Stream:
         if self._sequences is not None:
             self._sequences.release()
 
-    def _until_a_start(self, block: Block) -> Block:
+    def _until_a_start(self, block: Block) -> int:
         """The rest of a sequence, or what cannot be done as a whole: whole sequences go on from the next start mark."""
         marks = np.flatnonzero(block.starts[1:]) + 1
         if self._sequences is None or not marks.size:
-            return block
-        return block.part(0, int(marks[-1] if block.starts[0] else marks[0]))
+            return block.labels.size
+        return int(marks[-1] if block.starts[0] else marks[0])
 
     def _forward(self, begin: int, block: Block, belief: Belief | None) -> Belief:
         sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
@@ -115,7 +116,7 @@ class Stream:
         """
         if self._sequences is None:
             return 0
-        ahead = min(begin + _WHOLE, high)
+        ahead = min(begin + self._sequences.most, high)
         end = self._sequences.reach(begin, ahead, closed and ahead == high)
         if end == 0:
             return 0
@@ -151,11 +152,12 @@ class Stream:
             self._horizon = Horizon(self._potentials.width)
 
     def _finish(self, gamma: Floats) -> None:
-        """The end of the chain settles whatever is pending."""
+        """The end of a sequence settles whatever is pending."""
         while self._pending:
             self._idle.append(self._pending.pop())
             gamma = self._backward(self._idle[-1], gamma)
         self._collect(gamma)
+        self._horizon = Horizon(self._potentials.width)
 
     def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
         self._collect(self._backward(sweep, gamma))
@@ -201,7 +203,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     block = shape.block(settings)
-    memory = (shape.window(settings) + 1) * block * shape.sweep_bytes + shape.certificate_bytes
+    memory = (shape.window(settings) + 1) * block * shape.pending_bytes + shape.certificate_bytes
     certificates = shape.positions / block * 16 * shape.n_labels**3
     return Cost(memory, shape.scoring + shape.messages + certificates + shape.bookkeeping)
 

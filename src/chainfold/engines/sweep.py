@@ -23,6 +23,7 @@ from chainfold.model import Floats, Layout
 
 _NO_CHANGE = np.empty(0)
 _ROOM, _LEAST_ROOM = 256 << 10, 512  # for whole sequences: bytes, a share of the cache, but so many positions at least
+_MOST, _MOST_PLACES = 16384, 16 << 20  # positions that are looked through for whole sequences, bytes of their rows
 _LEAST_LOG = -300.0  # of what an observed label is worth; below it, real numbers may not have the range
 
 
@@ -109,6 +110,7 @@ class Sweep:
         self._rows = 0  # positions for which there is room
         self._lent: list[Floats] = []  # alpha, predicted, edge, shift
         self._found: Found | None = None
+        self._places: Found | None = None  # the room in which they are
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
         """Forward vectors of the block that begins at position `low`, from the one before it.
@@ -152,12 +154,13 @@ class Sweep:
 
     def give(self, low: int, block: Block) -> None:
         """The data of the block."""
-        self.block, self._found = block, self._problem.find_rows(low, block, self._found)
+        self.block = block
+        self._found, self._places = self._problem.find_rows(low, block, self._places)
 
     def release_block(self) -> None:
         """Let go of the data, to be given again before the way back."""
         del self.block
-        self._found = None
+        self._found = self._places = None
 
     def release(self) -> None:
         """Give back the room; nothing that was in it is needed any more."""
@@ -197,9 +200,9 @@ class Sweep:
         self.entry = entry or Belief(np.zeros(self._potentials.width), in_logs=False)
         if self._rows < self.size:
             self.release()
-            self._rows, width = self.size, self._potentials.width
+            self._rows, width = 1 << (self.size - 1).bit_length(), self._potentials.width  # of few different sizes
             edges = (self._potentials.scores.size, 1) if self._problem.has_edges else (0, 0)
-            self._lent = [self._problem.room.take(self.size * columns) for columns in (width, width, *edges)]
+            self._lent = [self._problem.room.take(self._rows * columns) for columns in (width, width, *edges)]
         self.alpha, self.predicted, self._edge = (
             array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3]
         )
@@ -293,26 +296,35 @@ class Sequences:
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
         width = potentials.width
+        self.most = self.most_of(problem)
         self._rows = max(_ROOM // (16 * width), _LEAST_ROOM)
         self._entry = aligned(width)
         self._lent: list[Floats] = []
+        self._places: Found | None = None
+
+    @staticmethod
+    def most_of(problem: Problem) -> int:
+        """Positions that are looked through at once."""
+        return max(min(_MOST, int(_MOST_PLACES // (8 * problem.source.active + 16))), 2 * _LEAST_ROOM)
 
     @staticmethod
     def suit(problem: Problem, potentials: Potentials) -> bool:
-        """Can a problem be done so? Not where blocks were asked for, nor where positions differ in more than scores."""
-        plain = not (problem.has_edges or problem.masked or problem.weighted)
-        return plain and not potentials.only_logs and problem.settings.block is None
+        """Not where there are edge attributes, masks or weights, a size of block, or less memory than it takes."""
+        plain = not (problem.has_edges or problem.masked or problem.weighted or potentials.only_logs)
+        memory, shape = problem.settings.memory, problem.shape
+        fits = memory is None or Sequences.most_of(problem) * shape.pending_bytes + _ROOM <= memory / 4
+        return plain and fits and problem.settings.block is None
 
     def reach(self, low: int, high: int, closed: bool) -> int:
         """The positions from `low` on, before `high`, of sequences that begin and end there and fit into the room.
 
         closed   a sequence ends with position high-1, even if no start mark says so
         """
+        if not self._problem.source.block(low, low + 1).starts[0]:
+            return 0
         marks = np.flatnonzero(self._problem.source.block(low, high).starts)
         if closed:
             marks = np.append(marks, high - low)
-        if not marks.size or marks[0] > 0:
-            return 0
         long = np.flatnonzero(np.diff(marks) > self._rows)
         return int(marks[long[0] if long.size else -1])
 
@@ -333,8 +345,9 @@ class Sequences:
             p.n_labels,
         )
         pairs = aligned(p.width, p.width)
+        found, self._places = self._problem.find_rows(low, block, self._places)
         done, log_scale = messages.whole_sequences(
-            self._problem.find_rows(low, block, None),
+            found,
             lattice,
             layout.rows,
             self._problem.weights,

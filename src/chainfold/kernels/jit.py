@@ -1,8 +1,9 @@
 """The one decorator of every kernel.
 
-Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine: numba keeps
-the machine code beside the source. Numba notices a change in the kernel's own file only, but kernels inline one
-another across files, so the stamp of a cached kernel is here the digest of all of them.
+Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine, those that
+work on rows of labels once for each width: numba keeps the machine code beside the source. Numba notices a change in
+the kernel's own file only, but kernels inline one another across files, so the stamp of a cached kernel is here the
+digest of all of them.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ COUNT_BITS = 16
 COUNT = (1 << COUNT_BITS) - 1
 
 
-Tiles = tuple[tuple[int, ...], ...]
-"""The shape of a padded row, as part of a type: so many tiles, each of so many vectors; see `simd`."""
+Tiles = tuple[tuple[int, ...], tuple[int, ...]]
+"""The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
 
 
 class Rows(NamedTuple):
@@ -70,19 +70,19 @@ def tiles_of(n_labels: int) -> Tiles:
     tile = vectors
     if vectors > MOST_VECTORS:
         tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    return ((0,) * tile,) * -(-vectors // tile)
+    return (0,) * tile, (0,) * -(-vectors // tile)
 
 
 def padded(n_labels: int) -> int:
     """The width of a row of labels, a whole number of tiles."""
-    tiles = tiles_of(n_labels)
-    return WIDTH * len(tiles[0]) * len(tiles)
+    tile, tiles = tiles_of(n_labels)
+    return WIDTH * len(tile) * len(tiles)
 
 
 @kernel(fastmath=STRICT, inline=True)
 def sizes(tiles: Any) -> Any:
     """A tile, its columns, and the width of a row: known when a kernel is compiled."""
-    return tiles[0], WIDTH * len(tiles[0]), WIDTH * len(tiles[0]) * len(tiles)
+    return tiles[0], WIDTH * len(tiles[0]), WIDTH * len(tiles[0]) * len(tiles[1])
 
 
 @kernel(fastmath=STRICT, inline=True)

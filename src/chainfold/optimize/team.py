@@ -7,7 +7,7 @@ added in order, so that no answer depends on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -25,7 +25,7 @@ class Team:
 
     def __init__(self, threads: int = 1) -> None:
         check_whole("threads", threads, 1)
-        self._threads = threads
+        self._threads = int(threads)
         self._helpers: ThreadPoolExecutor | None = None
 
     def run(self, kernel: Callable[..., None], size: int, sums: int, *arguments: Any) -> NDArray[np.float64]:
@@ -34,8 +34,10 @@ class Team:
         of_chunks = np.zeros((chunks, sums))
         threads = self._threads if size >= _LEAST_SHARED else 1
         own, *others = pairwise(chunks * k // threads for k in range(threads + 1))
-        jobs = [self._pool().submit(kernel, low, high, of_chunks, *arguments) for low, high in others]
+        jobs: list[Future[None]] = []
         try:
+            for low, high in others:
+                jobs.append(self._pool().submit(kernel, low, high, of_chunks, *arguments))
             kernel(*own, of_chunks, *arguments)
         finally:  # after an interrupt too, nobody goes on to write
             wait(jobs)
