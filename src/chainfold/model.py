@@ -107,10 +107,9 @@ class Layout:
         return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
 
     def find_rows(self, block: Block, room: Found | None = None) -> Found:
-        """The rows of a block's attributes, for kernels; in a room that is large enough, if one is given."""
+        """The rows of a block's attributes, for kernels; in the room that is given, if it is large enough."""
         positions, entries, values = _found_sizes(block)
-        if room is None:
-            room = _found(positions, entries, values)
+        room = _found(positions, entries, values) if room is None else room_for(block, room)
         found = Found(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
         find_rows(block, self.rows, self.width, found)
         return found

@@ -74,11 +74,12 @@ class Stream:
         while begin < high:
             if problem.stop.is_set():
                 return
-            done = self._whole(begin, high, belief, closed=posterior is None)
+            block = problem.read(begin, min(begin + size, high))
+            done = self._whole(begin, high, belief, closed=posterior is None) if block.starts[0] else 0
             if done:
                 belief = None
+                problem.put_back(block)
             else:
-                block = problem.read(begin, min(begin + size, high))
                 done = self._until_a_start(block)
                 problem.put_back(block.part(done, block.labels.size))
                 belief = self._forward(begin, block.part(0, done), belief)

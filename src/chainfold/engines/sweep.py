@@ -320,11 +320,11 @@ class Sequences:
 
         closed   a sequence ends with position high-1, even if no start mark says so
         """
-        if not self._problem.source.block(low, low + 1).starts[0]:
-            return 0
         marks = np.flatnonzero(self._problem.source.block(low, high).starts)
         if closed:
             marks = np.append(marks, high - low)
+        if not marks.size or marks[0] > 0:
+            return 0
         long = np.flatnonzero(np.diff(marks) > self._rows)
         return int(marks[long[0] if long.size else -1])
 
