@@ -100,10 +100,9 @@ def run(context: Context) -> Found:
         Bar(f"{chunks.name}: objective above {CRFSUITE.package}'s, as a share of it", apart, 1e-4, "at most"),
         Bar(f"{xpos.name}: {CRFSUITE.package}'s time / ours", _times(tagged, CRFSUITE.package), 5.0),
     ]
-    tables = [
-        Table("From the raw file to a model", columns, rows),
-        Table("Time as a multiple of chainfold's", ["data", "program", "times"], speeds),
-    ]
+    tables = [Table("From the raw file to a model", columns, rows)]
+    if speeds:
+        tables.append(Table("Time as a multiple of chainfold's", ["data", "program", "times"], speeds))
     return Found(tables, bars, missing())
 
 
