@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -59,8 +60,7 @@ def test_encoding_a_longer_file_takes_no_more_memory(tmp_path: Path, row: str, o
         path = tmp_path / f"{rows}"
         with path.open("w") as file:
             file.writelines(row.format(k=k, m=k % 7) for k in range(rows))
-        encoding_peak(path, *options)  # compiles, if it never was
-        peaks.append(encoding_peak(path, *options))
+        peaks.append(median(encoding_peak(path, *options) for _ in range(3)))  # the first may compile; threads vary
     assert peaks[1] - peaks[0] <= FLAT_ENCODING_MB, peaks
 
 
