@@ -23,11 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, Source, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
-from chainfold.engines.sweep import Belief, Horizon, Potentials
-from chainfold.errors import BadChain, BadSetting, ScoreNotFinite, ZeroProbability
+from chainfold.engines.sweep import Belief, Horizon
+from chainfold.errors import BadChain, BadSetting
+from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.kernels import decode, messages
 from chainfold.kernels.collapse import look_ahead
-from chainfold.kernels.scores import NO_LABEL, edge_scores, state_scores
+from chainfold.kernels.scores import NO_LABEL
 from chainfold.model import Floats, Model
 from chainfold.shelf import Arrays, Kept, Shelf
 
@@ -36,10 +37,7 @@ BLOCK = 8192  # positions in a piece
 
 _BLOCK_BYTES = 8 << 20  # of a block's transition matrices, ranks and samples, where each position has its own
 _LEAST_BLOCK = 64
-_SCORERS = 2  # threads that score the next pieces of a block, which takes several times as long as what follows
 _AT_ONCE = 8  # pieces that a block of a source has
-
-Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -113,18 +111,21 @@ class Tagger:
         settings = Settings(memory=memory, tolerance=tolerance)
         self.model = model
         self.memory, self.tolerance = settings.memory or DEFAULT_MEMORY, settings.tolerance
-        self._scorer = _Scorer(model)
+        self._scorer = Scorer(model)
 
     def run(self, blocks: Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
         """The results of a chain that comes in blocks of any size, in stretches that cover it in order."""
         wanted = want or Want()
         self._check_room(wanted)
-        forward = _Forward(self._scorer, wanted)
+        forward = _Recording(self._scorer, wanted)
         with Shelf(self.memory) as shelf:
             pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
             for pieces in _pieces(blocks, self.model, wanted):
-                for scored in made_ahead(self._scorer.score, pieces, _SCORERS):
-                    yield from pending.add(*forward.step(*scored))
+                for piece, scored in made_ahead(self._score, pieces, SCORERS):
+                    yield from pending.add(*forward.step(piece.low, piece.block, scored))
+
+    def _score(self, piece: _Piece) -> tuple[_Piece, Scored]:
+        return piece, self._scorer.score(piece.block, piece.ended)
 
     def _check_room(self, want: Want) -> None:
         """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
@@ -184,48 +185,6 @@ def _most_positions(model: Model, want: Want) -> int:
     return BLOCK if own == 0 else min(max(_BLOCK_BYTES // own, _LEAST_BLOCK), BLOCK)
 
 
-class _Scored(NamedTuple):
-    """The scores of a block."""
-
-    starts: NDArray[np.bool_]  # [B]
-    ends: NDArray[np.bool_]  # [B]
-    states: Floats  # [B, width], -inf for labels that may not start or end a sequence where one does
-    edges: Floats  # [B or 1, N · width]
-    own: bool  # are the edges its own, and not shared by all positions?
-
-
-class _Scorer(Potentials):
-    """The weights of a model as kernels want them."""
-
-    def __init__(self, model: Model) -> None:
-        self._layout = model.layout
-        self._weights = self._layout.view(self._layout.pack(model.weights))
-        super().__init__(self._layout, self._weights)
-        self.log_edge = np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
-        self._never = [
-            np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
-        ]
-
-    def score(self, piece: _Piece) -> tuple[int, Block, _Scored]:
-        """A piece with its scores."""
-        low, block, ended = piece
-        size, own = block.labels.size, block.edge_offsets.size > 0
-        ends = np.append(block.starts[1:], ended)
-        edges = np.empty((size, self.scores.size)) if own else self.scores
-        scored = _Scored(block.starts, ends, np.empty((size, self.width)), edges, own)
-        self.score_again(block, scored)
-        return low, block, scored
-
-    def score_again(self, block: Block, scored: _Scored) -> None:
-        """The same scores once more, after something else has taken their place."""
-        state_scores(self._layout.find_rows(block), self._layout.rows, self._weights, self._layout.blank, scored.states)
-        for marks, never in zip((scored.starts, scored.ends), self._never, strict=True):
-            if never.size:
-                scored.states[np.ix_(np.flatnonzero(marks), never)] = -np.inf
-        if scored.own:
-            edge_scores(block, self._weights, scored.edges)
-
-
 @dataclass(eq=False)
 class _Record:
     """A block on its way; its large arrays are on the shelf."""
@@ -243,32 +202,29 @@ class _Record:
     states: dict[str, Any] = field(default_factory=dict)  # by strand: the state of its last position, once settled
 
 
-class _Forward:
-    """The forward pass: scores, back-pointers, forward vectors, and what is known of sequences when they end."""
+class _Recording:
+    """The forward pass over the blocks, with what is known of sequences when they end."""
 
-    def __init__(self, scorer: _Scorer, want: Want) -> None:
-        n = scorer.n_labels
+    def __init__(self, scorer: Scorer, want: Want) -> None:
         self._scorer, self._want = scorer, want
-        self._pointer = np.uint8 if n <= 256 else np.uint16
+        self._forward = Forward(scorer, watch=want.given)
         self._index = 0
-        self._delta, self._score = np.zeros(scorer.width), np.zeros(2)
-        self._belief = Belief(np.zeros(scorer.width), in_logs=False)
-        self._logs, self._logs_total = np.zeros(n), np.zeros(2)
+        self._logs, self._logs_total = np.zeros(scorer.n_labels), np.zeros(2)
         self._entropy, self._entropy_total = np.zeros(scorer.width), np.zeros(2)
         self._before, self._given_total = NO_LABEL, np.zeros(2)
-        self._ranked = np.zeros((n, want.nbest))
+        self._ranked = np.zeros((scorer.n_labels, want.nbest))
 
-    def step(self, low: int, block: Block, scored: _Scored) -> tuple[_Record, Arrays]:
+    def step(self, low: int, block: Block, scored: Scored) -> tuple[_Record, Arrays]:
         """The next block."""
         want = self._want
-        back, finals, best = self._viterbi(low, scored)
+        back, finals, best = self._forward.viterbi(low, scored)
         arrays: Arrays = {"back": back} if want.labels else {}
         ranks, ranked_finals, gaps = self._rank(scored, finals.size)
         arrays |= {"ranks": ranks} if want.nbest else {}
         accounts: dict[str, Floats] = {}
         entry = None
         if want.lattice:
-            lattice = self._lattice(block, scored)
+            lattice = self._forward.lattice(block, scored).lattice
             accounts = self._accounts(lattice, scored.ends, back, finals)
             if want.posteriors or want.samples:
                 entry = Belief(lattice.entry, lattice.in_logs)
@@ -280,7 +236,7 @@ class _Forward:
             starts=frozen(block.starts.copy(), np.bool_),
             ends=scored.ends,
             given=frozen(block.labels.copy(), np.int32),
-            heads=np.flatnonzero(self._delta[: self._scorer.n_labels] > -np.inf),
+            heads=self._forward.heads,
             finals=finals,
             ranked_finals=ranked_finals,
             entry=entry,
@@ -289,23 +245,7 @@ class _Forward:
         self._index += 1
         return record, arrays
 
-    def _viterbi(self, low: int, scored: _Scored) -> tuple[NDArray[Any], NDArray[np.int64], Floats]:
-        """Back-pointers; for each sequence that ends here, its best last label and the score of that."""
-        if scored.own:
-            wrong = np.flatnonzero(~(scored.edges < np.inf).all(axis=1) & ~scored.starts)
-            if wrong.size:
-                raise ScoreNotFinite(low + int(wrong[0]))
-        count = int(np.count_nonzero(scored.ends))
-        back = np.empty((scored.starts.size, self._scorer.n_labels), self._pointer)
-        finals, best = np.empty(count, np.int64), np.empty(count)
-        status, fault = decode.viterbi(*scored[:4], self._delta, self._score, back, finals, best)
-        if status == messages.ZERO:
-            raise ZeroProbability(low + fault)
-        if status == messages.NOT_FINITE:
-            raise ScoreNotFinite(low + fault)
-        return back, finals, best
-
-    def _rank(self, scored: _Scored, count: int) -> tuple[NDArray[np.uint32], NDArray[np.int64], Floats]:
+    def _rank(self, scored: Scored, count: int) -> tuple[NDArray[np.uint32], NDArray[np.int64], Floats]:
         """Back-pointers of all ranks; for each sequence that ends here, its k best last states and their gaps."""
         n, k = self._ranked.shape
         back = np.empty((scored.starts.size, n, k), np.uint32)
@@ -313,39 +253,6 @@ class _Forward:
         if k:
             decode.rank(*scored[:4], self._ranked, back, finals, gaps)
         return back, finals, gaps
-
-    def _lattice(self, block: Block, scored: _Scored) -> messages.Lattice:
-        """Forward vectors, in the place of the scores: real numbers where they have the range, else logarithms."""
-        predicted = np.empty_like(scored.states)
-        entry = self._belief.real()
-        in_logs = entry is None or not self._forward_real(scored, predicted, entry)
-        if in_logs:
-            self._scorer.score_again(block, scored)
-            entry = self._belief.logs()
-            status, _, _ = messages.forward_log(
-                scored.starts, scored.states, predicted, scored.edges, entry, self._scorer.n_labels
-            )
-            assert status == messages.OK, "Viterbi has found a way"
-        assert entry is not None
-        last = scored.states[-1].copy()
-        self._belief = Belief(last if in_logs else last / last.sum(), in_logs)
-        edge = self._scorer.edge if not (scored.own or in_logs) else scored.edges
-        return _lattice_of(scored.starts, block.labels, scored.states, predicted, edge, Belief(entry, in_logs))
-
-    def _forward_real(self, scored: _Scored, predicted: Floats, entry: Floats) -> bool:
-        """False where real numbers do not have the range."""
-        p = self._scorer
-        edge, shift, watch = p.edge, p.shift, p.watch or self._want.given
-        if scored.own:
-            edge, shift, watch = scored.edges, np.empty(scored.starts.size), True
-            if not messages.exponentiate_edges(edge, shift) <= messages.EDGE_RANGE:
-                return False
-        elif p.only_logs:
-            return False
-        status, _ = messages.forward(
-            scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tiles
-        )
-        return bool(status == messages.OK)
 
     def _accounts(
         self, lattice: messages.Lattice, ends: NDArray[np.bool_], back: NDArray[Any], finals: NDArray[np.int64]
@@ -364,16 +271,6 @@ class _Forward:
             log_edge = self._scorer.log_edge if lattice.edge is self._scorer.edge else np.empty(0)
             decode.entropy(lattice, ends, log_edge, self._entropy, self._entropy_total, entropy)
         return found
-
-
-def _lattice_of(
-    starts: NDArray[np.bool_], labels: Labels, alpha: Floats, predicted: Floats, edge: Floats, entry: Belief
-) -> messages.Lattice:
-    no_weights, no_change = frozen(None, np.float64), np.empty(0)
-    n_labels = edge.shape[1] // alpha.shape[1]
-    return messages.Lattice(
-        starts, alpha, predicted, edge, entry.values, labels, no_weights, no_change, entry.in_logs, n_labels
-    )
 
 
 class Settled(NamedTuple):
@@ -398,7 +295,7 @@ class _Strand(Protocol):
         """The results of a block; asked once for each, in order."""
 
 
-def _strands(scorer: _Scorer, want: Want, tolerance: float) -> list[_Strand]:
+def _strands(scorer: Scorer, want: Want, tolerance: float) -> list[_Strand]:
     strands: list[_Strand] = []
     if want.labels:
         strands.append(_Best(scorer.n_labels))
@@ -450,7 +347,7 @@ class _Marginals:
 
     name = "posteriors"
 
-    def __init__(self, scorer: _Scorer, want: Want, tolerance: float) -> None:
+    def __init__(self, scorer: Scorer, want: Want, tolerance: float) -> None:
         self._scorer, self._want, self._tolerance = scorer, want, tolerance
         self._target: int | None = None  # the block whose last posterior is sought
         self._horizon = Horizon(scorer.width)
@@ -496,7 +393,7 @@ class _Marginals:
         assert record.entry is not None, "kept where forward vectors are"
         shared = self._scorer.scores if record.entry.in_logs else self._scorer.edge
         edge = arrays.get("edge", shared)
-        return _lattice_of(record.starts, record.given, arrays["alpha"], arrays["predicted"], edge, record.entry)
+        return lattice_of(record.starts, record.given, arrays["alpha"], arrays["predicted"], edge, record.entry)
 
     def _backward(self, lattice: messages.Lattice, gamma: Floats) -> tuple[Floats, Floats]:
         """The posterior of the position before the block, and all those in it."""
