@@ -33,6 +33,7 @@ LEVELS = {
     "evaluation": 6,
     "forward": 6,
     "tagging": 7,
+    "live": 11,
     "objective": 8,
     "mistakes": 9,
     "transfer": 9,
@@ -45,7 +46,7 @@ LEVELS = {
     "cli": 13,
     "__main__": 14,
 }
-WITHIN = {"kernels", "data", "engines", "optimize", "paper", "cli"}
+WITHIN = {"kernels", "data", "engines", "optimize", "live", "paper", "cli"}
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 

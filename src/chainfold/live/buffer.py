@@ -1,0 +1,61 @@
+"""Rows that wait, each in the same place of several arrays: put behind the last, let go of before the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+_LEAST_ROOM = 64
+
+
+class Buffer:
+    """Arrays of rows that grow at one end and are let go of at the other; the room is used again."""
+
+    def __init__(self, like: Arrays) -> None:
+        """like: an array for each column, whose rows have the shape and type."""
+        self._room = {name: np.empty((0, *array.shape[1:]), array.dtype) for name, array in like.items()}
+        self._begin = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The rows of a column, to look at and to write to, until more are added."""
+        return self._room[name][self._begin : self._end]
+
+    def add(self, rows: Arrays) -> None:
+        """Put rows behind the others, a value for each column."""
+        count = len(next(iter(rows.values())))
+        self._make_room(count)
+        for name, values in rows.items():
+            self._room[name][self._end : self._end + count] = values
+        self._end += count
+
+    def drop(self, count: int) -> None:
+        """Let go of the first rows."""
+        self._begin += count
+        if self._begin == self._end:
+            self._begin = self._end = 0
+
+    @property
+    def arrays(self) -> Arrays:
+        """All rows, by column."""
+        return {name: self[name] for name in self._room}
+
+    def _make_room(self, count: int) -> None:
+        """For so many more rows: those at hand are moved to the beginning, of more room where there is too little."""
+        size, room = len(self), len(next(iter(self._room.values())))
+        if self._end + count <= room:
+            return
+        larger = room
+        while size + count > larger // 2:  # half of it stays free, so that moving costs little for each row
+            larger = max(2 * larger, _LEAST_ROOM)
+        for name, array in self._room.items():
+            moved = array if larger == room else np.empty((larger, *array.shape[1:]), array.dtype)
+            moved[:size] = array[self._begin : self._end]
+            self._room[name] = moved
+        self._begin, self._end = 0, size

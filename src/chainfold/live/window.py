@@ -1,0 +1,409 @@
+"""Blocks of a stream in, final rows out: the core of everything that follows a chain without an end.
+
+The window holds the rows that are not final: their back-pointers and, where posteriors are wanted, their forward
+vectors. After each push it gives all rows that no future can change any more (`kernels.live`). What comes out does not
+depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain, posteriors those of
+forward-backward to within the tolerance.
+
+A chain may never forget. `max_lag` bounds how many rows a row may wait for, and the memory allowed bounds it in any
+case: what has waited for too long is given as the rows so far have it, and marked as unproven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.data.ahead import made_ahead
+from chainfold.data.chain import Block, check_block, frozen
+from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
+from chainfold.engines.sweep import Belief, Horizon
+from chainfold.errors import BadSetting, ZeroProbability
+from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
+from chainfold.kernels import decode, live, messages
+from chainfold.kernels.collapse import look_ahead
+from chainfold.live.buffer import Arrays, Buffer
+from chainfold.live.quantities import Quantities, Sums
+from chainfold.model import Floats, Model
+
+DEFAULT_MEMORY = 256 << 20
+
+_PIECE = 8192  # rows that are worked on at once
+_PIECE_BYTES = 8 << 20  # of their transition matrices, where each row has its own
+_AHEAD_OF_TIME = 8  # what has waited too long goes with so large a share, 1/8, of what has waited nearly as long
+
+
+@dataclass(frozen=True, eq=False)
+class Final:
+    """The next rows of a stream, of which nothing will change any more."""
+
+    low: int  # the first position
+    starts: NDArray[np.bool_]  # [B]
+    given: Labels  # [B] the labels that they came with, -1 where unknown
+    labels: Labels  # [B] the best labelling
+    posteriors: Floats | None  # [B, N] of every label, where they are wanted
+    proven: NDArray[np.bool_]  # [B] False: the row has waited too long, and later rows might have changed it
+    lag: NDArray[np.int64]  # [B] how many rows had come after it
+
+    def __len__(self) -> int:
+        return self.labels.size
+
+
+class Window:
+    """A model that follows a stream."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        posteriors: bool = False,
+        quantities: bool = False,
+        max_lag: int | None = None,
+        memory: int | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+    ) -> None:
+        """posteriors, quantities: are they wanted? max_lag: rows; memory: bytes of rows that wait."""
+        settings = Settings(memory=memory, tolerance=tolerance)
+        if max_lag is not None and (not isinstance(max_lag, (int, np.integer)) or max_lag < 0):
+            raise BadSetting("max_lag", max_lag, "a whole number, at least 0")
+        self.model, self._posteriors = model, posteriors
+        self._tolerance = settings.tolerance
+        self._scorer = scorer = Scorer(model)
+        self._forward = Forward(scorer, watch=quantities)
+        self._sums = Sums(scorer) if quantities else None
+        self._smooth = posteriors or quantities
+        self._rows = Buffer(self._columns())
+        self._in_logs = False  # are the forward vectors in the buffer logarithms?
+        self._entry = np.zeros(scorer.width)  # the forward vector of the row before them
+        self._origin = np.zeros(scorer.n_labels, np.int64)
+        self._horizon = Horizon(scorer.width)
+        self._low = 0  # the position of the first row that waits
+        self._labelled = self._smoothed = 0  # rows in the buffer with their final label, with their final posterior
+        self._open = False  # has the sequence at the head not ended?
+        self.unproven = 0  # rows that were given so
+        row = sum(array[:1].nbytes for array in self._columns().values())
+        self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row), 1)  # the buffer has twice the room it needs
+        self.limit = "memory" if max_lag is None or max_lag > self._most else "lag"  # what bounds the wait
+        self._most = self._most if max_lag is None else min(self._most, max_lag)
+
+    @property
+    def positions(self) -> int:
+        """Rows that have come."""
+        return self._low + len(self._rows)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not final."""
+        return len(self._rows)
+
+    def push(self, block: Block, ended: bool = False) -> Final:
+        """Take further rows; the rows that are final now. `ended`: their sequence ends with the last of them."""
+        found: list[Final] = []
+        size, layout = block.labels.size, self.model.layout
+        if size:
+            edges = layout.n_edge_attributes if block.edge_offsets.size else 0
+            check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
+            for piece, scored in made_ahead(self._score, self._pieces(block), SCORERS):
+                found.append(self._step(piece, scored))
+        if ended:
+            found.append(self.end())
+        return _joined(found) if found else self._given_out(0)
+
+    def end(self) -> Final:
+        """The sequence ends here: all rows are final."""
+        self._close()
+        if len(self._rows) > self._labelled:
+            rows = slice(self._labelled, None)
+            label = int(np.argmax(self._forward.delta[: self._scorer.n_labels]))
+            decode.trace(self._rows["back"][rows], label, self._rows["label"][rows])
+        self._labelled = len(self._rows)
+        if self._smooth:
+            self._smooth_up_to(len(self._rows), self._forward.belief.posterior())
+        self._open = False
+        return self._given_out(len(self._rows))
+
+    def quantities(self) -> Quantities:
+        """The sums over all rows so far."""
+        if self._sums is None:
+            raise BadSetting("quantities", False, "asked for when the stream begins")
+        lattice = self._lattice(self._smoothed, len(self._rows))
+        belief = self._forward.belief
+        _, posteriors = self._backward(lattice, belief.posterior())
+        return self._sums.now(lattice, posteriors, belief if self._open else None)
+
+    # Forward
+
+    def _pieces(self, block: Block) -> Iterator[Block]:
+        size = _PIECE
+        if block.edge_offsets.size:
+            size = min(max(_PIECE_BYTES // self._scorer.scores.nbytes, 64), size)
+        for begin, end in cut(0, block.labels.size, size):
+            yield block.part(begin, end)
+
+    def _score(self, piece: Block) -> tuple[Block, Scored]:
+        return piece, self._scorer.score(piece, False)
+
+    def _step(self, piece: Block, scored: Scored) -> Final:
+        if not self._open and not piece.starts[0]:
+            piece = piece._replace(starts=frozen(np.append(True, piece.starts[1:]), np.bool_))
+            scored = self._scorer.score(piece, False)
+        if self._open and piece.starts[0]:
+            self._close()
+        self._open = True
+        known, new = len(self._rows), piece.labels.size
+        columns: Arrays = {
+            "start": piece.starts,
+            "given": piece.labels,
+            "label": np.zeros(new, np.int32),
+            "proven": np.ones(new, np.bool_),
+            "back": self._forward.viterbi(self.positions, scored)[0],
+        }
+        if self._smooth:
+            columns |= self._forward_vectors(piece, scored, known)
+        self._rows.add(columns)
+        self._find_labels(known)
+        if self._smooth:
+            self._find_posteriors(known)
+        self._force()
+        return self._given_out(min(self._labelled, self._smoothed if self._smooth else self._labelled))
+
+    def _columns(self) -> Arrays:
+        """What is kept of a row: arrays with one of it."""
+        scorer = self._scorer
+        columns: Arrays = {
+            "start": np.zeros(1, np.bool_),
+            "given": np.zeros(1, np.int32),
+            "label": np.zeros(1, np.int32),
+            "proven": np.zeros(1, np.bool_),
+            "back": np.zeros((1, scorer.n_labels), np.uint8 if scorer.n_labels <= 256 else np.uint16),
+        }
+        if self._smooth:
+            columns |= {name: np.zeros((1, scorer.width)) for name in ("alpha", "predicted")}
+            if self.model.layout.n_edge_attributes:
+                columns |= {"edge": np.zeros((1, scorer.scores.size)), "shift": np.zeros(1)}
+        return columns
+
+    def _forward_vectors(self, piece: Block, scored: Scored, known: int) -> Arrays:
+        """The forward vectors of new rows: logarithms wherever those of the rows that wait are."""
+        scorer = self._scorer
+        lattice, log_scale, shift = self._forward.lattice(piece, scored, logs=self._in_logs and known > 0)
+        if self._sums is not None:
+            self._sums.forward(lattice, log_scale)
+        if known == 0:
+            self._in_logs, self._entry = lattice.in_logs, lattice.entry
+        elif lattice.in_logs and not self._in_logs:
+            self._to_logs()
+        lattice.alpha[-1] = self._forward.belief.values  # as the next row will see it
+        columns: Arrays = {"alpha": lattice.alpha, "predicted": lattice.predicted}
+        if self.model.layout.n_edge_attributes:
+            columns |= {"edge": np.broadcast_to(lattice.edge, (piece.labels.size, scorer.scores.size))}
+            columns |= {"shift": np.broadcast_to(shift, piece.labels.size)}
+        return columns
+
+    def _to_logs(self) -> None:
+        """The forward vectors of the rows that wait as logarithms, as later ones need them."""
+        shift = self._rows["shift"] if self.model.layout.n_edge_attributes else self._scorer.shift
+        with np.errstate(divide="ignore"):
+            self._entry = np.log(self._entry)
+            self._rows["alpha"][:] = np.log(self._rows["alpha"])
+            self._rows["predicted"][:] = np.log(self._rows["predicted"]) + shift.reshape(-1, 1)
+            if self.model.layout.n_edge_attributes:
+                self._rows["edge"][:] = np.log(self._rows["edge"]) + shift.reshape(-1, 1)
+        self._in_logs = True
+
+    def _close(self) -> None:
+        """The sequence at the head has ended: labels that may not end one are not possible there."""
+        if not self._open:
+            return
+        forward, never, log_kept = self._forward, self._scorer.never_last, 0.0
+        if never.size:
+            forward.delta[never] = -np.inf
+            if not forward.heads.size:
+                raise ZeroProbability(self.positions - 1)
+            if self._smooth:
+                log_kept = self._mask_belief(never)
+        if self._sums is not None:
+            self._sums.close(forward.belief, log_kept)
+
+    def _mask_belief(self, never: NDArray[np.int64]) -> float:
+        """Leave labels out of the forward vector of the head; the logarithm of what is left."""
+        belief = self._forward.belief
+        logs = belief.logs().copy()
+        logs[never] = -np.inf
+        log_kept = float(np.logaddexp.reduce(logs))
+        values = logs - log_kept
+        if not belief.in_logs:
+            values = belief.values.copy()
+            values[never] = 0.0
+            values /= values.sum()
+        self._forward.belief = Belief(values, belief.in_logs)
+        if len(self._rows):
+            self._rows["alpha"][-1] = values
+        return log_kept
+
+    # What is final
+
+    def _find_labels(self, known: int) -> None:
+        """Labels that are final, now that there are rows beyond the first `known`."""
+        back, heads = self._rows["back"], self._forward.heads
+        first = known
+        if self._labelled == known:  # the first new row is the oldest without a label
+            self._origin = np.arange(self._origin.size)
+            first += 1
+        if live.follow(back[first:], heads, self._origin):
+            rows = slice(self._labelled, None)
+            self._labelled += live.coalesced(back[rows], heads, self._origin, self._rows["label"][rows])
+
+    def _find_posteriors(self, known: int) -> None:
+        """The same of posteriors."""
+        guard, oldest = self._horizon, self._smoothed
+        first = known
+        if oldest == known:
+            guard = self._horizon = Horizon(self._scorer.width)
+            first += 1
+        new = self._lattice(first, len(self._rows))
+        how = (self._tolerance, guard.ignore)
+        certified, _ = look_ahead(new, *how, guard.q, guard.scratch, guard.shares, guard.gamma)
+        if not certified:
+            return
+        q, gamma = np.zeros_like(guard.q), np.zeros_like(guard.gamma)
+        after = self._lattice(oldest + 1, len(self._rows))
+        last = oldest + 1 + live.last_certified(after, *how, q, guard.scratch, gamma)
+        if last < oldest:  # rounding: what the guard has found holds for the oldest row alone
+            last, gamma = oldest, guard.gamma
+        self._smooth_up_to(last + 1, gamma)
+        self._horizon = Horizon(self._scorer.width)
+        self._horizon.q[:] = q
+
+    def _smooth_up_to(self, high: int, gamma: Floats) -> None:
+        """The posteriors of the rows before `high`, given that of the last of them."""
+        if high > self._smoothed:
+            lattice = self._lattice(self._smoothed, high)
+            _, posteriors = self._backward(lattice, gamma)
+            if self._sums is not None:
+                self._sums.settle(lattice, posteriors)
+            self._rows["predicted"][self._smoothed : high] = posteriors  # in the place of what is not needed any more
+            self._smoothed = high
+
+    def _force(self) -> None:
+        """Rows that have waited too long: what they are as of now."""
+        most, size = self._most, len(self._rows)
+        final = min(self._labelled, self._smoothed) if self._smooth else self._labelled
+        if size - final <= most:
+            return
+        high = min(size - most + most // _AHEAD_OF_TIME, size)
+        if self._labelled < high:
+            self._force_labels(high)
+        if self._smooth and self._smoothed < high:
+            self._force_posteriors(high)
+
+    def _force_labels(self, high: int) -> None:
+        forward, rows = self._forward, slice(self._labelled, None)
+        best = np.empty(len(self._rows) - self._labelled, np.int32)
+        decode.trace(self._rows["back"][rows], int(np.argmax(forward.delta[: self._scorer.n_labels])), best)
+        self._rows["label"][self._labelled : high] = best[: high - self._labelled]
+        self._rows["proven"][self._labelled : high] = False
+        if high < len(self._rows):
+            live.origins(self._rows["back"][high:], forward.heads, self._origin)
+        self._labelled = high
+
+    def _force_posteriors(self, high: int) -> None:
+        size = len(self._rows)
+        gamma, _ = self._backward(self._lattice(high, size), self._forward.belief.posterior())
+        self._rows["proven"][self._smoothed : high] = False
+        self._smooth_up_to(high, gamma / gamma.sum())
+        if high < size:
+            self._horizon = guard = Horizon(self._scorer.width)
+            live.last_certified(
+                self._lattice(high + 1, size), 0.0, guard.ignore, guard.q, guard.scratch, np.zeros_like(gamma)
+            )
+
+    def _lattice(self, low: int, high: int) -> messages.Lattice:
+        """Rows low … high-1 of the buffer."""
+        rows, scorer = self._rows, self._scorer
+        entry = rows["alpha"][low - 1] if low else self._entry
+        edge = scorer.scores if self._in_logs else scorer.edge
+        if self.model.layout.n_edge_attributes:
+            edge = rows["edge"][low:high]
+        starts, given = frozen(rows["start"][low:high], np.bool_), frozen(rows["given"][low:high], np.int32)
+        alpha, predicted = rows["alpha"][low:high], rows["predicted"][low:high]
+        return lattice_of(starts, given, alpha, predicted, edge, Belief(entry, self._in_logs))
+
+    def _backward(self, lattice: messages.Lattice, gamma: Floats) -> tuple[Floats, Floats]:
+        """The posterior of the row before the lattice, and those in it."""
+        gamma, out = gamma.copy(), np.empty_like(lattice.alpha)
+        fast = lattice.edge is self._scorer.edge
+        decode.posteriors(lattice, self._scorer.edge_t if fast else np.empty((0, 0)), gamma, out)
+        return gamma, out
+
+    # Out
+
+    def _given_out(self, count: int) -> Final:
+        """The first rows of the buffer, which lets go of them."""
+        rows, n = self._rows, self._scorer.n_labels
+        low, head = self._low, self._low + len(rows) - 1
+        proven = rows["proven"][:count].copy()
+        found = Final(
+            low=low,
+            starts=rows["start"][:count].copy(),
+            given=rows["given"][:count].copy(),
+            labels=rows["label"][:count].copy(),
+            posteriors=rows["predicted"][:count, :n].copy() if self._posteriors else None,
+            proven=proven,
+            lag=head - np.arange(low, low + count),
+        )
+        if count:
+            self.unproven += count - int(np.count_nonzero(proven))
+            self._low += count
+            self._labelled -= count
+            if self._smooth:
+                self._entry = rows["alpha"][count - 1].copy()
+                self._smoothed -= count
+            rows.drop(count)
+        return found
+
+    # Saved and restored
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that is needed to go on elsewhere."""
+        forward, belief = self._forward, self._forward.belief
+        state = {
+            "counts": np.array([self._low, self._labelled, self._smoothed, self.unproven], np.int64),
+            "flags": np.array([self._in_logs, belief.in_logs, self._open], np.bool_),
+            "delta": forward.delta,
+            "belief": belief.values,
+            "entry": self._entry,
+            "origin": self._origin,
+            "q": self._horizon.q,
+        }
+        state |= {f"row {name}": array for name, array in self._rows.arrays.items()}
+        return state | ({} if self._sums is None else {f"sum {name}": one for name, one in self._sums.state().items()})
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from a state, in a window of the same model and settings."""
+        self._low, self._labelled, self._smoothed, self.unproven = state["counts"].tolist()
+        self._in_logs, in_logs, self._open = state["flags"].tolist()
+        self._forward.delta[:] = state["delta"]
+        self._forward.belief = Belief(state["belief"].copy(), in_logs)
+        self._entry, self._origin = state["entry"].copy(), state["origin"].copy()
+        self._horizon = Horizon(self._scorer.width)
+        self._horizon.q[:] = state["q"]
+        self._rows = Buffer(self._columns())
+        self._rows.add({name: state[f"row {name}"] for name in self._columns()})
+        if self._sums is not None:
+            self._sums.restore({name.removeprefix("sum "): state[name] for name in state if name.startswith("sum ")})
+
+
+def _joined(parts: list[Final]) -> Final:
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Any] = {
+        one.name: np.concatenate([getattr(part, one.name) for part in parts])
+        for one in fields(Final)
+        if one.name != "low" and getattr(parts[0], one.name) is not None
+    }
+    return Final(**{"low": parts[0].low, "posteriors": None, **columns})

@@ -1,0 +1,254 @@
+"""A stream against the whole chain: labels, posteriors and sums, whatever the sizes of the pushes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import shapes
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
+from chainfold.data.chain import Block, gather
+from chainfold.evaluation import evaluate
+from chainfold.live.window import Final, Window
+from chainfold.tagging import Tagger, Want, blocks_of, entropies, log_probabilities
+from test_never_forget import UNFORGETTING, problem
+from tolerances import AT_LENGTH, FLOOR, ORACLE
+
+Sizes = Callable[[np.random.Generator, int], int]
+PUSHES: dict[str, Sizes] = {
+    "one by one": lambda random, left: 1,
+    "by threes": lambda random, left: 3,
+    "at random": lambda random, left: int(random.integers(0, 5)),
+    "all at once": lambda random, left: left,
+}
+
+
+def pushes(chain: Chain, sizes: Sizes, seed: int = 0) -> Iterator[Block]:
+    random, low = np.random.default_rng(seed), 0
+    while low < chain.positions:
+        high = min(low + sizes(random, chain.positions - low), chain.positions)
+        yield chain.block(low, high)
+        low = high
+
+
+def streamed(window: Window, blocks: Iterator[Block]) -> list[Final]:
+    return [*map(window.push, blocks), window.end()]
+
+
+def whole(found: list[Final], name: str) -> NDArray[Any]:
+    return np.concatenate([getattr(one, name) for one in found])
+
+
+def offline(model: Model, chain: Chain) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    found = list(Tagger(model).run(blocks_of(chain), Want(posteriors=True)))
+    return np.concatenate([one.labels for one in found]), np.concatenate([one.posteriors for one in found])
+
+
+def check(model: Model, chain: Chain, found: list[Final]) -> None:
+    assert [one.low for one in found] == np.cumsum([0, *map(len, found)])[:-1].tolist()
+    labels, posteriors = offline(model, chain)
+    np.testing.assert_array_equal(whole(found, "labels"), labels)
+    np.testing.assert_array_equal(whole(found, "starts"), chain.starts)
+    np.testing.assert_array_equal(whole(found, "given"), chain.labels)
+    np.testing.assert_allclose(whole(found, "posteriors"), posteriors, rtol=0, atol=ORACLE)
+    assert whole(found, "proven").all()
+
+
+def case(name: str, seed: int) -> shapes.Case:
+    return shapes.CASES[name](np.random.default_rng([seed, zlib.crc32(name.encode())]))
+
+
+def masked(model: Model, random: np.random.Generator) -> Model:
+    """Some labels may not begin a sequence, some may not end one."""
+    n = model.layout.n_labels
+    first, last = random.random((2, n)) < 0.6
+    first[0] = last[0] = True
+    return replace(model, first=first, last=last)
+
+
+@pytest.mark.parametrize("sizes", PUSHES)
+@pytest.mark.parametrize("name", shapes.CASES)
+def test_streams_equal_the_whole(name: str, sizes: str) -> None:
+    for seed in range(3):
+        model, chain = case(name, seed)
+        window = Window(model, posteriors=True, quantities=True)
+        check(model, chain, streamed(window, pushes(chain, PUSHES[sizes], seed)))
+        check_sums(model, chain, window)
+
+
+def check_sums(model: Model, chain: Chain, window: Window) -> None:
+    found, truth = window.quantities(), evaluate(model, chain, "fb")
+    n, scale = model.layout.n_labels, max(1.0, abs(truth.log_z))
+    assert (found.positions, found.sequences) == (chain.positions, int(chain.starts.sum()))
+    assert found.log_z == pytest.approx(truth.log_z, abs=ORACLE * scale)
+    if chain.labelled:
+        assert found.log_likelihood == pytest.approx(truth.log_likelihood, abs=ORACLE * scale)
+    elif model.first is None:
+        assert found.log_likelihood is None
+    assert found.entropy == pytest.approx(float(entropies(model, chain).sum()), abs=ORACLE * scale)
+    labels, posteriors = offline(model, chain)
+    np.testing.assert_allclose(found.labels, posteriors.sum(axis=0), rtol=0, atol=ORACLE)
+    if not chain.n_edge_attributes:
+        pairs = truth.expected[model.layout.n_state :].reshape(n, n)
+        np.testing.assert_allclose(found.transitions, pairs, rtol=0, atol=ORACLE)
+
+
+@pytest.mark.parametrize("name", ["start marks in pairs", "4 labels", "weights of 1000, start marks", "late reversal"])
+def test_masks_hold_at_ends_that_are_known_late(name: str) -> None:
+    for seed in range(5):
+        model, chain = case(name, seed)
+        model = masked(model, np.random.default_rng(seed))
+        for sizes in PUSHES.values():
+            window = Window(model, posteriors=True, quantities=True)
+            check(model, chain, streamed(window, pushes(chain, sizes, seed)))
+            found = window.quantities()
+            assert found.log_likelihood == pytest.approx(float(log_probabilities(model, chain).sum()), abs=1e-6)
+            assert found.log_z == pytest.approx(evaluate(model, chain, "fb", observe=False).log_z, rel=ORACLE)
+
+
+LONG = {
+    "sticky": {"sticky": 0.95},
+    "many sequences": {"mean_length": 20},
+    "uninformative": {"informative": 0.1, "sticky": 0.99},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("size", [1, 7, 1000, 20_000])
+def test_long_streams_equal_the_whole(name: str, size: int) -> None:
+    positions = 2_000 if size == 1 else 20_000
+    source = SyntheticChain(positions, 5, 100, 6, **LONG[name], seed=3)
+    chain = gather(source)
+    model = Model(Layout.full(5, 100), source.true_weights())
+    window = Window(model, posteriors=True, quantities=True)
+    check(model, chain, streamed(window, pushes(chain, lambda random, left: size)))
+    truth, found = evaluate(model, chain, "fb"), window.quantities()
+    assert found.log_z == pytest.approx(truth.log_z, rel=AT_LENGTH)
+    assert found.log_likelihood == pytest.approx(truth.log_likelihood, rel=1e-9)
+    assert found.entropy == pytest.approx(float(entropies(model, chain).sum()), rel=AT_LENGTH)
+    pairs = truth.expected[model.layout.n_state :].reshape(5, 5)
+    np.testing.assert_allclose(found.transitions, pairs, rtol=AT_LENGTH, atol=FLOOR)
+    np.testing.assert_allclose(found.segments, found.labels - pairs.diagonal(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", UNFORGETTING)
+def test_what_never_forgets_waits_for_the_end(name: str) -> None:
+    model, chain = problem(*UNFORGETTING[name], positions=3_000)
+    window = Window(model, posteriors=True)
+    check(model, chain, streamed(window, pushes(chain, lambda random, left: 100)))
+
+
+@pytest.mark.parametrize("limit", [{"max_lag": 0}, {"max_lag": 1}, {"max_lag": 40}, {"memory": 20_000}], ids=str)
+@pytest.mark.parametrize("size", [1, 30])
+@pytest.mark.parametrize("name", UNFORGETTING)
+def test_the_wait_is_bounded_and_said_to_be(name: str, size: int, limit: dict[str, int]) -> None:
+    model, chain = problem(*UNFORGETTING[name], positions=1_000)
+    window = Window(model, posteriors=True, **limit)
+    found = []
+    for block in pushes(chain, lambda random, left: size):
+        found.append(window.push(block))
+        assert window.waiting <= limit.get("max_lag", 1_000)
+        assert window.waiting <= limit.get("memory", 1_000_000) / (2 * 3 * 8)
+    found.append(window.end())
+    proven, labels = whole(found, "proven"), whole(found, "labels")
+    assert window.unproven == np.count_nonzero(~proven) > 0
+    assert window.limit == ("memory" if "memory" in limit else "lag")
+    assert labels.size == chain.positions
+    truth, posteriors = offline(model, chain)
+    np.testing.assert_array_equal(labels[proven], truth[proven])
+    np.testing.assert_allclose(whole(found, "posteriors")[proven], posteriors[proven], rtol=0, atol=ORACLE)
+    np.testing.assert_allclose(whole(found, "posteriors").sum(axis=1), 1.0, rtol=0, atol=ORACLE)
+    if size == 1:
+        assert whole(found, "lag").max() <= limit.get("max_lag", 1_000)
+
+
+def test_what_is_forced_is_what_the_rows_so_far_say() -> None:
+    model, chain = problem(*UNFORGETTING["identity"], positions=200)
+    lag = 8  # one row in eight goes before its time
+    found = streamed(Window(model, posteriors=True, max_lag=lag), pushes(chain, lambda random, left: 1))
+    labels, posteriors, lags = (whole(found, name) for name in ("labels", "posteriors", "lag"))
+    for t in np.flatnonzero(~whole(found, "proven"))[::17]:
+        known = gather(chain, positions=int(t + lags[t] + 1))
+        truth, filtered = offline(model, known)
+        assert labels[t] == truth[t]
+        np.testing.assert_allclose(posteriors[t], filtered[t], rtol=0, atol=ORACLE)
+
+
+def test_a_limit_costs_nothing_where_the_chain_forgets() -> None:
+    source = SyntheticChain(3_000, 5, 100, 6, sticky=0.9, seed=3)
+    chain, model = gather(source), Model(Layout.full(5, 100), source.true_weights())
+    window = Window(model, posteriors=True, max_lag=200)
+    check(model, chain, streamed(window, pushes(chain, lambda random, left: 1)))
+    assert window.unproven == 0
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "labels": {},
+    "posteriors": {"posteriors": True},
+    "sums": {"posteriors": True, "quantities": True},
+    "a bounded wait": {"posteriors": True, "max_lag": 5},
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_saved_window_goes_on_elsewhere(name: str) -> None:
+    """At 50 random points."""
+    source = SyntheticChain(1_500, 5, 100, 6, sticky=0.9, mean_length=200, seed=4)
+    chain, model = gather(source), Model(Layout.full(5, 100), source.true_weights())
+    blocks = list(pushes(chain, lambda random, left: int(random.integers(1, 20)), seed=1))
+    window = Window(model, **STATES[name])
+    states, found = [], []
+    for block in blocks:
+        states.append({key: array.copy() for key, array in window.state().items()})
+        found.append(window.push(block))
+    found.append(window.end())
+    for k in np.random.default_rng(2).choice(len(blocks), 50):
+        other = Window(model, **STATES[name])
+        other.restore(states[k])
+        again = streamed(other, iter(blocks[k:]))
+        for column in ("low", "labels", "posteriors", "proven", "lag"):
+            for one, two in zip(found[k:], again, strict=True):
+                np.testing.assert_array_equal(getattr(one, column), getattr(two, column))
+        if name == "sums":
+            assert window.quantities().log_z == other.quantities().log_z
+            np.testing.assert_array_equal(window.quantities().transitions, other.quantities().transitions)
+
+
+def test_sums_have_a_value_at_every_prefix() -> None:
+    source = SyntheticChain(120, 4, 40, 4, sticky=0.8, mean_length=30, seed=5)
+    chain, model = gather(source), Model(Layout.full(4, 40), source.true_weights())
+    window = Window(model, quantities=True)
+    for t in range(chain.positions):
+        window.push(chain.block(t, t + 1))
+        prefix = gather(chain, positions=t + 1)
+        found, truth = window.quantities(), evaluate(model, prefix, "fb")
+        assert found.log_z == pytest.approx(truth.log_z, rel=ORACLE)
+        assert found.log_likelihood == pytest.approx(truth.log_likelihood, rel=ORACLE)
+        assert found.entropy == pytest.approx(float(entropies(model, prefix).sum()), rel=ORACLE, abs=FLOOR)
+        pairs = truth.expected[model.layout.n_state :].reshape(4, 4)
+        np.testing.assert_allclose(found.transitions, pairs, rtol=ORACLE, atol=FLOOR)
+        np.testing.assert_allclose(found.labels.sum(), t + 1, rtol=ORACLE)
+
+
+def test_a_sequence_begins_where_none_is_open() -> None:
+    model, chain = case("4 labels", 0)
+    window = Window(model, posteriors=True)
+    first = [window.push(chain.block(0, 3)), window.end(), window.push(chain.block(3, 6)), window.end()]
+    starts = np.arange(6) % 3 == 0
+    check(model, replace(chain, starts=starts), first)
+    assert window.end().labels.size == 0
+
+
+@pytest.mark.parametrize("wrong", [{"max_lag": -1}, {"max_lag": 1.5}, {"memory": 0}, {"tolerance": 1e-20}], ids=str)
+def test_bad_settings_are_one_sentence(wrong: dict[str, Any]) -> None:
+    model, _ = case("4 labels", 0)
+    with pytest.raises(ChainfoldError):
+        Window(model, **wrong)
+    with pytest.raises(ChainfoldError, match="quantities"):
+        Window(model).quantities()
