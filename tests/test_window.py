@@ -92,7 +92,7 @@ def check_sums(model: Model, chain: Chain, window: Window) -> None:
     elif model.first is None:
         assert found.log_likelihood is None
     assert found.entropy == pytest.approx(float(entropies(model, chain).sum()), abs=ORACLE * scale)
-    labels, posteriors = offline(model, chain)
+    _, posteriors = offline(model, chain)
     np.testing.assert_allclose(found.labels, posteriors.sum(axis=0), rtol=0, atol=ORACLE)
     if not chain.n_edge_attributes:
         pairs = truth.expected[model.layout.n_state :].reshape(n, n)
@@ -112,7 +112,7 @@ def test_masks_hold_at_ends_that_are_known_late(name: str) -> None:
             assert found.log_z == pytest.approx(evaluate(model, chain, "fb", observe=False).log_z, rel=ORACLE)
 
 
-LONG = {
+LONG: dict[str, dict[str, Any]] = {
     "sticky": {"sticky": 0.95},
     "many sequences": {"mean_length": 20},
     "uninformative": {"informative": 0.1, "sticky": 0.99},
@@ -147,7 +147,7 @@ def test_what_never_forgets_waits_for_the_end(name: str) -> None:
 @pytest.mark.parametrize("limit", [{"max_lag": 0}, {"max_lag": 1}, {"max_lag": 40}, {"memory": 20_000}], ids=str)
 @pytest.mark.parametrize("size", [1, 30])
 @pytest.mark.parametrize("name", UNFORGETTING)
-def test_the_wait_is_bounded_and_said_to_be(name: str, size: int, limit: dict[str, int]) -> None:
+def test_the_wait_is_bounded_and_said_to_be(name: str, size: int, limit: dict[str, Any]) -> None:
     model, chain = problem(*UNFORGETTING[name], positions=1_000)
     window = Window(model, posteriors=True, **limit)
     found = []
