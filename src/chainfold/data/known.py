@@ -9,11 +9,12 @@ at twice, and the memory does not grow with the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain as chained
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from chainfold.data.ahead import read_ahead
 from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import ReadOptions, check_options, stretches
-from chainfold.data.encoder import Lexicon, Numberer, Progress, spooled
+from chainfold.data.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
 from chainfold.data.roles import Encoding, Roles
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
@@ -32,6 +33,8 @@ from chainfold.data.text_formats import ATTRIBUTES, EDGE
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, EmptyChain
 from chainfold.kernels.scores import NO_LABEL
+
+T = TypeVar("T")
 
 
 class KnownOptions(ReadOptions, total=False):
@@ -47,6 +50,7 @@ class KnownBlock(NamedTuple):
 
     block: Block  # its labels are those that the model knows, else -1
     gold: NDArray[np.int32]  # [B] all labels: those that the model never saw come after its own, -1 is unknown
+    ended: bool = False  # is it known that the sequence ends with the last position, or has ended before?
 
 
 def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> Known:
@@ -56,13 +60,13 @@ def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOpt
     the model was made. `Inputs` that were opened already will do as well.
     """
     check_options(options, KnownOptions)
-    plan = _Plan(vocabulary, options)
-    return Known(plan, plan.stretches(inputs))
+    plan = Plan(vocabulary, options)
+    return Known(plan, map(Arrived, plan.stretches(inputs)))
 
 
 def known_sequences(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> Known:
     """Sequences, as `Chain.from_sequences` takes them, in blocks with the numbers of a model."""
-    return Known(_plan_of_sequences(vocabulary, labels), stretches_of(sequences, labels), ahead=False)
+    return Known(_plan_of_sequences(vocabulary, labels), map(Arrived, stretches_of(sequences, labels)), ahead=False)
 
 
 def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> AbstractContextManager[SpooledChain]:
@@ -72,7 +76,7 @@ def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) 
     this input alone.
     """
     check_options(options, KnownOptions)
-    plan = _Plan(vocabulary, options)
+    plan = Plan(vocabulary, options)
     return plan.grown(plan.stretches(inputs))
 
 
@@ -98,27 +102,47 @@ def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
 class Known:
     """An input in blocks with the numbers of a model; it can be gone through once."""
 
-    def __init__(self, plan: _Plan, rows: Iterator[Stretch], ahead: bool = True) -> None:
-        """ahead: is it worth a thread to make the next rows while these are used?"""
+    def __init__(
+        self, plan: Plan, rows: Iterator[Arrived], ahead: bool = True, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """ahead: is it worth a thread to make the next rows while these are used? stop: nobody wants more of them."""
         self._ahead = ahead
-        first, rows = _first_of(read_ahead(rows) if ahead else rows)
-        encoding = plan.encoding(first)
-        roles = Roles.of(kinds_of(first.batch), encoding, first.source)
-        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
-        self._n_labels = len(plan.vocabulary.labels)
-        self._numberer = Numberer(roles.template(encoding), roles, encoding.one_sequence, self._lexicon)
-        self._rows, self._progress = rows, plan.progress
-        self.columns = tuple(roles.kinds)
-        self.labelled = roles.label is not None
+        self._finalizer = weakref.finalize(self, stop)
+        first, self._rows = first_of(read_ahead(rows) if ahead else rows)
+        self._maker = KnownMaker(plan, first.stretch)
+        self._progress = plan.progress
+        self.columns = tuple(self._maker.roles.kinds)
+        self.labelled = self._maker.roles.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        made = self._numberer.numbered(self._rows, self._ahead)
-        for numbered in read_ahead(made) if self._ahead else made:
-            if numbered.block.labels.size:
-                self._progress.positions(numbered.block.labels.size)
-                yield self._known(numbered.block)
+        made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
+        try:
+            for numbered in read_ahead(made) if self._ahead else made:
+                if numbered.block.labels.size or numbered.ended:
+                    self._progress.positions(numbered.block.labels.size)
+                    yield self._maker.known(numbered)
+        finally:
+            self._finalizer()
 
-    def _known(self, block: Block) -> KnownBlock:
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The labels that the model never saw, as far as the input has been gone through."""
+        return self._maker.unseen
+
+
+class KnownMaker:
+    """Rows with certain columns to blocks with the numbers of a model."""
+
+    def __init__(self, plan: Plan, first: Stretch) -> None:
+        """first: rows with these columns."""
+        encoding = plan.encoding(first)
+        self.roles = Roles.of(kinds_of(first.batch), encoding, first.source)
+        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
+        self._n_labels = len(plan.vocabulary.labels)
+        self.numberer = Numberer(self.roles.template(encoding), self.roles, encoding.one_sequence, self._lexicon)
+
+    def known(self, numbered: Numbered) -> KnownBlock:
+        block = numbered.block
         gold = frozen(block.labels, np.int32)
         labels = np.where(gold < self._n_labels, gold, np.int32(NO_LABEL))
         edges: tuple[Any, Any, Any] = (None, None, None)
@@ -137,15 +161,16 @@ class Known:
                 frozen(block.weights, np.float64),
             ),
             gold,
+            numbered.ended,
         )
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The labels that the model never saw, as far as the input has been gone through."""
+        """The labels that the model never saw, as far as rows have come."""
         return tuple(self._lexicon.labels.names[self._n_labels :])
 
 
-class _Plan:
+class Plan:
     """How an input is read for a model."""
 
     def __init__(self, vocabulary: Vocabulary, options: KnownOptions) -> None:
@@ -244,7 +269,7 @@ class _Plan:
         return Template(features, self._template.border)
 
     def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
-        first, rows = _first_of(read_ahead(rows))
+        first, rows = first_of(read_ahead(rows))
         encoding = self.encoding(first)
         if encoding.weight is None and self._before.weight in first.batch.schema.names:
             encoding = replace(encoding, weight=self._before.weight)
@@ -253,13 +278,13 @@ class _Plan:
 
 def _plan_of_sequences(
     vocabulary: Vocabulary, labels: Iterable[Any] | None, weights: Iterable[float] | None = None
-) -> _Plan:
+) -> Plan:
     weight = None if weights is None else WEIGHT
-    return _Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
+    return Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
 
 
-def _first_of(rows: Iterator[Stretch]) -> tuple[Stretch, Iterator[Stretch]]:
-    """The first stretch, and all of them."""
+def first_of(rows: Iterator[T]) -> tuple[T, Iterator[T]]:
+    """The first of the rows, and all of them."""
     first = next(rows, None)
     if first is None:
         raise EmptyChain

@@ -52,6 +52,7 @@ class Reading:
     columns: tuple[str, ...] | None = None  # the names of the columns
     header: bool | None = None  # does CSV begin with a line of names?
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
+    live: bool = False  # is it still being written?
 
     def __post_init__(self) -> None:
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
@@ -73,7 +74,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
                 raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
             form = reading.format or _by_name(one.name) or _by_magic(stream) or text or _by_content(stream)
             text = form if form in _TEXT else text
-            reader = readers.setdefault(form, _reader(form, reading))
+            reader = readers.setdefault(form, reader_of(form, reading))
             rows = 0
             for stretch in reader.read(stream):
                 if form is not Format.CRFSUITE:
@@ -119,7 +120,8 @@ def _kind(kind: object) -> str:
     return "symbols" if kind == SYMBOL else "numbers" if kind == NUMBER else "lists"
 
 
-def _reader(form: Format, reading: Reading) -> _Reader:
+def reader_of(form: Format, reading: Reading) -> _Reader:
+    """A reader for the format."""
     columns, symbols = reading.columns, reading.symbols
     if form in (Format.CONLL, Format.CONLLU):
         return ConllReader(columns, universal=form is Format.CONLLU)
@@ -128,7 +130,7 @@ def _reader(form: Format, reading: Reading) -> _Reader:
             raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
         return CrfsuiteReader()
     if form in (Format.CSV, Format.TSV):
-        return CsvReader("," if form is Format.CSV else "\t", columns, reading.header, symbols)
+        return CsvReader("," if form is Format.CSV else "\t", columns, reading.header, symbols, live=reading.live)
     return ParquetReader(columns, symbols) if form is Format.PARQUET else ArrowReader(columns, symbols)
 
 
