@@ -14,7 +14,7 @@ their sequence is known to have ended, they do not wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,11 @@ class Entries(NamedTuple):
     offsets: Offsets
     ids: Codes
     values: Floats
+
+    @classmethod
+    def none(cls, rows: int = 0) -> Self:
+        """So many positions without any."""
+        return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
 
 class Window:
@@ -317,7 +322,7 @@ class Features:
         rows, dense, bags, afresh = findings
         everything = [*dense, *(found for found, _ in bags)]
         if not everything:
-            return Entries(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
+            return Entries.none(rows)
         if afresh or not self._ids:
             self._ids = [np.empty(0, np.int32) for _ in everything]
         self._name(everything, rows)

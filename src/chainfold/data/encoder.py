@@ -177,6 +177,11 @@ class Numberer:
         """The rows that have to come before one can be done."""
         return self._attributes.right
 
+    @property
+    def marked(self) -> bool:
+        """Do sequences end where the input says so?"""
+        return self._reader.marked
+
     def numbered(self, stretches: Iterable[Stretch], ahead: bool = True) -> Iterator[Numbered]:
         """The rows of the stretches, as soon as what comes after them is known; made ahead in a thread, or not."""
         return self.numbered_as_they_come(map(Arrived, stretches), ahead)
@@ -206,7 +211,6 @@ class Numberer:
             yield self._end()
 
     def _found(self, stretch: Stretch, ended: bool) -> list[_Found]:
-        ended = ended and self._reader.marked
         if not stretch.starts.size:
             return [self._end()] if ended else []
         before = self._reader.state

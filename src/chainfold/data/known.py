@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
+from chainfold.data.attributes import Entries
 from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import ReadOptions, check_options, stretches
 from chainfold.data.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
-from chainfold.data.roles import Encoding, Roles
+from chainfold.data.reading import Reading, format_called
+from chainfold.data.roles import Encoding, Roles, Rows
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import joined
@@ -141,6 +143,11 @@ class KnownMaker:
         self._n_labels = len(plan.vocabulary.labels)
         self.numberer = Numberer(self.roles.template(encoding), self.roles, encoding.one_sequence, self._lexicon)
 
+    @property
+    def nothing(self) -> Block:
+        """A block without positions."""
+        return self.known(self._lexicon.numbered(Rows.none(), *2 * (Entries.none(),))).block
+
     def known(self, numbered: Numbered) -> KnownBlock:
         block = numbered.block
         gold = frozen(block.labels, np.int32)
@@ -177,7 +184,7 @@ class Plan:
         self.vocabulary, self._options = vocabulary, options
         self.progress = options.get("progress") or Progress()
         self._before = Columns({}) if vocabulary.columns is None else Columns.from_json(vocabulary.columns)
-        self._label = vocabulary.label or LABEL
+        self.label = vocabulary.label or LABEL
         bags = {ATTRIBUTES: "bag", EDGE: "bag"}
         self._template = every_column(bags) if vocabulary.template is None else Template.from_json(vocabulary.template)
 
@@ -186,30 +193,57 @@ class Plan:
         options = self._options.copy()
         if options.get("header") is None:
             options["header"] = self._before.header
-        rows = stretches(inputs, options, self._texts)
+        rows = stretches(inputs, options, self.texts)
         self.progress.phase("reading", None)
-        return self._renamed(rows)
+        return map(self.renamed, rows)
 
-    def _renamed(self, rows: Iterable[Stretch]) -> Iterator[Stretch]:
-        for stretch in rows:
-            given = stretch.batch.schema.names
-            names = self._names(given)
-            if names is None:
-                before = self._before.kinds
-                raise BadFile(
-                    stretch.source,
-                    f"has {len(given)} columns without names, but the model was made of {len(before)}, "
-                    f"{', '.join(before)}; name them with --columns.",
-                )
-            yield stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What the columns held that the model was made of; bags where it was made of no columns."""
+        return self._before.kinds or {self.label: "symbol", ATTRIBUTES: "bag", EDGE: "bag"}
 
-    def _names(self, given: Sequence[str]) -> list[str] | None:
+    def needed(self, labels: bool) -> dict[str, str]:
+        """What the columns hold that the model looks at, and the label if it is wanted."""
+        looked_at = {str(column) for feature in self._template.features for column in feature.columns} - {EDGE}
+        wanted = looked_at | {self.label} if labels else looked_at
+        numbers = looked_at - self.texts(list(self.kinds))
+        return {
+            name: kind if kind == "bag" else "number" if name in numbers else "symbol"
+            for name, kind in self.kinds.items()
+            if name in wanted
+        }
+
+    def reading(self) -> Reading:
+        """How to read an input that is still being written."""
+        columns, header = self._options.get("columns"), self._options.get("header")
+        return Reading(
+            format=format_called(self._options.get("format")),
+            columns=None if columns is None else tuple(map(str, columns)),
+            header=self._before.header if header is None else header,
+            symbols=self.texts,
+            live=True,
+        )
+
+    def renamed(self, stretch: Stretch) -> Stretch:
+        """The rows with the names that their columns had before."""
+        given = stretch.batch.schema.names
+        names = self.names(given)
+        if names is None:
+            before = self._before.kinds
+            raise BadFile(
+                stretch.source,
+                f"has {len(given)} columns without names, but the model was made of {len(before)}, "
+                f"{', '.join(before)}; name them with --columns.",
+            )
+        return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
+
+    def names(self, given: Sequence[str]) -> list[str] | None:
         """The names of columns that have none, from before, perhaps without label and weight; None: none fit."""
         before, numbers = list(self._before.kinds), [str(k) for k in range(len(given))]
         listed = "bag" in self._before.kinds.values()  # such columns have names in any format
         if not before or listed or self._options.get("columns") is not None or list(given) != numbers:
             return list(given)
-        label, weight = self._label, self._before.weight
+        label, weight = self.label, self._before.weight
         some = ((weight,), (label,)) if self._options.get("labels") else ((label,), (weight,))
         for missing in ((), *some, (label, weight)):
             names = [name for name in before if name not in missing]
@@ -217,9 +251,9 @@ class Plan:
                 return names
         return None
 
-    def _texts(self, given: Sequence[str]) -> frozenset[str]:
+    def texts(self, given: Sequence[str]) -> frozenset[str]:
         """The columns to read as texts: all but those that the model looks at, and that were numbers before."""
-        names, kinds = self._names(given) or given, self._before.kinds
+        names, kinds = self.names(given) or given, self._before.kinds
         looked_at = {column for feature in self._template.features for column in feature.columns}
         numbers = looked_at & {name for name in names if kinds.get(name) == "number"}
         if not kinds:  # nothing is known of them
@@ -230,11 +264,11 @@ class Plan:
     def encoding(self, first: Stretch) -> Encoding:
         """What to make of the columns that there are."""
         kinds, options, before = kinds_of(first.batch), self._options, self._before
-        labels = self._label in kinds if options.get("labels") is None else bool(options.get("labels"))
-        if labels and self._label not in kinds:
+        labels = self.label in kinds if options.get("labels") is None else bool(options.get("labels"))
+        if labels and self.label not in kinds:
             raise BadFile(
                 first.source,
-                f"there is no label column {self._label!r}, and labels are needed here; the columns are "
+                f"there is no label column {self.label!r}, and labels are needed here; the columns are "
                 f"{', '.join(kinds)}.",
             )
         group, one_sequence, unknown = options.get("group"), options.get("one_sequence"), options.get("unknown")
@@ -242,7 +276,7 @@ class Plan:
             group, one_sequence = before.group, before.one_sequence
         return Encoding(
             template=self._fitting(kinds, first.source),
-            label=self._label if labels else None,
+            label=self.label if labels else None,
             labels=labels,
             unknown=before.unknown if unknown is None else unknown,
             group=group,

@@ -70,8 +70,11 @@ class CsvReader(TextReader):
         self._begun, self._fresh = False, True
 
     def go_on(self) -> None:
-        """What comes next is the beginning of another file, but not of a sequence."""
         self._begun = False
+
+    def pass_over(self, chunk: Chunk, source: str) -> RawFields:
+        self._begun, self._fresh = True, False
+        return RawFields(source, chunk, self._delimiter, self._quotes, (), 0, broken=True)
 
     @property
     def between(self) -> bool:

@@ -74,8 +74,16 @@ class TextReader(ABC):
         """What comes next is the beginning of an input, and of a sequence."""
 
     @abstractmethod
+    def go_on(self) -> None:
+        """What comes next is the beginning of another file, but not of a sequence."""
+
+    @abstractmethod
     def take(self, chunk: Chunk, source: str) -> Taken:
         """The rows of the chunk that comes next."""
+
+    @abstractmethod
+    def pass_over(self, chunk: Chunk, source: str) -> Raw:
+        """A line that cannot be read is a row all the same: that of the chunk that comes next."""
 
     @property
     @abstractmethod
@@ -94,12 +102,20 @@ class TextReader(ABC):
 class _LineReader(TextReader):
     """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
 
-    def __init__(self, chunk: int) -> None:
+    def __init__(self, chunk: int, attributes: bool) -> None:
         super().__init__(chunk)
+        self._attributes = attributes  # is what follows the first tab attributes?
         self._state = np.zeros(STATE_SIZE, np.int64)
 
     def begin(self) -> None:
         self._state[START] = 1
+
+    def go_on(self) -> None:
+        pass
+
+    def pass_over(self, chunk: Chunk, source: str) -> Raw:
+        self._state[START] = 0
+        return RawLines(source, chunk, np.array([chunk.line]), self._attributes)
 
     @property
     def between(self) -> bool:
@@ -116,7 +132,7 @@ class ConllReader(_LineReader):
     """Columns of words, a blank line between sequences; the first line of the first input sets the width."""
 
     def __init__(self, columns: tuple[str, ...] | None = None, universal: bool = False, chunk: int = CHUNK) -> None:
-        super().__init__(chunk)
+        super().__init__(chunk, attributes=False)
         self._names = columns
         self._universal = universal
         self._state[TABS] = 1 if universal else UNKNOWN
@@ -129,7 +145,7 @@ class ConllReader(_LineReader):
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         stretch = self._stretch(chunk, source)
-        raw = RawLines(source, chunk, stretch.lines, attributes=False)
+        raw = RawLines(source, chunk, stretch.lines, self._attributes)
         problem = self._ragged(source) if self._state[WRONG_LINE] else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 
@@ -170,13 +186,13 @@ class CrfsuiteReader(_LineReader):
     """A label and its attributes on a line, tabs between them, a blank line between sequences."""
 
     def __init__(self, chunk: int = CHUNK) -> None:
-        super().__init__(chunk)
+        super().__init__(chunk, attributes=True)
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         data, state = np.frombuffer(chunk.data, np.uint8), self._state
         out = _room(chunk.data)
         rows = attribute_rows(data, chunk.line, state, out)
-        raw = RawLines(source, chunk, out.lines[:rows], attributes=True)
+        raw = RawLines(source, chunk, out.lines[:rows], self._attributes)
         stretches = []
         if rows:
             batch = _attribute_batch(data, rows, out, source)
