@@ -44,33 +44,33 @@ def together(known: Known, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
     blocks = list(known)
     n_edge = 0 if vocabulary.edge_attributes is None else len(vocabulary.edge_attributes)
     low = 0
-    for block, gold in blocks:
+    for block, gold, _ in blocks:
         high = low + gold.size
         check_block(block, low, high, len(vocabulary.labels), vocabulary.counts.size, n_edge)
         assert all(not array.flags.writeable for array in block)
         assert n_edge or not block.edge_offsets.size or vocabulary.edge_attributes is None
         low = high
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.offsets) for block, _ in blocks]))])
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.offsets) for block, *_ in blocks]))])
     edges: dict[str, Any] = {}
     if n_edge:
-        counts = np.concatenate([np.diff(block.edge_offsets) for block, _ in blocks])
+        counts = np.concatenate([np.diff(block.edge_offsets) for block, *_ in blocks])
         edges["edge_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-        edges["edge_ids"] = np.concatenate([block.edge_ids for block, _ in blocks])
+        edges["edge_ids"] = np.concatenate([block.edge_ids for block, *_ in blocks])
         edges["n_edge_attributes"] = n_edge
-    valued = any(block.values.size for block, _ in blocks)
+    valued = any(block.values.size for block, *_ in blocks)
     chain = Chain.from_arrays(
         offsets=offsets,
-        ids=np.concatenate([block.ids for block, _ in blocks]),
-        values=np.concatenate([b.values if b.values.size else np.ones(b.ids.size) for b, _ in blocks])
+        ids=np.concatenate([block.ids for block, *_ in blocks]),
+        values=np.concatenate([b.values if b.values.size else np.ones(b.ids.size) for b, *_ in blocks])
         if valued
         else None,
-        labels=np.concatenate([block.labels for block, _ in blocks]),
-        starts=np.concatenate([block.starts for block, _ in blocks]),
+        labels=np.concatenate([block.labels for block, *_ in blocks]),
+        starts=np.concatenate([block.starts for block, *_ in blocks]),
         n_labels=len(vocabulary.labels),
         n_attributes=vocabulary.counts.size,
         **edges,
     )
-    return chain.with_vocabulary(vocabulary), np.concatenate([gold for _, gold in blocks]).tolist()
+    return chain.with_vocabulary(vocabulary), np.concatenate([gold for _, gold, _ in blocks]).tolist()
 
 
 def read(inputs: Any, vocabulary: Vocabulary, **options: Any) -> tuple[Chain, list[int]]:
@@ -112,7 +112,7 @@ def test_the_input_of_the_model_has_the_same_numbers_again(
     known = known_blocks(tmp_path / name, vocabulary)
     assert known.labelled
     if vocabulary.edge_attributes is None:
-        np.testing.assert_array_equal(np.concatenate([block.edge_ids for block, _ in known]), chain.edge_ids)
+        np.testing.assert_array_equal(np.concatenate([block.edge_ids for block, *_ in known]), chain.edge_ids)
     else:
         found, gold = together(known, vocabulary)
         same(found, chain)

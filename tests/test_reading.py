@@ -224,8 +224,8 @@ def test_formats_are_known_by_content(data: bytes, form: Format) -> None:
         ("gz", None),
     ],
 )
-def test_formats_are_known_by_name(name: str, form: Format | None) -> None:
-    assert module._by_name(name) == form
+def test_formats_are_knownby_name(name: str, form: Format | None) -> None:
+    assert module.by_name(name) == form
 
 
 def test_every_format_through_one_door(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_names_are_kept_and_what_is_unknown_is_left_out(ours: Any, theirs: Any, 
     assert source.labelled == all(label is not None for label, _, _ in expected)
     for low in range(0, source.positions, size):
         high = min(low + size, source.positions)
-        block, gold = source.known(low, high)
+        block, gold, _ = source.known(low, high)
         check_block(block, low, high, source.n_labels, source.n_attributes, source.n_edge_attributes)
         assert ((gold >= len(labels)) == (block.labels < 0)).all()
         assert block.labels.tolist() == gather(source).labels[low:high].tolist()

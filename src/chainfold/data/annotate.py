@@ -48,13 +48,15 @@ class Labelling(NamedTuple):
 class Annotator:
     """Writes the inputs again, with new columns; `columns` gives each its labels, or None where it holds numbers."""
 
-    def __init__(self, sink: IO[bytes], columns: Mapping[str, Sequence[str] | None], piped: bool = False) -> None:
-        """`piped`: the sink is not a file but standard output."""
+    def __init__(
+        self, sink: IO[bytes], columns: Mapping[str, Sequence[str] | None], piped: bool = False, live: bool = False
+    ) -> None:
+        """`piped`: the sink is not a file but standard output; `live`: after `add` only whole lines are written."""
         self._sink = sink
         self._columns = [
             _Numbers(name) if labels is None else _Labels(name, labels) for name, labels in columns.items()
         ]
-        self._piped = piped
+        self._piped, self._live = piped, live
         self._writer: _Writer | None = None
         self._first = ""
 
@@ -62,7 +64,7 @@ class Annotator:
         """Hold what a reader has just read until its rows are added to."""
         kind: type[_Writer] = _Table if isinstance(raw, RawRows) else _Text
         if self._writer is None:
-            self._writer, self._first = kind(self._sink, self._columns, self._piped), raw.source
+            self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
             what, other = ("a table", "text") if kind is _Table else ("text", "a table")
             raise BadFile(raw.source, f"is {what}, but {self._first} is {other}; tag them one at a time.")
@@ -148,8 +150,8 @@ def _field(text: str, quotes: bool) -> str:
 
 
 class _Writer(ABC):
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool) -> None:
-        self._sink, self._columns, self._piped = sink, columns, piped
+    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
+        self._sink, self._columns, self._piped, self._live = sink, columns, piped, live
 
     @abstractmethod
     def keep(self, raw: Any) -> None: ...
@@ -186,6 +188,12 @@ class _Piece:
         begin, self.at = self.at, end
         return self.text[begin:end]
 
+    @property
+    def line_end(self) -> int:
+        """Where the line ends whose new fields were written last."""
+        end = self.at + (2 if self.text.startswith(b"\r\n", self.at) else 1)
+        return min(end, self.size)
+
     def rows(self, columns: Sequence[_Column], values: Sequence[Values]) -> NDArray[np.uint8]:
         """What is not yet written, up to the new fields of its next rows."""
         rows = slice(self.row, self.row + values[0].size)
@@ -219,8 +227,8 @@ _NO_ROWS = _room(0)
 class _Text(_Writer):
     """Text, row by row."""
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool) -> None:
-        super().__init__(sink, columns, piped)
+    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
+        super().__init__(sink, columns, piped, live)
         self._pieces: deque[_Piece] = deque()
         self._has_header = False
         self._open_line = False  # is a line end missing between the inputs?
@@ -241,9 +249,11 @@ class _Text(_Writer):
     def _table(self, raw: RawFields) -> _Piece:
         data, delimiter = raw.chunk.data, ord(raw.delimiter)
         ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
-        rows = row_ends(
-            np.frombuffer(data, np.uint8), raw.begin, delimiter, ord('"') if raw.quotes else _NO_QUOTE, ends
-        )
+        if raw.broken:
+            rows, ends = 1, np.array([len(data.rstrip(b"\r\n"))])
+        else:
+            quote = ord('"') if raw.quotes else _NO_QUOTE
+            rows = row_ends(np.frombuffer(data, np.uint8), raw.begin, delimiter, quote, ends)
         places = Places(ends[:rows], ends[:rows], np.full(rows, delimiter, np.uint8))
         if not raw.quotes:
             self._check_labels(raw.source, "\t\r\n")
@@ -281,6 +291,10 @@ class _Text(_Writer):
                 done += size
             if not piece.left:
                 self._sink.write(self._pieces.popleft().upto(piece.size))
+            elif self._live and size:
+                self._sink.write(piece.upto(piece.line_end))
+        while self._live and self._pieces and not self._pieces[0].left:  # what is known to follow the last row
+            self._sink.write(self._pieces[0].upto(self._pieces.popleft().size))
 
     def add_sequence(self, best: Sequence[Labelling]) -> None:
         rows = best[0].columns[0].size
@@ -332,8 +346,8 @@ def _joined(parts: Sequence[_Piece]) -> _Piece:
 class _Table(_Writer):
     """Parquet and Arrow, a batch at a time."""
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool) -> None:
-        super().__init__(sink, columns, piped)
+    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
+        super().__init__(sink, columns, piped, live)
         self._waiting: deque[RawRows] = deque()
         self._values: list[Sequence[Values]] = []  # those of the batch that waits first
         self._there = 0  # how many rows they are of

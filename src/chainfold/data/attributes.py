@@ -7,13 +7,14 @@ Everything is done on codes, a whole stretch at a time. A column's distinct text
 codes after its steps, shifted; a combination of factors is a code for each distinct pair of codes, taken two by two.
 The text of an attribute is put together once, when its code is first seen, and given to the vocabulary.
 
-Rows whose right context has not come yet wait for the next stretch, with the left context of the first of them.
+Rows whose right context has not come yet wait for the next stretch, with the left context of the first of them; where
+their sequence is known to have ended, they do not wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,11 @@ class Entries(NamedTuple):
     offsets: Offsets
     ids: Codes
     values: Floats
+
+    @classmethod
+    def none(cls, rows: int = 0) -> Self:
+        """So many positions without any."""
+        return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
 
 class Window:
@@ -88,11 +94,17 @@ class Symbols:
     def _symbol(self, text: str | None) -> int:
         return NOTHING if text is None else self.table.code(apply(self._steps, text))
 
-    def extend(self, stretch: Stretch) -> None:
-        """Put the codes of further rows behind those at hand."""
-        self.codes = np.concatenate([self.codes, self._read(stretch)])
+    def check(self, stretch: Stretch) -> None:
+        """Raise what `read` would raise."""
+        if self._edges is not None:
+            numbers_of(stretch, self._column)
 
-    def _read(self, stretch: Stretch) -> Codes:
+    def extend(self, codes: Codes) -> None:
+        """Put the codes of further rows behind those at hand."""
+        self.codes = np.concatenate([self.codes, codes])
+
+    def read(self, stretch: Stretch) -> Codes:
+        """The codes of further rows."""
         if self._edges is not None:
             numbers, missing = numbers_of(stretch, self._column)
             return np.where(missing, np.int32(NOTHING), bin_codes(numbers, self._edges))
@@ -145,7 +157,10 @@ class Reals:
         self.codes, self._values = np.empty(0, np.int32), np.empty(0)
         self.before = self.after = np.full(reach, NOTHING, np.int32)
 
-    def extend(self, stretch: Stretch) -> None:
+    def check(self, stretch: Stretch) -> None:
+        self.read(stretch)
+
+    def read(self, stretch: Stretch) -> tuple[Codes, Floats]:
         numbers, missing = numbers_of(stretch, self._column)
         with np.errstate(over="ignore"):
             values = (numbers - self._mean) / self._deviation
@@ -155,8 +170,11 @@ class Reals:
                 stretch.source,
                 f"{stretch.place(row)}, column {self._column!r}: {numbers[row]} is too large to be scaled; correct it.",
             )
-        self.codes = np.concatenate([self.codes, np.where(missing, np.int32(NOTHING), np.int32(0))])
-        self._values = np.concatenate([self._values, values])
+        return np.where(missing, np.int32(NOTHING), np.int32(0)), values
+
+    def extend(self, read: tuple[Codes, Floats]) -> None:
+        self.codes = np.concatenate([self.codes, read[0]])
+        self._values = np.concatenate([self._values, read[1]])
 
     def values(self, window: Window, offset: int) -> Floats:
         rows = np.arange(window.low + offset, window.high + offset)
@@ -174,12 +192,20 @@ class Bags:
         self.table = StringTable()
         self._counts, self._codes, self._values = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
 
-    def extend(self, stretch: Stretch) -> None:
+    def check(self, stretch: Stretch) -> None:
+        pass
+
+    def read(self, stretch: Stretch) -> tuple[Offsets, Codes, Floats]:
+        """How many there are at each row, their codes, and their values unless all are one."""
         bags = stretch.batch.column(self._column)
         counts = pc.list_value_length(bags).fill_null(0).to_numpy()
         codes = symbol_codes(bags.flatten(), self.table)
         valued = self._column + VALUES_SUFFIX in stretch.batch.schema.names
         values = stretch.batch.column(self._column + VALUES_SUFFIX).flatten().to_numpy() if valued else np.empty(0)
+        return counts, codes, values
+
+    def extend(self, read: tuple[Offsets, Codes, Floats]) -> None:
+        counts, codes, values = read
         if values.size or self._values.size:
             values = values if values.size else np.ones(codes.size)
             self._values = np.concatenate([self._values if self._values.size else np.ones(self._codes.size), values])
@@ -296,7 +322,7 @@ class Features:
         rows, dense, bags, afresh = findings
         everything = [*dense, *(found for found, _ in bags)]
         if not everything:
-            return Entries(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
+            return Entries.none(rows)
         if afresh or not self._ids:
             self._ids = [np.empty(0, np.int32) for _ in everything]
         self._name(everything, rows)
@@ -386,12 +412,44 @@ class Attributes:
         else:
             self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
 
-    def add(self, stretch: Stretch, starts: NDArray[np.bool_]) -> tuple[Findings, Findings]:
-        """Further rows; finds the state and the edge attributes of the rows that can now be done."""
+    @property
+    def right(self) -> int:
+        """The rows that have to come before one can be done."""
+        return self._right
+
+    def check(self, stretch: Stretch) -> None:
+        """Raise what `add` would raise; nothing is changed."""
         for source in self._sources.values():
-            source.extend(stretch)
+            source.check(stretch)
+
+    def add(self, stretch: Stretch, starts: NDArray[np.bool_], ended: bool = False) -> tuple[Findings, Findings]:
+        """Further rows; finds the state and the edge attributes of the rows that can now be done.
+
+        ended: the sequence is known to end with them. Where something is wrong with a row, nothing is changed.
+        """
+        self._hold(stretch, starts)
+        settled = self._starts.size if ended else int(np.flatnonzero(self._starts)[-1]) if self._starts.any() else 0
+        return self._do(max(self._starts.size - self._right, settled, self._done))
+
+    def _hold(self, stretch: Stretch, starts: NDArray[np.bool_]) -> None:
+        read: list[Any] = [source.read(stretch) for source in self._sources.values()]
+        for source, part in zip(self._sources.values(), read, strict=True):
+            source.extend(part)
         self._starts = np.concatenate([self._starts, starts])
-        return self._do(max(self._starts.size - self._right, self._done))
+
+    @property
+    def at_hand(self) -> tuple[NDArray[np.bool_], int]:
+        """The start marks of the last rows that came and are still needed, and how many of these are done."""
+        return self._starts, self._done
+
+    def restore(self, stretches: Iterable[Stretch], starts: NDArray[np.bool_], done: int) -> None:
+        """Begin with such rows at hand."""
+        low = 0
+        for stretch in stretches:
+            rows = stretch.starts.size
+            self._hold(stretch, starts[low : low + rows])
+            low += rows
+        self._done = done
 
     def finish(self) -> tuple[Findings, Findings]:
         """The rows still waiting: no more will come."""

@@ -4,7 +4,9 @@ numbers become final, attributes by falling frequency.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain as chained
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from chainfold.data.ahead import read_ahead
 from chainfold.data.attributes import Attributes, Entries, Features, Findings
 from chainfold.data.chain import Block, Source, frozen, vocabulary_of
-from chainfold.data.columns import Stretch, kinds_of
+from chainfold.data.columns import BAG, SYMBOL, Stretch, kinds_of
 from chainfold.data.interning import spans
 from chainfold.data.keep import Kept
 from chainfold.data.naming import Census, ExactNames, HashedNames, KnownNames, Names, by_falling_count
@@ -28,7 +30,7 @@ from chainfold.data.roles import Encoding, Labels, Roles, RowReader, Rows
 from chainfold.data.spool import Numbering, Spool, SpooledChain
 from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import ChainfoldError, EmptyChain
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.kernels.attributes import unseen
 
 _BLOCK = 65536
@@ -95,6 +97,14 @@ class Numbered(NamedTuple):
     n_labels: int
     n_attributes: int
     n_edge_attributes: int
+    ended: bool = False  # does a sequence end with the last of them, as far as is known?
+
+
+class Arrived(NamedTuple):
+    """Rows that follow those before, perhaps none."""
+
+    stretch: Stretch
+    ended: bool = False  # is it known that the sequence ends with the last of them?
 
 
 class Lexicon(NamedTuple):
@@ -127,9 +137,9 @@ class Lexicon(NamedTuple):
         hashed = [one if bits is None or not one.exact else HashedNames(bits) for one in names]  # those of a new kind
         return cls(Labels(unknown, vocabulary.labels), *hashed)
 
-    def numbered(self, rows: Rows, state: Entries, edge: Entries) -> Numbered:
+    def numbered(self, rows: Rows, state: Entries, edge: Entries, ended: bool = False) -> Numbered:
         block = Block(rows.labels, rows.starts, *state, *edge, rows.weights)
-        return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names))
+        return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names), ended)
 
 
 def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) -> Names:
@@ -142,8 +152,17 @@ def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) 
     return kind(pa.array([], pa.large_string()) if strings is None else strings)
 
 
+class _Found(NamedTuple):
+    """What was found in rows that can be done."""
+
+    rows: Rows
+    state: Findings
+    edge: Findings
+    ended: bool
+
+
 class Numberer:
-    """Gives numbers to what is in the stretches."""
+    """Gives numbers to what is in the stretches: all of them, or as they come."""
 
     def __init__(self, template: Template, roles: Roles, one_sequence: bool, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
@@ -151,25 +170,136 @@ class Numberer:
         self._attributes = Attributes(template, roles.kinds, lexicon.names.most_cached)
         self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
         self._waiting = Rows.none()
+        self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
+
+    @property
+    def right(self) -> int:
+        """The rows that have to come before one can be done."""
+        return self._attributes.right
+
+    @property
+    def marked(self) -> bool:
+        """Do sequences end where the input says so?"""
+        return self._reader.marked
 
     def numbered(self, stretches: Iterable[Stretch], ahead: bool = True) -> Iterator[Numbered]:
         """The rows of the stretches, as soon as what comes after them is known; made ahead in a thread, or not."""
-        found = self._found(stretches)
-        for rows, state, edge in read_ahead(found) if ahead else found:
-            yield self._lexicon.numbered(rows, self._features.entries(state), self._edge_features.entries(edge))
+        return self.numbered_as_they_come(map(Arrived, stretches), ahead)
 
-    def _found(self, stretches: Iterable[Stretch]) -> Iterator[tuple[Rows, Findings, Findings]]:
-        for stretch in stretches:
-            rows = self._reader.read(stretch)
-            self._waiting = self._waiting.then(rows)
-            yield self._ready(*self._attributes.add(stretch, rows.starts))
+    def numbered_as_they_come(self, arrivals: Iterable[Arrived], ahead: bool = True) -> Iterator[Numbered]:
+        """The same of rows of which it is known whether a sequence ends with them."""
+        found = self._all_found(arrivals)
+        return map(self._numbered, read_ahead(found) if ahead else found)
+
+    def push(self, stretch: Stretch, ended: bool = False) -> list[Numbered]:
+        """The rows that can be done now that these have come; where one of these is wrong, nothing is changed."""
+        return [self._numbered(found) for found in self._found(stretch, ended)]
+
+    def finish(self) -> list[Numbered]:
+        """The rows still waiting: their sequence has ended, and what comes next starts another."""
+        return [self._numbered(self._end())]
+
+    def check(self, stretch: Stretch) -> None:
+        """Raise if a row is wrong; nothing is changed but for the labels that are known."""
+        self._attributes.check(stretch)
+        self._reader.check(stretch)
+
+    def _all_found(self, arrivals: Iterable[Arrived]) -> Iterator[_Found]:
+        for stretch, ended in arrivals:
+            yield from self._found(stretch, ended)
         if self._waiting.labels.size:
-            yield self._ready(*self._attributes.finish())
+            yield self._end()
 
-    def _ready(self, state: Findings, edge: Findings) -> tuple[Rows, Findings, Findings]:
+    def _found(self, stretch: Stretch, ended: bool) -> list[_Found]:
+        if not stretch.starts.size:
+            return [self._end()] if ended else []
+        before = self._reader.state
+        rows = self._reader.read(stretch)
+        try:
+            state, edge = self._attributes.add(stretch, rows.starts, ended)
+        except BadFile:
+            self._reader.state = before
+            raise
+        self._waiting = self._waiting.then(rows)
+        self._at_hand.append(stretch.batch)
+        if ended:
+            self._reader.end()
+        return [self._ready(state, edge, ended)]
+
+    def _end(self) -> _Found:
+        self._reader.end()
+        return self._ready(*self._attributes.finish(), ended=True)
+
+    def _ready(self, state: Findings, edge: Findings, ended: bool) -> _Found:
         """What was found, with what else there is of the same rows."""
         rows, self._waiting = self._waiting.split(state.rows)
-        return rows, state, edge
+        needed = self._attributes.at_hand[0].size
+        kept = sum(batch.num_rows for batch in self._at_hand)
+        while self._at_hand and kept - self._at_hand[0].num_rows >= needed:
+            kept -= self._at_hand.popleft().num_rows
+        return _Found(rows, state, edge, ended)
+
+    def _numbered(self, found: _Found) -> Numbered:
+        entries, edges = self._features.entries(found.state), self._edge_features.entries(found.edge)
+        return self._lexicon.numbered(found.rows, entries, edges, found.ended)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that a fresh numberer needs to go on from here: what it is made of is not in it."""
+        starts, done = self._attributes.at_hand
+        surplus = sum(batch.num_rows for batch in self._at_hand) - starts.size
+        sink = pa.BufferOutputStream()
+        for batch in self._at_hand:
+            plain = _spelt_out(batch.slice(surplus))
+            surplus = 0  # only the first has more rows than are needed
+            with pa.ipc.new_stream(sink, plain.schema) as writer:
+                writer.write_batch(plain)
+        begun, group = self._reader.state
+        texts = json.dumps({"group": group, "labels": self._lexicon.labels.names}).encode()
+        return {
+            "rows": np.frombuffer(sink.getvalue(), np.uint8),
+            "starts": starts,
+            "done": np.array([done]),
+            "begun": np.array([begun]),
+            "texts": np.frombuffer(texts, np.uint8),
+            "labels": self._waiting.labels,
+            "waiting": self._waiting.starts,
+            "weights": self._waiting.weights,
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where another numberer of the same template was; this one is fresh."""
+        source = pa.BufferReader(state["rows"].tobytes())
+        while source.tell() < source.size():
+            self._at_hand.extend(map(_coded, pa.ipc.open_stream(source)))
+        nowhere = np.empty(0, np.int64)
+        stretches = (Stretch(one, np.zeros(one.num_rows, np.bool_), nowhere, "") for one in self._at_hand)
+        self._attributes.restore(stretches, state["starts"].astype(np.bool_), int(state["done"][0]))
+        texts = json.loads(state["texts"].tobytes())
+        self._reader.state = bool(state["begun"][0]), texts["group"]
+        for label in texts["labels"][len(self._lexicon.labels.names) :]:
+            self._lexicon.labels.add(label)
+        self._waiting = Rows(
+            frozen(state["labels"], np.int32), frozen(state["waiting"], np.bool_), frozen(state["weights"], np.float64)
+        )
+
+
+def _spelt_out(batch: Any) -> Any:
+    """Texts in place of codes: only those that occur are stored."""
+    plain = {SYMBOL: pa.string(), BAG: pa.large_list(pa.string())}
+    columns = [column.cast(plain.get(column.type, column.type)) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _coded(batch: Any) -> Any:
+    """The types of a stretch again."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_string(column.type):
+            column = column.dictionary_encode()
+        elif pa.types.is_large_list(column.type) and pa.types.is_string(column.type.value_type):
+            column = pa.LargeListArray.from_arrays(column.offsets, column.values.dictionary_encode())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 class Encoder:

@@ -35,9 +35,9 @@ CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
 _PIECE = 1 << 18
 _ZSTD_PIECE = 1 << 13  # what a damaged end may take with it
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_MAGIC_SIZE = 6
+MAGIC_SIZE = 6
 
 
 class Damage(BadFile):
@@ -95,6 +95,11 @@ class Input:
         return self.source.path
 
     @property
+    def regular(self) -> bool:
+        """Is it a file on disk, known by its name?"""
+        return isinstance(self.source, _File)
+
+    @property
     def file(self) -> BinaryIO | None:
         """The file that the user has opened, if it can go back and forth."""
         return self.source.file if isinstance(self.source, _Seekable) else None
@@ -104,7 +109,7 @@ class Input:
         try:
             return Stream(self, self.source.open())
         except (OSError, ValueError) as error:
-            raise _unreadable(self.name, error) from None
+            raise unreadable(self.name, error) from None
 
 
 class Stream:
@@ -114,8 +119,8 @@ class Stream:
         self.input = of
         self.name = of.name
         self.closed = False
-        head = _exactly(raw, _MAGIC_SIZE)
-        self.compression = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+        head = _exactly(raw, MAGIC_SIZE)
+        self.compression = compression_of(head)
         self._raw = raw
         self._meter = _Metered(head, raw, of.progress)
         self._next = _decompressed(io.BufferedReader(self._meter, _PIECE), self.compression)
@@ -167,9 +172,14 @@ class Stream:
 
     def _sentence(self, error: Exception) -> BadFile:
         if isinstance(error, ValueError) or getattr(error, "errno", None) is not None:
-            return _unreadable(self.name, error)
+            return unreadable(self.name, error)
         short = isinstance(error, EOFError) or "Truncated" in str(error)
         return Damage(self.name, f"the {self.compression} data is {'cut short' if short else 'damaged'}")
+
+
+def compression_of(head: bytes) -> str | None:
+    """How data is compressed that begins like this."""
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[[], bytes]:
@@ -276,7 +286,8 @@ def _exactly(raw: Any, size: int) -> bytes:
     return data
 
 
-def _unreadable(name: str, error: Exception) -> BadFile:
+def unreadable(name: str, error: Exception) -> BadFile:
+    """The sentence for what the system says."""
     return BadFile(name, f"cannot be read: {getattr(error, 'strerror', None) or error}.")
 
 
@@ -327,7 +338,7 @@ def _of_open_file(file: BinaryIO, name: str) -> tuple[str, _Source]:
     except (AttributeError, OSError):
         return name, _Pipe(lambda: file, owned=False)
     except ValueError as error:
-        raise _unreadable(name, error) from None
+        raise unreadable(name, error) from None
 
 
 def _of_path(name: str | Path) -> _Source:
@@ -344,7 +355,7 @@ def _of_path(name: str | Path) -> _Source:
     except BadFile:
         raise
     except (OSError, ValueError) as error:
-        raise _unreadable(str(name), error) from None
+        raise unreadable(str(name), error) from None
     return _File(path, about.st_size)
 
 
@@ -374,6 +385,7 @@ class RawFields(NamedTuple):
     quotes: bool  # may fields be quoted?
     header: tuple[str, ...]  # the names of the columns, if the chunk begins with them
     begin: int  # where the rows begin, after a header
+    broken: bool = False  # is it a single row, whatever its quotes say?
 
 
 class RawRows(NamedTuple):
@@ -410,7 +422,7 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
         for piece in _utf8_pieces(stream, size):
             held += piece
             if end := cut(held):
-                whole, held = _checked(held[:end], line, stream.name), held[end:]
+                whole, held = checked(held[:end], line, stream.name), held[end:]
                 yield Chunk(whole, line)
                 line += count_of(b"\n", whole)
             elif len(held) > LONGEST_LINE:
@@ -421,20 +433,20 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
         good = line - 1 + held.count(b"\n")
         raise BadFile(stream.name, f"{damage.problem} after line {good}; fetch the file again.") from None
     if held:
-        yield Chunk(_checked(held + b"\n", line, stream.name), line, added=1)
+        yield Chunk(checked(held + b"\n", line, stream.name), line, added=1)
 
 
 def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
     if stream.input.encoding != "utf-8":
         yield from _transcoded(stream, size)
         return
-    if stream.peek(len(_BOM)) == _BOM:
-        stream.read(len(_BOM))
+    if stream.peek(len(BOM)) == BOM:
+        stream.read(len(BOM))
     while piece := stream.read(size):
         yield piece
 
 
-def _checked(data: bytes, line: int, name: str) -> bytes:
+def checked(data: bytes, line: int, name: str) -> bytes:
     """The same bytes, if they are UTF-8."""
     try:
         data.decode()

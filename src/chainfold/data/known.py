@@ -9,21 +9,24 @@ at twice, and the memory does not grow with the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain as chained
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
+from chainfold.data.attributes import Entries
 from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import ReadOptions, check_options, stretches
-from chainfold.data.encoder import Lexicon, Numberer, Progress, spooled
-from chainfold.data.roles import Encoding, Roles
+from chainfold.data.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
+from chainfold.data.reading import Reading, format_called
+from chainfold.data.roles import Encoding, Roles, Rows
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import joined
@@ -32,6 +35,8 @@ from chainfold.data.text_formats import ATTRIBUTES, EDGE
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, EmptyChain
 from chainfold.kernels.scores import NO_LABEL
+
+T = TypeVar("T")
 
 
 class KnownOptions(ReadOptions, total=False):
@@ -47,6 +52,7 @@ class KnownBlock(NamedTuple):
 
     block: Block  # its labels are those that the model knows, else -1
     gold: NDArray[np.int32]  # [B] all labels: those that the model never saw come after its own, -1 is unknown
+    ended: bool = False  # is it known that the sequence ends with the last position, or has ended before?
 
 
 def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> Known:
@@ -56,13 +62,13 @@ def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOpt
     the model was made. `Inputs` that were opened already will do as well.
     """
     check_options(options, KnownOptions)
-    plan = _Plan(vocabulary, options)
-    return Known(plan, plan.stretches(inputs))
+    plan = Plan(vocabulary, options)
+    return Known(plan, map(Arrived, plan.stretches(inputs)))
 
 
 def known_sequences(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> Known:
     """Sequences, as `Chain.from_sequences` takes them, in blocks with the numbers of a model."""
-    return Known(_plan_of_sequences(vocabulary, labels), stretches_of(sequences, labels), ahead=False)
+    return Known(_plan_of_sequences(vocabulary, labels), map(Arrived, stretches_of(sequences, labels)), ahead=False)
 
 
 def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> AbstractContextManager[SpooledChain]:
@@ -72,7 +78,7 @@ def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) 
     this input alone.
     """
     check_options(options, KnownOptions)
-    plan = _Plan(vocabulary, options)
+    plan = Plan(vocabulary, options)
     return plan.grown(plan.stretches(inputs))
 
 
@@ -98,27 +104,52 @@ def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
 class Known:
     """An input in blocks with the numbers of a model; it can be gone through once."""
 
-    def __init__(self, plan: _Plan, rows: Iterator[Stretch], ahead: bool = True) -> None:
-        """ahead: is it worth a thread to make the next rows while these are used?"""
+    def __init__(
+        self, plan: Plan, rows: Iterator[Arrived], ahead: bool = True, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """ahead: is it worth a thread to make the next rows while these are used? stop: nobody wants more of them."""
         self._ahead = ahead
-        first, rows = _first_of(read_ahead(rows) if ahead else rows)
-        encoding = plan.encoding(first)
-        roles = Roles.of(kinds_of(first.batch), encoding, first.source)
-        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
-        self._n_labels = len(plan.vocabulary.labels)
-        self._numberer = Numberer(roles.template(encoding), roles, encoding.one_sequence, self._lexicon)
-        self._rows, self._progress = rows, plan.progress
-        self.columns = tuple(roles.kinds)
-        self.labelled = roles.label is not None
+        self._finalizer = weakref.finalize(self, stop)
+        first, self._rows = first_of(read_ahead(rows) if ahead else rows)
+        self._maker = KnownMaker(plan, first.stretch)
+        self._progress = plan.progress
+        self.columns = tuple(self._maker.roles.kinds)
+        self.labelled = self._maker.roles.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        made = self._numberer.numbered(self._rows, self._ahead)
-        for numbered in read_ahead(made) if self._ahead else made:
-            if numbered.block.labels.size:
-                self._progress.positions(numbered.block.labels.size)
-                yield self._known(numbered.block)
+        made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
+        try:
+            for numbered in read_ahead(made) if self._ahead else made:
+                if numbered.block.labels.size or numbered.ended:
+                    self._progress.positions(numbered.block.labels.size)
+                    yield self._maker.known(numbered)
+        finally:
+            self._finalizer()
 
-    def _known(self, block: Block) -> KnownBlock:
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The labels that the model never saw, as far as the input has been gone through."""
+        return self._maker.unseen
+
+
+class KnownMaker:
+    """Rows with certain columns to blocks with the numbers of a model."""
+
+    def __init__(self, plan: Plan, first: Stretch) -> None:
+        """first: rows with these columns."""
+        encoding = plan.encoding(first)
+        self.roles = Roles.of(kinds_of(first.batch), encoding, first.source)
+        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
+        self._n_labels = len(plan.vocabulary.labels)
+        self.numberer = Numberer(self.roles.template(encoding), self.roles, encoding.one_sequence, self._lexicon)
+
+    @property
+    def nothing(self) -> Block:
+        """A block without positions."""
+        return self.known(self._lexicon.numbered(Rows.none(), *2 * (Entries.none(),))).block
+
+    def known(self, numbered: Numbered) -> KnownBlock:
+        block = numbered.block
         gold = frozen(block.labels, np.int32)
         labels = np.where(gold < self._n_labels, gold, np.int32(NO_LABEL))
         edges: tuple[Any, Any, Any] = (None, None, None)
@@ -137,22 +168,23 @@ class Known:
                 frozen(block.weights, np.float64),
             ),
             gold,
+            numbered.ended,
         )
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The labels that the model never saw, as far as the input has been gone through."""
+        """The labels that the model never saw, as far as rows have come."""
         return tuple(self._lexicon.labels.names[self._n_labels :])
 
 
-class _Plan:
+class Plan:
     """How an input is read for a model."""
 
     def __init__(self, vocabulary: Vocabulary, options: KnownOptions) -> None:
         self.vocabulary, self._options = vocabulary, options
         self.progress = options.get("progress") or Progress()
         self._before = Columns({}) if vocabulary.columns is None else Columns.from_json(vocabulary.columns)
-        self._label = vocabulary.label or LABEL
+        self.label = vocabulary.label or LABEL
         bags = {ATTRIBUTES: "bag", EDGE: "bag"}
         self._template = every_column(bags) if vocabulary.template is None else Template.from_json(vocabulary.template)
 
@@ -161,30 +193,57 @@ class _Plan:
         options = self._options.copy()
         if options.get("header") is None:
             options["header"] = self._before.header
-        rows = stretches(inputs, options, self._texts)
+        rows = stretches(inputs, options, self.texts)
         self.progress.phase("reading", None)
-        return self._renamed(rows)
+        return map(self.renamed, rows)
 
-    def _renamed(self, rows: Iterable[Stretch]) -> Iterator[Stretch]:
-        for stretch in rows:
-            given = stretch.batch.schema.names
-            names = self._names(given)
-            if names is None:
-                before = self._before.kinds
-                raise BadFile(
-                    stretch.source,
-                    f"has {len(given)} columns without names, but the model was made of {len(before)}, "
-                    f"{', '.join(before)}; name them with --columns.",
-                )
-            yield stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What the columns held that the model was made of; bags where it was made of no columns."""
+        return self._before.kinds or {self.label: "symbol", ATTRIBUTES: "bag", EDGE: "bag"}
 
-    def _names(self, given: Sequence[str]) -> list[str] | None:
+    def needed(self, labels: bool) -> dict[str, str]:
+        """What the columns hold that the model looks at, and the label if it is wanted."""
+        looked_at = {str(column) for feature in self._template.features for column in feature.columns} - {EDGE}
+        wanted = looked_at | {self.label} if labels else looked_at
+        numbers = looked_at - self.texts(list(self.kinds))
+        return {
+            name: kind if kind == "bag" else "number" if name in numbers else "symbol"
+            for name, kind in self.kinds.items()
+            if name in wanted
+        }
+
+    def reading(self) -> Reading:
+        """How to read an input that is still being written."""
+        columns, header = self._options.get("columns"), self._options.get("header")
+        return Reading(
+            format=format_called(self._options.get("format")),
+            columns=None if columns is None else tuple(map(str, columns)),
+            header=self._before.header if header is None else header,
+            symbols=self.texts,
+            live=True,
+        )
+
+    def renamed(self, stretch: Stretch) -> Stretch:
+        """The rows with the names that their columns had before."""
+        given = stretch.batch.schema.names
+        names = self.names(given)
+        if names is None:
+            before = self._before.kinds
+            raise BadFile(
+                stretch.source,
+                f"has {len(given)} columns without names, but the model was made of {len(before)}, "
+                f"{', '.join(before)}; name them with --columns.",
+            )
+        return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
+
+    def names(self, given: Sequence[str]) -> list[str] | None:
         """The names of columns that have none, from before, perhaps without label and weight; None: none fit."""
         before, numbers = list(self._before.kinds), [str(k) for k in range(len(given))]
         listed = "bag" in self._before.kinds.values()  # such columns have names in any format
         if not before or listed or self._options.get("columns") is not None or list(given) != numbers:
             return list(given)
-        label, weight = self._label, self._before.weight
+        label, weight = self.label, self._before.weight
         some = ((weight,), (label,)) if self._options.get("labels") else ((label,), (weight,))
         for missing in ((), *some, (label, weight)):
             names = [name for name in before if name not in missing]
@@ -192,9 +251,9 @@ class _Plan:
                 return names
         return None
 
-    def _texts(self, given: Sequence[str]) -> frozenset[str]:
+    def texts(self, given: Sequence[str]) -> frozenset[str]:
         """The columns to read as texts: all but those that the model looks at, and that were numbers before."""
-        names, kinds = self._names(given) or given, self._before.kinds
+        names, kinds = self.names(given) or given, self._before.kinds
         looked_at = {column for feature in self._template.features for column in feature.columns}
         numbers = looked_at & {name for name in names if kinds.get(name) == "number"}
         if not kinds:  # nothing is known of them
@@ -205,11 +264,11 @@ class _Plan:
     def encoding(self, first: Stretch) -> Encoding:
         """What to make of the columns that there are."""
         kinds, options, before = kinds_of(first.batch), self._options, self._before
-        labels = self._label in kinds if options.get("labels") is None else bool(options.get("labels"))
-        if labels and self._label not in kinds:
+        labels = self.label in kinds if options.get("labels") is None else bool(options.get("labels"))
+        if labels and self.label not in kinds:
             raise BadFile(
                 first.source,
-                f"there is no label column {self._label!r}, and labels are needed here; the columns are "
+                f"there is no label column {self.label!r}, and labels are needed here; the columns are "
                 f"{', '.join(kinds)}.",
             )
         group, one_sequence, unknown = options.get("group"), options.get("one_sequence"), options.get("unknown")
@@ -217,7 +276,7 @@ class _Plan:
             group, one_sequence = before.group, before.one_sequence
         return Encoding(
             template=self._fitting(kinds, first.source),
-            label=self._label if labels else None,
+            label=self.label if labels else None,
             labels=labels,
             unknown=before.unknown if unknown is None else unknown,
             group=group,
@@ -244,7 +303,7 @@ class _Plan:
         return Template(features, self._template.border)
 
     def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
-        first, rows = _first_of(read_ahead(rows))
+        first, rows = first_of(read_ahead(rows))
         encoding = self.encoding(first)
         if encoding.weight is None and self._before.weight in first.batch.schema.names:
             encoding = replace(encoding, weight=self._before.weight)
@@ -253,13 +312,13 @@ class _Plan:
 
 def _plan_of_sequences(
     vocabulary: Vocabulary, labels: Iterable[Any] | None, weights: Iterable[float] | None = None
-) -> _Plan:
+) -> Plan:
     weight = None if weights is None else WEIGHT
-    return _Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
+    return Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
 
 
-def _first_of(rows: Iterator[Stretch]) -> tuple[Stretch, Iterator[Stretch]]:
-    """The first stretch, and all of them."""
+def first_of(rows: Iterator[T]) -> tuple[T, Iterator[T]]:
+    """The first of the rows, and all of them."""
     first = next(rows, None)
     if first is None:
         raise EmptyChain

@@ -12,7 +12,7 @@ from typing import Protocol
 from chainfold.data.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.data.inputs import Inputs, Stream
 from chainfold.data.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
-from chainfold.data.text_formats import ConllReader, CrfsuiteReader
+from chainfold.data.text_formats import ConllReader, CrfsuiteReader, TextReader
 from chainfold.errors import BadFile, BadSetting
 
 _LOOK_AT = 1 << 16
@@ -32,8 +32,8 @@ class Format(StrEnum):
 
 
 _NAMES = {f".{one.value}": one for one in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
-_TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
-_NO_ROWS = {
+TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
+NO_ROWS = {
     Format.CONLL: "has only blank lines.",
     Format.CONLLU: "has only blank lines and comments.",
     Format.CRFSUITE: "has only blank lines.",
@@ -52,6 +52,7 @@ class Reading:
     columns: tuple[str, ...] | None = None  # the names of the columns
     header: bool | None = None  # does CSV begin with a line of names?
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
+    live: bool = False  # is it still being written?
 
     def __post_init__(self) -> None:
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
@@ -71,9 +72,9 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
         with closing(one.open()) as stream:
             if not stream.peek(1):
                 raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
-            form = reading.format or _by_name(one.name) or _by_magic(stream) or text or _by_content(stream)
-            text = form if form in _TEXT else text
-            reader = readers.setdefault(form, _reader(form, reading))
+            form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream)
+            text = form if form in TEXT else text
+            reader = readers.setdefault(form, reader_of(form, reading))
             rows = 0
             for stretch in reader.read(stream):
                 if form is not Format.CRFSUITE:
@@ -81,7 +82,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
                 rows += stretch.lines.size
                 yield stretch
             if not rows:
-                raise BadFile(one.name, _NO_ROWS[form])
+                raise BadFile(one.name, NO_ROWS[form])
 
 
 def read_table(table: object, reading: Reading) -> Iterator[Stretch]:
@@ -119,26 +120,46 @@ def _kind(kind: object) -> str:
     return "symbols" if kind == SYMBOL else "numbers" if kind == NUMBER else "lists"
 
 
-def _reader(form: Format, reading: Reading) -> _Reader:
-    columns, symbols = reading.columns, reading.symbols
+def reader_of(form: Format, reading: Reading) -> _Reader:
+    """A reader for the format."""
+    if form in TEXT:
+        return text_reader_of(form, reading)
+    kind = ParquetReader if form is Format.PARQUET else ArrowReader
+    return kind(reading.columns, reading.symbols)
+
+
+def text_reader_of(form: Format, reading: Reading) -> TextReader:
+    """A reader for a text format."""
+    columns = reading.columns
     if form in (Format.CONLL, Format.CONLLU):
         return ConllReader(columns, universal=form is Format.CONLLU)
     if form is Format.CRFSUITE:
         if columns is not None:
             raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
         return CrfsuiteReader()
-    if form in (Format.CSV, Format.TSV):
-        return CsvReader("," if form is Format.CSV else "\t", columns, reading.header, symbols)
-    return ParquetReader(columns, symbols) if form is Format.PARQUET else ArrowReader(columns, symbols)
+    delimiter = "," if form is Format.CSV else "\t"
+    return CsvReader(delimiter, columns, reading.header, reading.symbols, live=reading.live)
 
 
-def _by_name(name: str) -> Format | None:
+def format_called(name: str | None) -> Format | None:
+    """The format that the user names, if any."""
+    if name is not None and name not in list(Format):
+        raise BadSetting("format", name, f"one of {', '.join(Format)}")
+    return None if name is None else Format(name)
+
+
+def by_name(name: str) -> Format | None:
+    """The format that a file's name tells."""
     path = PurePath(name.lower())
     return _NAMES.get((path.with_suffix("") if path.suffix in _PACKED else path).suffix)
 
 
 def _by_magic(stream: Stream) -> Format | None:
-    head = stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC)))
+    return table_of(stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC))))
+
+
+def table_of(head: bytes) -> Format | None:
+    """The format of data that begins like this, if it is no text."""
     if head.startswith(_PARQUET_MAGIC):
         return Format.PARQUET
     return Format.ARROW if head.startswith((_ARROW_MAGIC, _STREAM_MAGIC)) else None
@@ -148,8 +169,12 @@ def _by_content(stream: Stream) -> Format:
     """A guess from the first lines of a text."""
     text = stream.peek(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
     lines = text.split("\n")[:_MOST_LINES]
-    whole = lines[:-1] if len(lines) > 1 else lines
-    rows = [line.rstrip("\r") for line in whole if line.strip()]
+    return format_of(lines[:-1] if len(lines) > 1 else lines)
+
+
+def format_of(lines: list[str]) -> Format:
+    """The text format that these lines look like."""
+    rows = [line.rstrip("\r") for line in lines if line.strip()]
     tabbed = [row.split("\t") for row in rows if not row.startswith("-DOCSTART-")]
     if _is_conllu(rows):
         return Format.CONLLU

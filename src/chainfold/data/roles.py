@@ -132,9 +132,14 @@ class Labels:
             self.add(label)
 
     def numbers(self, stretch: Stretch, column: str) -> NDArray[np.int32]:
+        """The number of each row's label; where one cannot be a label, those after it stay unknown to the table."""
         codes = symbol_codes(stretch.batch.column(column), self._table)
         for text in self._table.strings(self._known.size).to_pylist():
-            self._add(text, stretch, column, codes)
+            try:
+                self._add(text, stretch, column, codes)
+            except BadFile:
+                self._forget_new()
+                raise
         return np.where(codes >= 0, self._known[codes], np.int32(NO_LABEL)) if self._known.size else codes
 
     def add(self, text: str) -> None:
@@ -143,6 +148,11 @@ class Labels:
         self._known = np.append(self._known, np.int32(NO_LABEL if text == self._unknown else len(self.names)))
         self._stripped[text.strip()] = text
         self.names.append(text)
+
+    def _forget_new(self) -> None:
+        """Let go of the texts that have no number."""
+        texts, self._table = self._table.strings()[: self._known.size], StringTable()
+        self._table.codes_of(texts)
 
     def _add(self, text: str, stretch: Stretch, column: str, codes: NDArray[np.int32]) -> None:
         if text in ("", self._unknown):
@@ -198,13 +208,38 @@ class RowReader:
         self._last_group: str | None = None
         self._begun = False
 
+    @property
+    def marked(self) -> bool:
+        """Do sequences end where the input says so?"""
+        return self._roles.group is None and not self._one_sequence
+
+    @property
+    def state(self) -> tuple[bool, str | None]:
+        """Has a sequence begun that goes on, and the last group."""
+        return self._begun, self._last_group
+
+    @state.setter
+    def state(self, state: tuple[bool, str | None]) -> None:
+        self._begun, self._last_group = state
+
+    def end(self) -> None:
+        """The sequence has ended: what comes next starts another."""
+        self._begun = False
+
+    def check(self, stretch: Stretch) -> None:
+        """Raise what `read` would raise."""
+        self._values(stretch)
+
     def read(self, stretch: Stretch) -> Rows:
+        labels, weights = self._values(stretch)
+        return Rows(labels, self._starts(stretch), weights)
+
+    def _values(self, stretch: Stretch) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         if self._roles.label is None:
             labels = np.full(stretch.starts.size, NO_LABEL, np.int32)
         else:
             labels = self._labels.numbers(stretch, self._roles.label)
-        weights = np.empty(0) if self._roles.weight is None else weights_of(stretch, self._roles.weight)
-        return Rows(labels, self._starts(stretch), weights)
+        return labels, np.empty(0) if self._roles.weight is None else weights_of(stretch, self._roles.weight)
 
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._roles.group is not None:

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from chainfold.data.columns import BAG, NO_COLUMN, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
-from chainfold.data.inputs import Chunk, RawFields, RawRows, Stream, TableKind, after_last_line, chunks, count_of
-from chainfold.data.text_formats import counted, first_no_number
+from chainfold.data.inputs import Chunk, RawFields, RawRows, Stream, TableKind, after_last_line, count_of
+from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.text import quoted_rows
 
@@ -37,8 +37,12 @@ _ARROW_MAGIC = b"ARROW1"
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
-class CsvReader:
-    """Rows of fields; what the first rows of the first input look like holds for all that follow."""
+class CsvReader(TextReader):
+    """Rows of fields; what the first rows of the first input look like holds for all that follow.
+
+    Of an input that is still being written, a row is a line, and every column that is not of symbols is of numbers,
+    whatever its first rows look like; where the input goes on in another file, the header may be there again.
+    """
 
     def __init__(
         self,
@@ -47,33 +51,54 @@ class CsvReader:
         header: bool | None = None,
         symbols: Choice = NO_COLUMN,
         chunk: int = CSV_CHUNK,
+        live: bool = False,
     ) -> None:
+        super().__init__(chunk)
         self._delimiter = delimiter
         self._quotes = delimiter == ","  # in files with tabs a quote is a letter like any other
         self._given = columns
         self._header = header
         self._symbols = symbols
-        self._chunk = chunk
+        self._live = live
         self._first: tuple[str, list[str]] | None = None  # the name of the first input and its first row
         self._names: list[str] = []
         self._types: dict[str, Any] = {}
+        self._begun = False  # was there a row, or a header, in this input?
+        self._fresh = True  # does the next row start a sequence?
 
-    def read(self, stream: Stream) -> Iterator[Stretch]:
-        begun = fresh = False
-        for whole in chunks(stream, self._chunk, self._cut):
-            chunk = whole
-            if not begun and chunk.data.strip(b"\r\n"):
-                chunk, begun, fresh = self._begin(chunk, stream.name), True, True
-            self._keep(whole, len(whole.data) - len(chunk.data), stream)
-            if chunk.data.strip(b"\r\n"):
-                lines = self._lines(chunk, stream.name)
-                self._types = self._types or self._guessed_types(chunk, lines, stream.name)
-                yield from _cut_up(self._table(chunk, lines, stream.name), lines, stream.name, fresh)
-                fresh = False
+    def begin(self) -> None:
+        self._begun, self._fresh = False, True
 
-    def _keep(self, whole: Chunk, begin: int, stream: Stream) -> None:
+    def go_on(self) -> None:
+        self._begun = False
+
+    def pass_over(self, chunk: Chunk, source: str) -> RawFields:
+        self._begun, self._fresh = True, False
+        return RawFields(source, chunk, self._delimiter, self._quotes, (), 0, broken=True)
+
+    @property
+    def between(self) -> bool:
+        return self._fresh
+
+    def state(self) -> Any:
+        return self._begun, self._fresh, self._header, self._first, self._names, self._types
+
+    def restore(self, state: Any) -> None:
+        self._begun, self._fresh, self._header, self._first, self._names, self._types = state
+
+    def take(self, chunk: Chunk, source: str) -> Taken:
+        rows = chunk
+        if not self._begun and chunk.data.strip(b"\r\n"):
+            rows, self._begun = self._begin(chunk, source), True
+        begin = len(chunk.data) - len(rows.data)
         header = tuple(self._names) if begin else ()
-        stream.keep(RawFields(stream.name, whole, self._delimiter, self._quotes, header, begin))
+        raw = RawFields(source, chunk, self._delimiter, self._quotes, header, begin)
+        if not rows.data.strip(b"\r\n"):
+            return Taken([], raw)
+        lines = self._lines(rows, source)
+        self._types = self._types or self._types_of(rows, lines, source)
+        fresh, self._fresh = self._fresh, False
+        return Taken(list(_cut_up(self._table(rows, lines, source), lines, source, fresh)), raw)
 
     def _cut(self, data: bytes) -> int:
         if self._quotes and b'"' in data:
@@ -96,17 +121,22 @@ class CsvReader:
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
             raise BadFile(source, f"a quote is opened in the row that begins on line {line}, but never closed.")
+        if self._live and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
+            raise BadFile(source, f"a quoted field spans lines from line {chunk.line} on.")
         return lines
 
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
         """Look at the first row of an input; give the rows that follow its header."""
         row, rest = self._first_row(chunk, source)
+        again = self._live and self._first is not None
         if self._first is None:
             self._header = _looks_like_names(row) if self._header is None else self._header
             self._names = self._named(row, source)
             self._first = source, row
         first, names = self._first
         if self._header and row != names:
+            if again:
+                return chunk
             raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
         return rest if self._header else chunk
 
@@ -133,10 +163,12 @@ class CsvReader:
                 raise BadFile(source, f"two columns are called {name!r}; name the columns yourself.")
         return names
 
-    def _guessed_types(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> dict[str, Any]:
+    def _types_of(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> dict[str, Any]:
         """A column is of numbers if it has any, and nothing else."""
-        table = self._table(chunk, lines, source)
         symbols = self._symbols(self._names)
+        if self._live:
+            return {name: SYMBOL if name in symbols else NUMBER for name in self._names}
+        table = self._table(chunk, lines, source)
         return {
             name: NUMBER if name not in symbols and _only_numbers(table.column(name)) else SYMBOL
             for name in self._names

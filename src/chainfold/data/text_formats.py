@@ -6,8 +6,9 @@ a table of its own; no string is made for a row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import position_of
 from chainfold.data.columns import VALUES_SUFFIX, Stretch
-from chainfold.data.inputs import CHUNK, Chunk, RawLines, Stream, chunks, count_of
+from chainfold.data.inputs import CHUNK, Chunk, Raw, RawLines, Stream, after_last_line, chunks, count_of
 from chainfold.data.interning import StringTable
 from chainfold.errors import BadFile, BadSetting
 from chainfold.kernels.text import (
@@ -40,14 +41,100 @@ _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
 LABEL, ATTRIBUTES, EDGE = "label", "attributes", "edge"
 
 
-class ConllReader:
+class Taken(NamedTuple):
+    """What a chunk of text holds."""
+
+    stretches: list[Stretch]
+    raw: Raw  # the chunk as it was, for whoever wants to write it again
+    problem: BadFile | None = None  # what is wrong with the line that follows the rows
+
+
+class TextReader(ABC):
+    """A reader that takes a chunk of whole lines at a time, and can go back to where it was before."""
+
+    def __init__(self, chunk: int) -> None:
+        self._chunk = chunk
+
+    def read(self, stream: Stream) -> Iterator[Stretch]:
+        """All rows of an input."""
+        self.begin()
+        for chunk in chunks(stream, self._chunk, self._cut):
+            taken = self.take(chunk, stream.name)
+            stream.keep(taken.raw)
+            yield from taken.stretches
+            if taken.problem is not None:
+                raise taken.problem
+
+    def _cut(self, data: bytes) -> int:
+        """Up to where the bytes so far are whole rows."""
+        return after_last_line(data)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """What comes next is the beginning of an input, and of a sequence."""
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """What comes next is the beginning of another file, but not of a sequence."""
+
+    @abstractmethod
+    def take(self, chunk: Chunk, source: str) -> Taken:
+        """The rows of the chunk that comes next."""
+
+    @abstractmethod
+    def pass_over(self, chunk: Chunk, source: str) -> Raw:
+        """A line that cannot be read is a row all the same: that of the chunk that comes next."""
+
+    @property
+    @abstractmethod
+    def between(self) -> bool:
+        """Has the sequence of the last row ended, as far as was read?"""
+
+    @abstractmethod
+    def state(self) -> Any:
+        """Whatever `take` changes."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Put it back."""
+
+
+class _LineReader(TextReader):
+    """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
+
+    def __init__(self, chunk: int, attributes: bool) -> None:
+        super().__init__(chunk)
+        self._attributes = attributes  # is what follows the first tab attributes?
+        self._state = np.zeros(STATE_SIZE, np.int64)
+
+    def begin(self) -> None:
+        self._state[START] = 1
+
+    def go_on(self) -> None:
+        pass
+
+    def pass_over(self, chunk: Chunk, source: str) -> Raw:
+        self._state[START] = 0
+        return RawLines(source, chunk, np.array([chunk.line]), self._attributes)
+
+    @property
+    def between(self) -> bool:
+        return bool(self._state[START])
+
+    def state(self) -> NDArray[np.int64]:
+        return self._state.copy()
+
+    def restore(self, state: NDArray[np.int64]) -> None:
+        self._state[:] = state
+
+
+class ConllReader(_LineReader):
     """Columns of words, a blank line between sequences; the first line of the first input sets the width."""
 
     def __init__(self, columns: tuple[str, ...] | None = None, universal: bool = False, chunk: int = CHUNK) -> None:
+        super().__init__(chunk, attributes=False)
         self._names = columns
         self._universal = universal
-        self._chunk = chunk
-        self._state = np.zeros(STATE_SIZE, np.int64)
         self._state[TABS] = 1 if universal else UNKNOWN
         self._state[COLUMNS] = len(CONLLU_COLUMNS) if universal else len(columns) if columns else UNKNOWN
         self._before = "the lines before it have" if columns is None else "there are names for"
@@ -56,15 +143,11 @@ class ConllReader:
             if columns is not None and len(columns) != len(CONLLU_COLUMNS):
                 raise BadSetting("the list of columns", list(columns), "ten names, as CoNLL-U has ten columns")
 
-    def read(self, stream: Stream) -> Iterator[Stretch]:
-        self._state[START] = 1
-        for chunk in chunks(stream, self._chunk):
-            stretch = self._stretch(chunk, stream.name)
-            stream.keep(RawLines(stream.name, chunk, stretch.lines, attributes=False))
-            if stretch.lines.size:
-                yield stretch
-            if self._state[WRONG_LINE]:
-                raise self._ragged(stream.name)
+    def take(self, chunk: Chunk, source: str) -> Taken:
+        stretch = self._stretch(chunk, source)
+        raw = RawLines(source, chunk, stretch.lines, self._attributes)
+        problem = self._ragged(source) if self._state[WRONG_LINE] else None
+        return Taken([stretch] if stretch.lines.size else [], raw, problem)
 
     def _stretch(self, chunk: Chunk, source: str) -> Stretch:
         most_rows = count_of(b"\n", chunk.data)
@@ -99,25 +182,25 @@ class ConllReader:
         return BadFile(name, f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}")
 
 
-class CrfsuiteReader:
+class CrfsuiteReader(_LineReader):
     """A label and its attributes on a line, tabs between them, a blank line between sequences."""
 
     def __init__(self, chunk: int = CHUNK) -> None:
-        self._chunk = chunk
+        super().__init__(chunk, attributes=True)
 
-    def read(self, stream: Stream) -> Iterator[Stretch]:
-        state = np.zeros(STATE_SIZE, np.int64)
-        state[START] = 1
-        for chunk in chunks(stream, self._chunk):
-            data = np.frombuffer(chunk.data, np.uint8)
-            out = _room(chunk.data)
-            rows = attribute_rows(data, chunk.line, state, out)
-            stream.keep(RawLines(stream.name, chunk, out.lines[:rows], attributes=True))
-            if rows:
-                batch = _attribute_batch(data, rows, out, stream.name)
-                yield Stretch(batch, out.starts[:rows], out.lines[:rows], stream.name)
-            if state[WRONG_LINE]:
-                raise BadFile(stream.name, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
+    def take(self, chunk: Chunk, source: str) -> Taken:
+        data, state = np.frombuffer(chunk.data, np.uint8), self._state
+        out = _room(chunk.data)
+        rows = attribute_rows(data, chunk.line, state, out)
+        raw = RawLines(source, chunk, out.lines[:rows], self._attributes)
+        stretches = []
+        if rows:
+            batch = _attribute_batch(data, rows, out, source)
+            stretches = [Stretch(batch, out.starts[:rows], out.lines[:rows], source)]
+        problem = None
+        if state[WRONG_LINE]:
+            problem = BadFile(source, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
+        return Taken(stretches, raw, problem)
 
 
 def _what_is_wrong(problem: int) -> str:

@@ -1,0 +1,581 @@
+"""Reading what is still being written: rows of a pipe, of a growing file or of a program, as soon as they are there.
+
+    live_rows     everything that has come by now is handed on as whole lines; nothing waits for a full buffer
+    RowEncoder    rows that a program has, one or many at a time
+
+A line without its line end waits for the rest of it, and a row for the rows that the template looks ahead to; where a
+sequence is known to have ended, nothing waits. A line that cannot be read stops everything, is left out, or is a
+position of which nothing is known. The first row is different: it says what the input is like, and has to be right.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import math
+import os
+import select
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.data.chain import Block
+from chainfold.data.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch
+from chainfold.data.encode import check_options
+from chainfold.data.encoder import Arrived, Numbered
+from chainfold.data.inputs import (
+    BOM,
+    CHUNK,
+    LONGEST_LINE,
+    MAGIC_SIZE,
+    Chunk,
+    Input,
+    Inputs,
+    Keep,
+    RawLines,
+    checked,
+    compression_of,
+    count_of,
+    unreadable,
+)
+from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
+from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, format_of, table_of, text_reader_of
+from chainfold.data.sequences import stretches_of
+from chainfold.data.store import joined
+from chainfold.data.tables import read_memory
+from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadFile, BadSetting
+
+Notice = Callable[[str], None]
+
+_PROGRAM = "the rows"
+_EACH = 10  # bad lines that are told of one by one
+_UNDECODABLE = "chainfold.undecodable"
+_MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
+codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+
+
+class OnError(StrEnum):
+    """What becomes of a line that cannot be read."""
+
+    STOP = "stop"  # it is raised, after all rows before it were given
+    SKIP = "skip"  # it is left out of the rows, and of what is kept
+    UNKNOWN = "unknown"  # it is a position without any known attribute
+
+
+def live_rows(
+    what: Any,
+    vocabulary: Vocabulary,
+    *,
+    on_error: OnError | str = OnError.STOP,
+    keep: Keep | None = None,
+    notice: Notice | None = None,
+    poll: float = 0.2,
+    **options: Unpack[KnownOptions],
+) -> Known:
+    """Rows of one pipe, open binary file or growing file, as blocks with a model's numbers, as soon as they are there.
+
+    "-" is standard input. A path to a regular file is followed for ever, like `tail -F`: every `poll` seconds for what
+    was added, for another file in its place, and for one that was cut short, neither of which ends a sequence. `keep`
+    gets what is read, as it was, and `notice` a sentence for each thing that a person should know; both are called in
+    another thread. Reading stops when the iteration is closed.
+    """
+    check_options(options, KnownOptions)
+    if on_error not in list(OnError):
+        raise BadSetting("on_error", on_error, f"one of {', '.join(OnError)}")
+    if not poll > 0:
+        raise BadSetting("poll", poll, "a number of seconds above 0")
+    plan = Plan(vocabulary, options)
+    opened = open(what, "rb", buffering=0, closefd=False) if isinstance(what, int) else what  # noqa: SIM115
+    inputs = Inputs(opened, options.get("encoding", "utf-8"), plan.progress.read, keep)
+    if len(inputs) != 1:
+        raise BadSetting("what to follow", str(what), "one file or pipe")
+    tell, stopped = notice or _ignore, threading.Event()
+    [one] = inputs
+    pieces = _GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped)
+    plan.progress.total(None)
+    plan.progress.phase("reading", None)
+    rows = _Rows(plan, one, _lines(_text(pieces, one), one), OnError(on_error), tell)
+    try:
+        return Known(plan, iter(rows), stop=stopped.set)
+    except BaseException:
+        stopped.set()
+        raise
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+class _Pipe:
+    """What comes through a pipe, as much as is there, until it is closed."""
+
+    def __init__(self, one: Input, poll: float, stopped: threading.Event) -> None:
+        self._input, self._poll, self._stopped = one, poll, stopped
+        try:
+            self._file = one.source.open()
+        except (OSError, ValueError) as error:
+            raise unreadable(one.name, error) from None
+        self._read: Callable[[int], bytes | None] = getattr(self._file, "read1", self._file.read)
+        self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
+        if self._ready is not None:
+            self._ready.register(self._file, select.POLLIN)
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        try:
+            while not self._stopped.is_set():
+                if self._is_ready(self._poll) and (piece := self._available()) is not None:
+                    if not piece:
+                        return
+                    self._input.progress(len(piece))
+                    yield piece
+        finally:
+            if self._input.source.owned:
+                self._file.close()
+
+    def _available(self) -> bytes | None:
+        """All that is there, up to a chunk; nothing at the end, and None if there is nothing yet."""
+        try:
+            first = self._read(CHUNK)
+            if not first or self._ready is None:
+                return first
+            parts, size = [first], len(first)
+            while size < CHUNK and self._is_ready(0.0) and (more := self._read(CHUNK - size)):
+                parts.append(more)
+                size += len(more)
+        except (OSError, ValueError) as error:
+            raise unreadable(self._input.name, error) from None
+        return b"".join(parts)
+
+    def _is_ready(self, seconds: float) -> bool:
+        return self._ready is None or bool(self._ready.poll(1000 * seconds))
+
+
+class _GrowingFile:
+    """A file to its end, then whatever is added to it, and the files that take its place; None stands between them."""
+
+    def __init__(self, one: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
+        assert one.path is not None, "a regular file has a path"
+        self._input, self._path, self._name = one, one.path, one.name
+        self._notice, self._poll, self._stopped = notice, poll, stopped
+        self._missing = False
+        try:
+            self._file: io.FileIO = one.source.open()
+        except OSError as error:
+            raise unreadable(one.name, error) from None
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        try:
+            while not self._stopped.is_set():
+                yield from self._rest()
+                other = self._other()
+                if other is not None:
+                    yield from self._rest()  # what was written between the last look and the change
+                    self._file.close()
+                    self._file = other
+                    yield None
+                elif os.fstat(self._file.fileno()).st_size < self._file.tell():
+                    self._notice(f"{self._name} was cut short; it is read from its beginning.")
+                    self._file.seek(0)
+                    yield None
+                else:
+                    self._stopped.wait(self._poll)
+        except OSError as error:
+            raise unreadable(self._name, error) from None
+        finally:
+            self._file.close()
+
+    def _rest(self) -> Iterator[bytes]:
+        while not self._stopped.is_set() and (piece := self._file.read(CHUNK)):
+            self._input.progress(len(piece))
+            yield piece
+
+    def _other(self) -> io.FileIO | None:
+        """The file that the path names now, if it is not the one that is open."""
+        try:
+            there, here = self._path.stat(), os.fstat(self._file.fileno())
+            if os.path.samestat(there, here):
+                self._missing = False
+                return None
+            other = self._path.open("rb", buffering=0)
+        except OSError as error:
+            if not self._missing:
+                self._notice(f"{self._name} is gone ({error.strerror}); waiting for it to come back.")
+            self._missing = True
+            return None
+        self._missing = False
+        self._notice(f"{self._name} is another file now, which is read from its beginning.")
+        return other
+
+
+def _text(pieces: Iterable[bytes | None], one: Input) -> Iterator[bytes | None]:
+    """The same pieces; raises if one of the files is no text."""
+    head = b""
+    for piece in pieces:
+        if piece is None:
+            head = b""
+        elif len(head) < MAGIC_SIZE:
+            head += piece[:MAGIC_SIZE]
+            _check_text(head, one)
+        yield piece
+
+
+def _check_text(head: bytes, one: Input) -> None:
+    packed, table = compression_of(head), table_of(head)
+    if packed is not None:
+        remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
+        raise BadFile(one.name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
+    if table is not None:
+        raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; send lines of text.")
+
+
+def _lines(pieces: Iterable[bytes | None], one: Input) -> Iterator[Chunk | None]:
+    """All whole lines that are there, as UTF-8; None where another file begins."""
+    line, held, decode = 1, [b""], _decoder(one.encoding)
+    for piece in pieces:
+        data = decode(piece or b"", piece is None)
+        end = len(data) if piece is None else data.rfind(b"\n") + 1
+        if piece is None or end:
+            whole = _whole(b"".join([*held, data[:end]]), line)
+            held = [data[end:]]
+            yield from whole
+            line += sum(count_of(b"\n", chunk.data) for chunk in whole)
+        else:
+            held.append(data)
+            if sum(map(len, held)) > LONGEST_LINE:
+                problem = f"line {line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?"
+                raise BadFile(one.name, problem)
+        if piece is None:
+            line, held, decode = 1, [b""], _decoder(one.encoding)
+            yield None
+    yield from _whole(b"".join([*held, decode(b"", True)]), line)
+
+
+def _whole(data: bytes, line: int) -> list[Chunk]:
+    """Lines as a chunk, if there are any; the last of them may have no line end."""
+    data = data.removeprefix(BOM) if line == 1 else data
+    if not data:
+        return []
+    return [Chunk(data, line) if data.endswith(b"\n") else Chunk(data + b"\n", line, added=1)]
+
+
+def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
+    """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
+    if encoding == "utf-8":
+        return lambda data, final: data
+    decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
+    return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")
+
+
+class _Rows:
+    """Lines to rows that a model can be given: what is wrong with a line is found before anything is changed."""
+
+    def __init__(
+        self, plan: Plan, one: Input, lines: Iterator[Chunk | None], on_error: OnError, notice: Notice
+    ) -> None:
+        self._plan, self._input, self._name, self._lines = plan, one, one.name, lines
+        self._on_error = on_error
+        self._complaints = _Complaints(notice, on_error)
+        self._reading = plan.reading()
+        self._form = self._reading.format or by_name(one.name)
+        if self._form is not None and self._form not in TEXT:
+            raise BadFile(one.name, f"{self._form.value} cannot be read while it is written; send lines of text.")
+        self._reader: TextReader | None = None
+        self._checker: KnownMaker | None = None  # knows what is wrong with rows, once there is one
+        self._last: Stretch | None = None  # the last row
+        self._open = False  # is there a sequence that may go on?
+
+    def __iter__(self) -> Iterator[Arrived]:
+        before: Chunk | None = None  # lines that do not tell the format
+        for chunk in self._lines:
+            if chunk is None:
+                if self._reader is not None:
+                    self._reader.go_on()
+                continue
+            if before is not None:
+                chunk = chunk._replace(data=before.data + chunk.data, line=before.line)
+            reader = self._reader = self._reader or self._reader_for(chunk.data)
+            before = chunk if reader is None else None
+            if reader is not None:
+                yield from self._arrived(chunk, reader)
+        if self._last is None:
+            nothing = before is None and self._reader is None
+            raise BadFile(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
+
+    def _reader_for(self, data: bytes) -> TextReader | None:
+        """The reader for an input that begins with these lines; None if they are blank."""
+        lines = (line.decode(errors="replace") for line in data.split(b"\n") if line.strip())
+        first = next((line for line in lines if not line.startswith("-DOCSTART-")), None)
+        if first is None:
+            return None
+        self._form = self._form or self._format_of(first)
+        reader = text_reader_of(self._form, self._reading)
+        reader.begin()
+        return reader
+
+    def _format_of(self, line: str) -> Format:
+        """What a line looks like, if it can be what the model was made of."""
+        kinds = self._plan.kinds
+        if "bag" in kinds.values():
+            return Format.CRFSUITE
+        if tuple(kinds) == CONLLU_COLUMNS:
+            return Format.CONLLU
+        found = format_of([line])
+        if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
+            return found
+        return Format.CSV if found is Format.CSV else Format.CONLL
+
+    def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
+        """The rows of a chunk; where a line is wrong, the others are found by halves."""
+        state = reader.state()
+        try:
+            checked(chunk.data, chunk.line, self._name)
+            stretches, raw, problem = reader.take(chunk, self._name)
+            if problem is not None:
+                raise problem
+            stretches = [self._checked(stretch) for stretch in stretches]
+        except BadFile as wrong:
+            reader.restore(state)
+            halves = _halves(chunk)
+            if not halves:
+                yield from self._wrong(chunk, reader, wrong)
+            for half in halves:
+                yield from self._arrived(half, reader)
+            return
+        self._input.keep(raw)
+        ended = reader.between and self._checker is not None and self._checker.numberer.marked
+        if stretches:
+            self._last = _row(stretches[-1], -1)
+        elif ended and self._open:
+            stretches = [self._no_rows()]
+        self._open = not ended if stretches else self._open
+        for index, stretch in enumerate(stretches, 1):
+            yield Arrived(stretch, ended and index == len(stretches))
+
+    def _checked(self, stretch: Stretch) -> Stretch:
+        """Rows as the model wants them, if nothing is wrong with them."""
+        stretch = self._plan.renamed(stretch)
+        if self._checker is None:
+            checker = KnownMaker(self._plan, stretch)
+            checker.numberer.check(stretch)
+            self._checker = checker
+        else:
+            self._checker.numberer.check(stretch)
+        return stretch
+
+    def _wrong(self, chunk: Chunk, reader: TextReader, problem: BadFile) -> Iterator[Arrived]:
+        """What becomes of a line that cannot be read."""
+        if self._input.encoding != "utf-8" and _MARK in chunk.data:
+            problem = BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+            chunk = chunk._replace(data=chunk.data.replace(_MARK, "\ufffd".encode()))
+        if self._last is None:
+            raise problem
+        if self._on_error is OnError.STOP:
+            yield Arrived(self._no_rows(), ended=True)
+            raise problem
+        self._complaints.add(problem)
+        if self._on_error is OnError.SKIP:
+            return
+        if self._form is Format.CONLLU and chunk.data.startswith(b"#"):
+            self._input.keep(RawLines(self._name, chunk, np.empty(0, np.int64), attributes=False))
+            return
+        start = reader.between
+        self._input.keep(reader.pass_over(chunk, self._name))
+        self._last, self._open = self._unknown(self._last, start, chunk.line), True
+        yield Arrived(self._last)
+
+    def _unknown(self, last: Stretch, start: bool, line: int) -> Stretch:
+        """A row of which nothing is known, but that it belongs to the group of the one before it."""
+        assert self._checker is not None, "there was a row before"
+        roles = self._checker.roles
+        columns = {}
+        for name, column in zip(last.batch.schema.names, last.batch.columns, strict=True):
+            if name == roles.group:
+                columns[name] = column
+            elif name == roles.weight:
+                columns[name] = pa.array([1.0])
+            elif column.type != BAG_VALUES:
+                columns[name] = _missing(column.type)
+        batch = pa.RecordBatch.from_pydict(columns)
+        return Stretch(batch, np.array([start]), np.array([line]), self._name)
+
+    def _no_rows(self) -> Stretch:
+        return Stretch(None, np.empty(0, np.bool_), np.empty(0, np.int64), self._name)
+
+
+def _halves(chunk: Chunk) -> list[Chunk]:
+    """A chunk of several lines as two; nothing where it is one line."""
+    data = chunk.data
+    middle = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
+    if middle == len(data):
+        return []
+    first, second = data[:middle], data[middle:]
+    return [Chunk(first, chunk.line), Chunk(second, chunk.line + count_of(b"\n", first), chunk.added)]
+
+
+def _row(stretch: Stretch, row: int) -> Stretch:
+    """One row of a stretch."""
+    row %= stretch.lines.size
+    batch = stretch.batch.slice(row, 1)
+    return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
+
+
+def _missing(kind: Any) -> Any:
+    """A column of one row, with nothing in it."""
+    if kind == SYMBOL:
+        return pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.array([], pa.string()))
+    if kind == NUMBER:
+        return pa.array([None], NUMBER)
+    nothing = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
+    return pa.LargeListArray.from_arrays(pa.array([0, 0], pa.int64()), nothing)
+
+
+class _Complaints:
+    """Tells of bad lines: of the first ones each, then of how many there are."""
+
+    def __init__(self, notice: Notice, on_error: OnError) -> None:
+        self._notice, self._count = notice, 0
+        self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
+
+    def add(self, problem: BadFile) -> None:
+        self._count += 1
+        if self._count <= _EACH:
+            self._notice(f"{self._fate}: {problem}")
+        elif self._count == 10 ** round(math.log10(self._count)):
+            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem}")
+
+
+class RowEncoder:
+    """Rows that a program has, one or many at a time, as blocks with a model's numbers.
+
+    A row is what the model was made of. Of columns: a mapping from their names to texts, numbers or None, which may
+    have other names too, or a list of the values in the order of the model's columns, without the label. Of sequences:
+    an item, as `Chain.from_sequences` takes it. Where a row is wrong, nothing is changed.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, labels: bool = False) -> None:
+        """labels: rows have labels, which mappings and lists have as a column, and items in a pair (item, label)."""
+        self._plan = Plan(vocabulary, KnownOptions(labels=labels, one_sequence=False))
+        self._labels = labels
+        self._kinds = self._plan.needed(labels)
+        self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._plan.label)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows = 0
+        self._maker = KnownMaker(self._plan, self._no_rows())
+
+    @property
+    def right_context(self) -> int:
+        """How many rows the template looks ahead: so many wait until more have come, or their sequence has ended."""
+        return self._maker.numberer.right
+
+    def push(self, rows: Any, start: bool = False, end: bool = False) -> Block:
+        """One row, a list of rows or a table; gives the positions that can be done now, perhaps none.
+
+        start: the first of them starts a sequence, as the very first row does, and one after an end; end: the last of
+        them ends its sequence.
+        """
+        stretches = self._stretches(rows)
+        for stretch in stretches:
+            stretch.starts[:] = False
+        for stretch in stretches[:1]:
+            stretch.starts[0] = start
+        if not stretches:
+            stretches = [self._no_rows()]
+        found = []
+        for index, stretch in enumerate(stretches, 1):
+            found += self._maker.numberer.push(stretch, end and index == len(stretches))
+            self._rows += stretch.lines.size
+        return self._joined(found)
+
+    def finish(self) -> Block:
+        """The sequence has ended: the rows still waiting."""
+        return self._joined(self._maker.numberer.finish())
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that another encoder for the same model needs to go on from here."""
+        return self._maker.numberer.state() | {"pushed": np.array([self._rows])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where another encoder was."""
+        self._begin()
+        self._maker.numberer.restore(state)
+        self._rows = int(state["pushed"][0])
+
+    def _joined(self, found: list[Numbered]) -> Block:
+        blocks = [self._maker.known(one).block for one in found if one.block.labels.size]
+        if len(blocks) == 1:
+            return blocks[0]
+        return joined(blocks) if blocks else self._maker.nothing
+
+    def _stretches(self, rows: Any) -> list[Stretch]:
+        """The rows as stretches, each with at least one row."""
+        if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
+            return [self._plan.renamed(one) for one in read_memory(rows, None, self._plan.texts)]
+        several = self._several(rows)
+        if not several:
+            return []
+        if self._items:
+            items, labels = zip(*several, strict=True) if self._labels else (several, None)
+            return list(stretches_of([items], None if labels is None else [labels]))
+        columns = {name: self._column(name, kind, several) for name, kind in self._kinds.items()}
+        lines = np.arange(self._rows + 1, self._rows + 1 + len(several))
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return [Stretch(batch, np.zeros(len(several), np.bool_), lines, _PROGRAM, "row")]
+
+    def _several(self, rows: Any) -> list[Any]:
+        """A list of rows, whatever was given."""
+        one = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
+        if one or not isinstance(rows, (list, tuple)):
+            return [rows]
+        inner = (Mapping, list, tuple, set, frozenset) if self._items else (Mapping, list, tuple)
+        return list(rows) if all(isinstance(row, inner) for row in rows) else [rows]
+
+    def _column(self, name: str, kind: str, rows: list[Any]) -> Any:
+        values = [self._value(row, name) for row in rows]
+        try:
+            if kind == "bag":
+                entries = pa.array(values, pa.large_list(pa.string()))
+                return pa.LargeListArray.from_arrays(entries.offsets, entries.values.dictionary_encode())
+            if kind == "number":
+                return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
+            return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise BadFile(_PROGRAM, f"column {name!r} is to hold a {kind}: {error}.") from None
+
+    def _value(self, row: Any, name: str) -> Any:
+        if isinstance(row, Mapping):
+            if name in row:
+                return row[name]
+            raise BadFile(
+                _PROGRAM, f"there is no column {name!r}, which the model looks at; give None if it is missing."
+            )
+        names = self._plan.names([str(k) for k in range(len(row))])
+        if names is None or name not in names:
+            expected = ", ".join(one for one in self._plan.kinds if one != self._plan.label)
+            raise BadFile(_PROGRAM, f"a row has {len(row)} values, but the columns are {expected}.")
+        return row[names.index(name)]
+
+    def _no_rows(self) -> Stretch:
+        """The columns that are looked at, without rows."""
+        types = {"symbol": SYMBOL, "number": NUMBER, "bag": BAG}
+        schema = pa.schema([(name, types[kind]) for name, kind in self._kinds.items()])
+        batch = pa.RecordBatch.from_pylist([], schema=schema)
+        return Stretch(batch, np.empty(0, np.bool_), np.empty(0, np.int64), _PROGRAM, "row")
+
+
+def _spelt(value: Any) -> str | None:
+    """A value as a symbol, spelt as in a table."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    text: str = pa.scalar(value).cast(pa.string()).as_py()
+    return text
