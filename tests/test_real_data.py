@@ -13,11 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from chainfold import Chain, Layout, Model, Training, encode, evaluate, open_chain, score, train
+from chainfold import Chain, Layout, Model, Training, encode, evaluate, open_chain, score, tag, train
 from chainfold.data.chain import gather
 from chainfold.data.encode import encode_to
+from chainfold.live.window import Window
 from rows import CHUNKING_EXPRESSIONS, attributes_of, chunking_attributes
-from tolerances import AT_LENGTH
+from tolerances import AT_LENGTH, ORACLE
 
 DATA = Path(os.environ.get("CHAINFOLD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 pytestmark = [
@@ -69,6 +70,43 @@ def test_engines_agree_on_real_data_and_it_forgets(name: str, tmp_path: Path) ->
         assert found.report.carried_blocks == 0
         assert found.report.in_order == 0
         assert found.report.lookahead_max <= 200
+    check_stream(model, chain)
+
+
+def check_stream(model: Model, chain: Chain) -> None:
+    """In pushes of one row, then of any size: the labels of Viterbi, the posteriors of forward-backward."""
+    random, window, low, found = np.random.default_rng(1), Window(model, posteriors=True), 0, []
+    while low < chain.positions:
+        high = min(low + (1 if low < 2_000 else int(random.integers(1, 20_000))), chain.positions)
+        found.append(window.push(chain.block(low, high)))
+        low = high
+    found.append(window.end())
+    np.testing.assert_array_equal(np.concatenate([one.labels for one in found]), tag(model, chain))
+    posteriors = np.concatenate([one.posteriors for one in found])
+    assert all(one.proven.all() for one in found)
+    some = gather(chain, 30_000)
+    np.testing.assert_allclose(posteriors[:29_000], forward_backward(model, some)[:29_000], rtol=0, atol=ORACLE)
+
+
+def forward_backward(model: Model, chain: Chain) -> NDArray[np.float64]:
+    """The textbook's, one position after another."""
+    layout, n = model.layout, model.layout.n_labels
+    begin, label = layout.features.begin, layout.features.label
+    states = np.zeros((chain.positions, n))
+    for t in range(chain.positions):
+        for a in chain.ids[chain.offsets[t] : chain.offsets[t + 1]]:
+            states[t, label[begin[a] : begin[a + 1]]] += model.weights[begin[a] : begin[a + 1]]
+    states = np.exp(states - states.max(axis=1, keepdims=True))
+    edge = np.exp(model.weights[layout.n_state :].reshape(n, n))
+    alpha, beta = np.empty_like(states), np.ones_like(states)
+    for t in range(chain.positions):
+        alpha[t] = states[t] * (1.0 if chain.starts[t] else alpha[t - 1] @ edge)
+        alpha[t] /= alpha[t].sum()
+    for t in range(chain.positions - 2, -1, -1):
+        beta[t] = 1.0 if chain.starts[t + 1] else edge @ (states[t + 1] * beta[t + 1])
+        beta[t] /= beta[t].sum()
+    found = alpha * beta
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def test_the_chunking_attributes_of_every_position_equal_a_plain_loop(tmp_path: Path) -> None:

@@ -252,3 +252,94 @@ def test_bad_settings_are_one_sentence(wrong: dict[str, Any]) -> None:
         Window(model, **wrong)
     with pytest.raises(ChainfoldError, match="quantities"):
         Window(model).quantities()
+
+
+# Nothing waits longer than it must
+
+
+def plain_recursions(model: Model, chain: Chain) -> tuple[list[NDArray[Any]], list[NDArray[Any]], list[NDArray[Any]]]:
+    """Back-pointers, forward vectors and Pr(y_{t-1} | y_t) of one sequence, with one attribute of value one a row."""
+    n = model.layout.n_labels
+    states = model.weights[: model.layout.n_state].reshape(-1, n)[chain.ids]
+    edge = model.weights[model.layout.n_state :].reshape(n, n)
+    delta, alpha = states[0], np.exp(states[0]) / np.exp(states[0]).sum()
+    backs, alphas, transfers = [np.zeros(n, int)], [alpha], [np.eye(n)]
+    for state in states[1:]:
+        backs.append((delta[:, None] + edge).argmax(axis=0))
+        delta = (delta[:, None] + edge).max(axis=0) + state
+        joint = alpha[:, None] * np.exp(edge)
+        transfers.append(joint / joint.sum(axis=0))
+        alpha = joint.sum(axis=0) * np.exp(state)
+        alpha = alpha / alpha.sum()
+        alphas.append(alpha)
+    return backs, alphas, transfers
+
+
+def coalesced(backs: list[NDArray[Any]]) -> int:
+    """Rows on which all best paths agree."""
+    paths = np.arange(backs[0].size)
+    for t in range(len(backs) - 1, -1, -1):
+        if np.unique(paths).size == 1:
+            return t + 1
+        paths = backs[t][paths]
+    return 0
+
+
+def certified(transfers: list[NDArray[Any]], tolerance: float) -> int:
+    """Rows whose posterior does not depend on the label at the head."""
+    q = np.eye(len(transfers[0]))
+    for t in range(len(transfers) - 1, 0, -1):
+        q = transfers[t] @ q
+        if (q.max(axis=1) - q.min(axis=1) <= tolerance * q.min(axis=1)).all():
+            return t
+    return 0
+
+
+@pytest.mark.parametrize("max_lag", [None, 6, 3])
+@pytest.mark.parametrize("posteriors", [False, True])
+def test_rows_are_given_as_soon_as_they_are_final(posteriors: bool, max_lag: int | None) -> None:
+    tolerance = 1e-4
+    source = SyntheticChain(150, 4, 30, 1, sticky=0.8, informative=0.7, seed=6)
+    chain, model = gather(source), Model(Layout.full(4, 30), source.true_weights())
+    window = Window(model, posteriors=posteriors, max_lag=max_lag, tolerance=tolerance)
+    backs, _, transfers = plain_recursions(model, chain)
+    given = labelled = smoothed = 0
+    unproven: set[int] = set()
+    for t in range(chain.positions):
+        given += len(window.push(chain.block(t, t + 1)))
+        labelled = max(labelled, coalesced(backs[: t + 1]))
+        smoothed = max(smoothed, certified(transfers[: t + 1], tolerance))
+        final = min(labelled, smoothed) if posteriors else labelled
+        if max_lag is not None and t + 1 - final > max_lag:
+            final = t + 1 - max_lag + max_lag // 8
+            unproven |= {*range(labelled, final), *(range(smoothed, final) if posteriors else ())}
+            labelled, smoothed = max(labelled, final), max(smoothed, final)
+        assert given == final
+        assert window.unproven == len(unproven)
+    assert (window.unproven > 0) == (max_lag is not None)
+
+
+def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
+    """Forgetting at first, so that rows are given; then scores that real numbers cannot hold, and no forgetting."""
+    for n_edge_attributes in (0, 1):
+        random = np.random.default_rng(7)
+        values = np.concatenate([random.normal(size=30), np.repeat([260.0, -260.0], 10)])
+        edges: dict[str, Any] = {}
+        if n_edge_attributes:
+            edges = {
+                "edge_offsets": np.arange(51),
+                "edge_ids": np.zeros(50, int),
+                "edge_values": np.concatenate([random.normal(size=30), np.full(20, 60.0)]),
+                "n_edge_attributes": 1,
+            }
+        chain = Chain.from_arrays(
+            offsets=np.arange(51), ids=np.zeros(50, int), values=values, n_labels=2, n_attributes=1, **edges
+        )
+        pairs = [0.0, -1.5, -1.0, 0.0]
+        model = Model(Layout.full(2, 1, n_edge_attributes), np.array([1.0, -1.0, *pairs, *(pairs * n_edge_attributes)]))
+        for size in (1, 2, 7):
+            window = Window(model, posteriors=True, tolerance=1e-6)
+            found = streamed(window, pushes(chain, lambda random, left, size=size: size))  # type: ignore[misc]
+            labels, posteriors = offline(model, chain)
+            np.testing.assert_array_equal(whole(found, "labels"), labels)
+            np.testing.assert_allclose(whole(found, "posteriors"), posteriors, rtol=0, atol=1e-6)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError
     from chainfold.estimator import CRF
     from chainfold.evaluation import Evaluation, evaluate
+    from chainfold.live.quantities import Quantities
+    from chainfold.live.tagger import StreamTagger
     from chainfold.metrics import Count, Scores
     from chainfold.model import Layout, Model
     from chainfold.model_file import open_model, save_model
@@ -35,10 +37,12 @@ __all__ = [
     "Evaluation",
     "Layout",
     "Model",
+    "Quantities",
     "Saving",
     "Scores",
     "Source",
     "StoredChain",
+    "StreamTagger",
     "SyntheticChain",
     "Tagger",
     "Template",
@@ -73,10 +77,12 @@ _HOME = {
     "Evaluation": "evaluation",
     "Layout": "model",
     "Model": "model",
+    "Quantities": "live.quantities",
     "Saving": "training",
     "Scores": "metrics",
     "Source": "data.chain",
     "StoredChain": "data.store",
+    "StreamTagger": "live.tagger",
     "SyntheticChain": "data.synthetic",
     "Tagger": "tagging",
     "Template": "data.template",

@@ -125,14 +125,11 @@ def tag_to(
         samples=samples,
         seed=seed,
     )
-    columns: dict[str, Sequence[str] | None] = {_PREDICTED: labels}
-    if marginals:
-        columns[_PROBABILITY] = None
-    if all_marginals:
-        columns |= {f"{_PROBABILITY}({label})": None for label in labels}
+    columns = new_columns(labels, marginals, all_marginals)
     columns |= {f"sample {k + 1}": labels for k in range(samples)}
     options["labels"] = False
-    with _writer(sink, inputs, columns, piped, nbest > 0) as writer:
+    rows = LabelLines(sink, columns) if is_chain(inputs) else Rows(Annotator(sink, columns, piped), nbest > 0)
+    with rows as writer:
         known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
         found = Tagger(model, memory=memory).run((one.block for one in known), want)
         if sequences is not None:
@@ -144,7 +141,7 @@ def tag_to(
             writer.add(tagged.starts, *_values(tagged, marginals, all_marginals))
 
 
-class _Writer(Protocol):
+class Writer(Protocol):
     """Whatever takes labels for the rows that were read."""
 
     @property
@@ -155,15 +152,21 @@ class _Writer(Protocol):
     def add_sequence(self, best: Sequence[Labelling]) -> None: ...
 
 
-def _writer(sink: IO[bytes], inputs: Any, columns: dict[str, Sequence[str] | None], piped: bool, best: bool) -> _Writer:
-    """`best`: sequences come several times."""
-    return _LabelLines(sink, columns) if is_chain(inputs) else _Rows(Annotator(sink, columns, piped), best)
+def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> dict[str, Sequence[str] | None]:
+    """Those that are put after the input's own, each with its labels, or None where it holds numbers."""
+    columns: dict[str, Sequence[str] | None] = {_PREDICTED: labels}
+    if marginals:
+        columns[_PROBABILITY] = None
+    if all_marginals:
+        columns |= {f"{_PROBABILITY}({label})": None for label in labels}
+    return columns
 
 
-class _Rows:
+class Rows:
     """Rows as they were read, with new columns."""
 
-    def __init__(self, annotator: Annotator, best: bool) -> None:
+    def __init__(self, annotator: Annotator, best: bool = False) -> None:
+        """best: sequences come several times."""
         self._annotator, self._best = annotator, best
         self.add_sequence = annotator.add_sequence
 
@@ -174,7 +177,7 @@ class _Rows:
             )
         self._annotator.keep(raw)
 
-    def __enter__(self) -> _Rows:
+    def __enter__(self) -> Rows:
         self._annotator.__enter__()
         return self
 
@@ -185,7 +188,7 @@ class _Rows:
         self._annotator.add(*values)
 
 
-class _LabelLines:
+class LabelLines:
     """A chain has no rows to write again: a line of new columns for each position, a blank line between sequences."""
 
     keep = None
@@ -194,7 +197,7 @@ class _LabelLines:
         self._sink, self._names = sink, list(columns.values())
         self._begun = False
 
-    def __enter__(self) -> _LabelLines:
+    def __enter__(self) -> LabelLines:
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -252,7 +255,7 @@ def _told(found: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
         yield tagged
 
 
-def _write_best(writer: _Writer, found: Iterable[Tagged]) -> None:
+def _write_best(writer: Writer, found: Iterable[Tagged]) -> None:
     """Each sequence once for each of its best labellings; its positions are put together first."""
     waiting: list[NDArray[np.int32]] = []
     for tagged in found:

@@ -29,7 +29,7 @@ from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
 from chainfold.model import Layout, Model
-from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
+from chainfold.sealed import Tensors, damage, digest_of, read_sealed, write_sealed
 
 MODEL, VERSION = "model", 1
 _SIZES = ("n_labels", "n_attributes", "n_edge_attributes")
@@ -49,6 +49,12 @@ def open_model(path: str | Path) -> Model:
     tensors, about = read_sealed(path, MODEL, VERSION)
     with damage(path, MODEL):
         return _model_of(tensors, about)
+
+
+def fingerprint(model: Model) -> str:
+    """A short name for all that decides what the model makes of a chain, however it was trained."""
+    about = {name: value for name, value in _about(model).items() if name != "training"}
+    return digest_of(_tensors_of(model), about)
 
 
 def without_zeros(model: Model) -> Model:

@@ -31,7 +31,7 @@ def write_sealed(path: str | Path, kind: str, version: int, tensors: Tensors, ab
     """Write a file of the kind; `about` is as JSON would give it back."""
     tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
     content = {**about, "kind": kind, "version": version}
-    text = json.dumps({**content, "digest": _digest(tensors, content)}, sort_keys=True)
+    text = json.dumps({**content, "digest": digest_of(tensors, content)}, sort_keys=True)
     with written_whole(path) as file:
         _write(file, tensors, text)
 
@@ -63,7 +63,7 @@ def read_sealed(path: str | Path, kind: str, version: int) -> tuple[Tensors, dic
             if about["version"] != version:
                 raise BadFile(path, f"its version is {about['version']!r}, and this chainfold reads {version}.")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)
-        if about.pop("digest") != _digest(tensors, about):
+        if about.pop("digest") != digest_of(tensors, about):
             raise BadFile(path, damaged(kind))
         return tensors, about
 
@@ -105,8 +105,8 @@ def _look_at(path: Path, kind: str) -> None:
             raise BadFile(path, f"this is a chain, not a {kind}: name the file that training wrote.")
 
 
-def _digest(tensors: Tensors, about: Mapping[str, Any]) -> str:
-    """sha256 of all arrays and of the JSON but for the digest itself."""
+def digest_of(tensors: Tensors, about: Mapping[str, Any]) -> str:
+    """sha256 of arrays and of what JSON has beside them."""
     state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(tensors.items()):
         state.update(json.dumps([name, array.dtype.str, array.shape]).encode())

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 _INPUT, _ATTRIBUTES, _CONSTRAINTS = "Reading the input", "Making attributes", "Constraints"
+STREAMS = "Streams"
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")]
 
@@ -136,6 +137,16 @@ Forbid = Annotated[
 Allow = Annotated[
     list[str] | None,
     typer.Option(metavar="FROM>TO", help="Allow it in spite of --scheme and --forbid.", rich_help_panel=_CONSTRAINTS),
+]
+WhenWrong = Annotated[
+    str | None,
+    typer.Option(
+        "--on-error",
+        metavar="WAY",
+        help="What becomes of a line that cannot be read: stop (the default), skip, or unknown: a row of which nothing "
+        "is known.",
+        rich_help_panel=STREAMS,
+    ),
 ]
 
 

@@ -10,11 +10,13 @@ from typing import IO, Annotated
 import typer
 
 from chainfold.cli import options, reading
+from chainfold.cli.follow import follow_input
 from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output, target_of, written_whole
 
 _STANDARD_OUTPUT = "-"
+_STREAMS = reading.STREAMS
 
 
 def tag(
@@ -43,6 +45,27 @@ def tag(
             metavar="FILE", help="Write a CSV there: the length, log probability and entropy of each sequence."
         ),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Label rows as they come, of a pipe or a growing file: each as soon as its label is final.",
+            rich_help_panel=_STREAMS,
+        ),
+    ] = False,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="A row waits for at most K others; a column `final` says which labels might have changed.",
+            rich_help_panel=_STREAMS,
+        ),
+    ] = None,
+    on_error: reading.WhenWrong = None,
+    lags: Annotated[
+        bool,
+        typer.Option("--lags", help="Tell at the end for how many others each row waited.", rich_help_panel=_STREAMS),
+    ] = False,
     scheme: reading.Scheme = None,
     forbid: reading.Forbid = None,
     allow: reading.Allow = None,
@@ -62,10 +85,36 @@ def tag(
     Example: chainfold tag chunks.model test.txt.gz -o tagged.txt --marginals
     """
     from chainfold.apply import constrained, tag_to
+    from chainfold.data.known import KnownOptions
     from chainfold.model_file import open_model
 
+    _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     _check_outputs([output] if sequences is None else [output, sequences], [*inputs, str(model)])
+    how = KnownOptions(
+        format=form,
+        columns=reading.names(columns),
+        symbols=reading.names(symbols) or [],
+        header=header,
+        encoding=encoding,
+        group=group,
+    )
+    if follow:
+        if nbest or samples or sequences is not None:
+            raise ChainfoldError("--follow gives labels and marginals: leave out --nbest, --samples and --sequences.")
+        follow_input(
+            opened,
+            inputs[0],
+            output,
+            how,
+            marginals=marginals,
+            all_marginals=all_marginals,
+            max_lag=max_lag,
+            on_error=on_error,
+            lags=lags,
+            memory=options.parse_size(memory),
+        )
+        return
     with ExitStack() as stack:
         progress = stack.enter_context(watched())
         tag_to(
@@ -80,14 +129,17 @@ def tag(
             seed=seed,
             sequences=None if sequences is None else _sink(sequences, stack),
             memory=options.parse_size(memory),
-            format=form,
-            columns=reading.names(columns),
-            symbols=reading.names(symbols) or [],
-            header=header,
-            encoding=encoding,
-            group=group,
-            progress=progress,
+            **how | {"progress": progress},
         )
+
+
+def _check_stream(follow: bool, inputs: Sequence[str], given: dict[str, object]) -> None:
+    """Some options mean something to streams alone, and there is one stream at a time."""
+    for name, value in given.items():
+        if value is not None and not follow:
+            raise ChainfoldError(f"{name} means something with --follow alone; add that, or leave {name} out.")
+    if follow and len(inputs) != 1:
+        raise ChainfoldError(f"--follow goes with one input, and there are {len(inputs)}; follow them one by one.")
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:

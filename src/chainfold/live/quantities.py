@@ -77,7 +77,6 @@ class Sums:
         self._add(0, log_kept)
         for which, value in enumerate(self._open(belief), 1):
             self._add(which, value)
-        self._given[:], self._entropy[:] = 0.0, 0.0
 
     def settle(self, lattice: messages.Lattice, posteriors: Floats) -> None:
         """The posteriors of the next rows."""

@@ -11,7 +11,7 @@ case: what has waited for too long is given as the rows so far have it, and mark
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -108,13 +108,19 @@ class Window:
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
             check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
             for piece, scored in made_ahead(self._score, self._pieces(block), SCORERS):
-                found.append(self._step(piece, scored))
+                self._step(piece, scored)
+                size -= piece.labels.size
+                if size or not ended:
+                    self._force()
+                found.append(self._given_out(self._final))
         if ended:
             found.append(self.end())
-        return _joined(found) if found else self._given_out(0)
+        return joined(found) if found else self._given_out(0)
 
     def end(self) -> Final:
         """The sequence ends here: all rows are final."""
+        if not self._open:
+            return self._given_out(0)
         self._close()
         if len(self._rows) > self._labelled:
             rows = slice(self._labelled, None)
@@ -131,9 +137,16 @@ class Window:
         if self._sums is None:
             raise BadSetting("quantities", False, "asked for when the stream begins")
         lattice = self._lattice(self._smoothed, len(self._rows))
+        if not self._open:
+            return self._sums.now(lattice, lattice.alpha, None)
         belief = self._forward.belief
         _, posteriors = self._backward(lattice, belief.posterior())
-        return self._sums.now(lattice, posteriors, belief if self._open else None)
+        return self._sums.now(lattice, posteriors, belief)
+
+    @property
+    def _final(self) -> int:
+        """The rows of the buffer of which all is final."""
+        return min(self._labelled, self._smoothed) if self._smooth else self._labelled
 
     # Forward
 
@@ -147,7 +160,7 @@ class Window:
     def _score(self, piece: Block) -> tuple[Block, Scored]:
         return piece, self._scorer.score(piece, False)
 
-    def _step(self, piece: Block, scored: Scored) -> Final:
+    def _step(self, piece: Block, scored: Scored) -> None:
         if not self._open and not piece.starts[0]:
             piece = piece._replace(starts=frozen(np.append(True, piece.starts[1:]), np.bool_))
             scored = self._scorer.score(piece, False)
@@ -168,8 +181,6 @@ class Window:
         self._find_labels(known)
         if self._smooth:
             self._find_posteriors(known)
-        self._force()
-        return self._given_out(min(self._labelled, self._smoothed if self._smooth else self._labelled))
 
     def _columns(self) -> Arrays:
         """What is kept of a row: arrays with one of it."""
@@ -292,8 +303,7 @@ class Window:
     def _force(self) -> None:
         """Rows that have waited too long: what they are as of now."""
         most, size = self._most, len(self._rows)
-        final = min(self._labelled, self._smoothed) if self._smooth else self._labelled
-        if size - final <= most:
+        if size - self._final <= most:
             return
         high = min(size - most + most // _AHEAD_OF_TIME, size)
         if self._labelled < high:
@@ -398,7 +408,8 @@ class Window:
             self._sums.restore({name.removeprefix("sum "): state[name] for name in state if name.startswith("sum ")})
 
 
-def _joined(parts: list[Final]) -> Final:
+def joined(parts: Sequence[Final]) -> Final:
+    """Rows that follow one another as one."""
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Any] = {

@@ -1,0 +1,89 @@
+"""`chainfold tag --follow`: labels for rows as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from chainfold.cli.show import table
+from chainfold.errors import BadFile, BadSetting
+
+if TYPE_CHECKING:
+    from chainfold.data.known import KnownOptions
+    from chainfold.data.live import OnError
+    from chainfold.live.follow import Followed
+    from chainfold.model import Model
+
+_STANDARD_OUTPUT = "-"
+
+
+def follow_input(
+    model: Model, what: str, output: str, how: KnownOptions, *, on_error: str | None, lags: bool, **wanted: Any
+) -> None:
+    """Write the rows of an input that may still grow, each as soon as its label is final."""
+    from chainfold.live.follow import Following
+
+    way = when_wrong(on_error)
+    with _sink(output) as sink:
+        following = Following(sink, model, piped=output == _STANDARD_OUTPUT, lags=lags, **wanted)
+        interrupted = False
+        try:
+            following.run(what, on_error=way, notice=tell, **how)
+        except KeyboardInterrupt:
+            interrupted = True
+            tell("interrupted.")
+        finally:
+            if not isinstance(sys.exception(), BrokenPipeError):  # nobody is there to be told
+                _say(following.followed, lags, following.right_context)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def when_wrong(text: str | None) -> OnError:
+    """What is to become of lines that cannot be read."""
+    from chainfold.data.live import OnError
+
+    if text is not None and text not in list(OnError):
+        raise BadSetting("--on-error", text, f"one of {', '.join(OnError)}")
+    return OnError(text or OnError.STOP)
+
+
+def tell(sentence: str) -> None:
+    """Something that a person should know while the stream goes on."""
+    typer.echo(f"chainfold: {sentence}", err=True)
+
+
+@contextmanager
+def _sink(output: str) -> Iterator[IO[bytes]]:
+    """Standard output, or a file that grows as labels become final."""
+    if output == _STANDARD_OUTPUT:
+        if sys.stdout is None:
+            raise BadFile("standard output", "cannot be written: it is closed.")
+        yield sys.stdout.buffer
+        return
+    try:
+        with open(output, "wb") as file:  # noqa: PTH123  (a name such as it was given)
+            yield file
+    except OSError as error:
+        raise BadFile(output, f"cannot be written: {error.strerror or error}.") from None
+
+
+def _say(followed: Followed, lags: bool, right_context: int) -> None:
+    """What a person should know of how it went."""
+    from rich.console import Console
+
+    if followed.left:
+        tell(f"{followed.left:,} rows at the end were not final yet, and are left out.")
+    if followed.unproven:
+        bound = "--max-lag" if followed.limit == "lag" else "the memory allowed for rows that wait"
+        tell(f"{followed.unproven:,} of {followed.rows:,} rows are not proven: {bound} did not let them wait longer.")
+    if lags and followed.lags.size:
+        rows = [
+            (name, f"{followed.lag_at(share):,}") for name, share in (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
+        ]
+        rows.append(("looked ahead by the template", f"{right_context:,}"))
+        Console(stderr=True).print(table(("rows waited for", ""), rows))

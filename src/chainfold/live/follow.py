@@ -1,0 +1,130 @@
+"""A pipe, a growing file or an encoded chain, labelled as it comes and written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.apply import LabelLines, Rows, names_of, new_columns
+from chainfold.data.annotate import Annotator
+from chainfold.data.known import KnownBlock, KnownOptions
+from chainfold.data.known_inputs import known_inputs
+from chainfold.data.live import OnError, RowEncoder, live_rows
+from chainfold.data.store import is_chain
+from chainfold.engines.base import DEFAULT_TOLERANCE
+from chainfold.live.window import Final, Window, joined
+from chainfold.model import Model
+
+_FINAL, _YES_NO = "final", ("no", "yes")
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """What became of a stream."""
+
+    rows: int
+    left: int  # rows that were read and not written, as they were not final when it was interrupted
+    unproven: int
+    limit: str  # what bounded the wait: lag or memory
+    lags: NDArray[np.int64]  # how many rows waited for 0, 1, 2 … others; empty unless asked for
+
+    def lag_at(self, share: float) -> int:
+        """The lag that so large a share of the rows did not exceed."""
+        return int(np.searchsorted(np.cumsum(self.lags), share * self.lags.sum()))
+
+
+class Following:
+    """Labels a stream; `followed` says at any time what became of it so far."""
+
+    def __init__(
+        self,
+        sink: IO[bytes],
+        model: Model,
+        *,
+        piped: bool = False,
+        marginals: bool = False,
+        all_marginals: bool = False,
+        max_lag: int | None = None,
+        memory: int | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        lags: bool = False,
+    ) -> None:
+        """piped: the sink is standard output; lags: count for how many others each row has waited.
+
+        To count what a row must wait for, and not what happens to be read at once, rows are then taken one by one.
+        """
+        self._sink, self._model, self._piped = sink, model, piped
+        self._marginals, self._all_marginals = marginals, all_marginals
+        wanted = marginals or all_marginals
+        self._window = Window(model, posteriors=wanted, max_lag=max_lag, memory=memory, tolerance=tolerance)
+        self._marked, self._one_by_one = max_lag is not None, lags
+        self._lags = np.zeros(0, np.int64)
+
+    def run(
+        self,
+        what: Any,
+        *,
+        on_error: OnError = OnError.STOP,
+        notice: Callable[[str], None] | None = None,
+        **options: Unpack[KnownOptions],
+    ) -> None:
+        """Write each row of the input, with its label, as soon as that is final."""
+        labels, vocabulary = names_of(self._model).labels, names_of(self._model)
+        columns = new_columns(labels, self._marginals, self._all_marginals)
+        if self._marked:
+            columns[_FINAL] = _YES_NO
+        options["labels"] = False
+        encoded = is_chain(what)
+        rows = LabelLines(self._sink, columns) if encoded else Rows(Annotator(self._sink, columns, self._piped, True))
+        with rows as writer:
+            known: Iterable[KnownBlock]
+            if encoded:
+                known = known_inputs(what, vocabulary, **options)
+            else:
+                known = live_rows(what, vocabulary, on_error=on_error, keep=writer.keep, notice=notice, **options)
+            for final in self._found(known):
+                if len(final):
+                    writer.add(final.starts, *self._values(final))
+                    self._sink.flush()
+        self._sink.flush()
+
+    @property
+    def right_context(self) -> int:
+        """Rows that the model's template looks ahead."""
+        return RowEncoder(names_of(self._model)).right_context
+
+    @property
+    def followed(self) -> Followed:
+        window = self._window
+        return Followed(window.positions, window.waiting, window.unproven, window.limit, self._lags)
+
+    def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
+        for one in known:
+            yield self._counted(self._push(one))
+        yield self._counted(self._window.end())
+
+    def _push(self, one: KnownBlock) -> Final:
+        size = one.block.labels.size
+        if not self._one_by_one or size < 2:
+            return self._window.push(one.block, one.ended)
+        rows = [self._window.push(one.block.part(t, t + 1), one.ended and t + 1 == size) for t in range(size)]
+        return joined(rows)
+
+    def _counted(self, final: Final) -> Final:
+        if self._one_by_one and len(final):
+            more = np.bincount(final.lag, minlength=self._lags.size)
+            more[: self._lags.size] += self._lags
+            self._lags = more
+        return final
+
+    def _values(self, final: Final) -> list[NDArray[Any]]:
+        values: list[NDArray[Any]] = [final.labels]
+        if final.posteriors is not None and self._marginals:
+            values.append(final.posteriors[np.arange(len(final)), final.labels])
+        if final.posteriors is not None and self._all_marginals:
+            values += list(np.ascontiguousarray(final.posteriors.T))
+        return [*values, final.proven.astype(np.int32)] if self._marked else values
