@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Unpack
 
 from chainfold.data.chain import vocabulary_of
@@ -12,7 +11,7 @@ from chainfold.data.encoder import Progress
 from chainfold.data.inputs import Inputs, Raw
 from chainfold.data.known import Known, KnownBlock, KnownOptions, known_blocks
 from chainfold.data.renumbered import Renumbered
-from chainfold.data.store import is_chain, open_chain
+from chainfold.data.store import PipedChain, StoredChain, is_chain, open_chain
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 
@@ -26,7 +25,7 @@ def known_inputs(
     if is_chain(inputs):
         check_options(options, KnownOptions)
         path = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
-        return KnownChain(path, vocabulary, bool(options.get("labels")))
+        return KnownChain(open_chain(path), vocabulary, bool(options.get("labels")))
     if are_files(inputs) and not isinstance(inputs, Inputs):
         progress = options.get("progress") or Progress()
         inputs = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, keep)
@@ -34,15 +33,16 @@ def known_inputs(
 
 
 class KnownChain:
-    """A stored chain in blocks with the numbers of a model, by its names."""
+    """A stored or piped chain in blocks with the numbers of a model, by its names."""
 
-    def __init__(self, path: str | Path, vocabulary: Vocabulary, labels: bool) -> None:
-        chain = open_chain(path)
+    def __init__(self, chain: StoredChain | PipedChain, vocabulary: Vocabulary, labels: bool) -> None:
         own = vocabulary_of(chain)
         if own is None:
-            raise BadFile(path, "has no names for its attributes, so the model cannot know them; give the raw file.")
+            raise BadFile(
+                chain.path, "has no names for its attributes, so the model cannot know them; give the raw file."
+            )
         if labels and not own.labels:
-            raise BadFile(path, "has no labels, and labels are needed here.")
+            raise BadFile(chain.path, "has no labels, and labels are needed here.")
         try:
             self._chain = Renumbered(chain, vocabulary)
         except ChainfoldError as error:  # they were not made for each other

@@ -18,6 +18,7 @@ import select
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain as chained
 from typing import Any, Unpack
 
 import numpy as np
@@ -44,9 +45,10 @@ from chainfold.data.inputs import (
     unreadable,
 )
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
+from chainfold.data.known_inputs import KnownChain
 from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, format_of, table_of, text_reader_of
 from chainfold.data.sequences import stretches_of
-from chainfold.data.store import joined
+from chainfold.data.store import ARROW_STREAM, PipedChain, joined
 from chainfold.data.tables import read_memory
 from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
 from chainfold.data.vocabulary import Vocabulary
@@ -78,13 +80,13 @@ def live_rows(
     notice: Notice | None = None,
     poll: float = 0.2,
     **options: Unpack[KnownOptions],
-) -> Known:
+) -> Known | KnownChain:
     """Rows of one pipe, open binary file or growing file, as blocks with a model's numbers, as soon as they are there.
 
     "-" is standard input. A path to a regular file is followed for ever, like `tail -F`: every `poll` seconds for what
     was added, for another file in its place, and for one that was cut short, neither of which ends a sequence. `keep`
     gets what is read, as it was, and `notice` a sentence for each thing that a person should know; both are called in
-    another thread. Reading stops when the iteration is closed.
+    another thread. Reading stops when the iteration is closed. Through a pipe an encoded chain may come as well.
     """
     check_options(options, KnownOptions)
     if on_error not in list(OnError):
@@ -98,7 +100,13 @@ def live_rows(
         raise BadSetting("what to follow", str(what), "one file or pipe")
     tell, stopped = notice or _ignore, threading.Event()
     [one] = inputs
-    pieces = _GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped)
+    pieces = iter(_GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped))
+    if not one.regular:
+        first = next(pieces, b"") or b""
+        pieces = chained([first], pieces)
+        if first.startswith(ARROW_STREAM):
+            chain = PipedChain(io.BufferedReader(_Pieces(pieces), CHUNK), one.name)
+            return KnownChain(chain, vocabulary, bool(options.get("labels")))
     plan.progress.total(None)
     plan.progress.phase("reading", None)
     rows = _Rows(plan, one, _lines(_text(pieces, one), one), OnError(on_error), tell)
@@ -155,6 +163,22 @@ class _Pipe:
 
     def _is_ready(self, seconds: float) -> bool:
         return self._ready is None or bool(self._ready.poll(1000 * seconds))
+
+
+class _Pieces(io.RawIOBase):
+    """A file that gives one piece after another."""
+
+    def __init__(self, pieces: Iterator[bytes | None]) -> None:
+        self._pieces, self._left = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        self._left = self._left or next(self._pieces, b"") or b""
+        size = min(len(target), len(self._left))
+        target[:size], self._left = self._left[:size], self._left[size:]
+        return size
 
 
 class _GrowingFile:

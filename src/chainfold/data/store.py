@@ -55,7 +55,7 @@ _MOST_ENTRIES = 1 << 20  # in a batch, or so
 _MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
 _BLOCKS_AHEAD = 1
 _LET_GO_EVERY = 8 << 20  # bytes read
-_STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
+ARROW_STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
 _STATE, _EDGE = "", "edge_"  # prefixes of columns
 _EXTRAS = ("valued", "edge_valued", "weighted")  # what a chain may have; its column is left out otherwise
@@ -547,7 +547,7 @@ def is_chain(inputs: Any) -> bool:
         if file.read(len(_FILE)) == _FILE:
             return _ABOUT in (pa.ipc.open_file(str(inputs)).schema.metadata or {})
         file.seek(0)
-        if file.read(len(_STREAM)) == _STREAM:
+        if file.read(len(ARROW_STREAM)) == ARROW_STREAM:
             file.seek(0)
             return _ABOUT in (pa.ipc.open_stream(file).schema.metadata or {})
     return False
@@ -557,7 +557,7 @@ def _is_stream(path: Path) -> bool:
     if path.is_fifo():
         return True
     with path.open("rb") as file:
-        return file.read(len(_STREAM)) == _STREAM
+        return file.read(len(ARROW_STREAM)) == ARROW_STREAM
 
 
 def _piped(path: Path) -> PipedChain:

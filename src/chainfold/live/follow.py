@@ -9,10 +9,10 @@ from typing import IO, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.apply import LabelLines, Rows, names_of, new_columns
+from chainfold.apply import LabelLines, Rows, Writer, names_of, new_columns
 from chainfold.data.annotate import Annotator
-from chainfold.data.known import KnownBlock, KnownOptions
-from chainfold.data.known_inputs import known_inputs
+from chainfold.data.known import Known, KnownBlock, KnownOptions
+from chainfold.data.known_inputs import KnownChain, known_inputs
 from chainfold.data.live import OnError, RowEncoder, live_rows
 from chainfold.data.store import is_chain
 from chainfold.engines.base import DEFAULT_TOLERANCE
@@ -78,14 +78,14 @@ class Following:
         if self._marked:
             columns[_FINAL] = _YES_NO
         options["labels"] = False
-        encoded = is_chain(what)
-        rows = LabelLines(self._sink, columns) if encoded else Rows(Annotator(self._sink, columns, self._piped, True))
+        rows: Writer = Rows(Annotator(self._sink, columns, self._piped, live=True))
+        if is_chain(what):
+            known: Known | KnownChain = known_inputs(what, vocabulary, **options)
+        else:
+            known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+        if isinstance(known, KnownChain):
+            rows = LabelLines(self._sink, columns)
         with rows as writer:
-            known: Iterable[KnownBlock]
-            if encoded:
-                known = known_inputs(what, vocabulary, **options)
-            else:
-                known = live_rows(what, vocabulary, on_error=on_error, keep=writer.keep, notice=notice, **options)
             for final in self._found(known):
                 if len(final):
                     writer.add(final.starts, *self._values(final))
