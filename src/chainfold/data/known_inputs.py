@@ -36,13 +36,11 @@ class KnownChain:
     """A stored or piped chain in blocks with the numbers of a model, by its names."""
 
     def __init__(self, chain: StoredChain | PipedChain, vocabulary: Vocabulary, labels: bool) -> None:
-        own = vocabulary_of(chain)
+        own, path = vocabulary_of(chain), chain.path
         if own is None:
-            raise BadFile(
-                chain.path, "has no names for its attributes, so the model cannot know them; give the raw file."
-            )
+            raise BadFile(path, "has no names for its attributes, so the model cannot know them; give the raw file.")
         if labels and not own.labels:
-            raise BadFile(chain.path, "has no labels, and labels are needed here.")
+            raise BadFile(path, "has no labels, and labels are needed here.")
         try:
             self._chain = Renumbered(chain, vocabulary)
         except ChainfoldError as error:  # they were not made for each other
