@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from benchmarks import encoding, gradient, kdd, memory, quality, roofline, scaling, startup, tagging, training
+from benchmarks import encoding, gradient, kdd, memory, quality, roofline, scaling, startup, streams, tagging, training
 from benchmarks.corpora import Corpora
 from benchmarks.measure import ROOT
 from benchmarks.page import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
@@ -31,7 +31,7 @@ from chainfold.files import written_whole
 
 PIECES: dict[str, Piece] = {
     module.PIECE.name: module.PIECE
-    for module in (gradient, kdd, training, encoding, tagging, memory, scaling, startup, roofline, quality)
+    for module in (gradient, kdd, training, encoding, tagging, streams, memory, scaling, startup, roofline, quality)
 }
 RESULTS, PAGE = "results.json", "benchmarks.md"
 

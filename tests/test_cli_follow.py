@@ -81,6 +81,28 @@ def test_an_encoded_chain_through_a_pipe(trained: Trained, tmp_path: Path) -> No
     assert succeeded("tag", trained.model, tmp_path / "chain", "--follow") == labels
 
 
+@pytest.mark.parametrize(
+    ("limit", "bound"),
+    [(("--max-lag", "20"), "--max-lag"), (("--memory", "2KB"), "the memory allowed for rows that wait")],
+    ids=["lag", "memory"],
+)
+def test_labels_that_can_never_be_told_apart(limit: tuple[str, str], bound: str, tmp_path: Path) -> None:
+    """Two labels, no way from one to the other, and rows that say nothing of either."""
+    (tmp_path / "train.txt").write_text("x A\nx A\n\nx B\nx B\n")
+    succeeded("train", tmp_path / "train.txt", "-o", tmp_path / "m")
+    never = ("--forbid", "A>B", "--forbid", "B>A")
+    done = run("tag", tmp_path / "m", "-", "--follow", "--lags", *never, *limit, given=b"x\n" * 500)
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 500
+    found = re.search(r"chainfold: (\d+) of 500 rows are not proven: (.*) did not let them wait longer", done.stderr)
+    assert found is not None
+    assert found[2] == bound
+    assert 400 < int(found[1]) < 500
+    largest = re.search(r"largest\W+(\d+)", done.stderr)
+    assert largest is not None
+    assert int(largest[1]) <= 100
+
+
 # Lines that cannot be read
 
 

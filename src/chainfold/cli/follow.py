@@ -86,4 +86,4 @@ def _say(followed: Followed, lags: bool, right_context: int) -> None:
             (name, f"{followed.lag_at(share):,}") for name, share in (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
         ]
         rows.append(("looked ahead by the template", f"{right_context:,}"))
-        Console(stderr=True).print(table(("rows waited for", ""), rows))
+        Console(stderr=True).print(table(("lag", "rows"), rows))
