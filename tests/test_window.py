@@ -319,6 +319,19 @@ def test_rows_are_given_as_soon_as_they_are_final(posteriors: bool, max_lag: int
     assert (window.unproven > 0) == (max_lag is not None)
 
 
+def test_rounding_may_disagree_with_itself_and_nothing_is_held_up() -> None:
+    """At the least tolerance there is, rounding decides; the guard and the search are rounded differently."""
+    source = SyntheticChain(2_000, 5, 50, 4, sticky=0.5, seed=1)
+    chain, model = gather(source), Model(Layout.full(5, 50), source.true_weights())
+    window = Window(model, posteriors=True, tolerance=1e-14)
+    found, most = [], 0
+    for block in pushes(chain, lambda random, left: 1):
+        found.append(window.push(block))
+        most = max(most, window.waiting)
+    check(model, chain, [*found, window.end()])
+    assert most < 100
+
+
 def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
     """Forgetting at first, so that rows are given; then scores that real numbers cannot hold, and no forgetting."""
     for n_edge_attributes in (0, 1):
@@ -338,8 +351,10 @@ def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
         pairs = [0.0, -1.5, -1.0, 0.0]
         model = Model(Layout.full(2, 1, n_edge_attributes), np.array([1.0, -1.0, *pairs, *(pairs * n_edge_attributes)]))
         for size in (1, 2, 7):
-            window = Window(model, posteriors=True, tolerance=1e-6)
+            window = Window(model, posteriors=True, quantities=True, tolerance=1e-6)
             found = streamed(window, pushes(chain, lambda random, left, size=size: size))  # type: ignore[misc]
             labels, posteriors = offline(model, chain)
             np.testing.assert_array_equal(whole(found, "labels"), labels)
             np.testing.assert_allclose(whole(found, "posteriors"), posteriors, rtol=0, atol=1e-6)
+            arrived = window.quantities().transitions.sum(axis=0)
+            np.testing.assert_allclose(arrived, posteriors[1:].sum(axis=0), rtol=0, atol=1e-4)

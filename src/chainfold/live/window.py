@@ -284,8 +284,8 @@ class Window:
         q, gamma = np.zeros_like(guard.q), np.zeros_like(guard.gamma)
         after = self._lattice(oldest + 1, len(self._rows))
         last = oldest + 1 + live.last_certified(after, *how, q, guard.scratch, gamma)
-        if last < oldest:  # rounding: what the guard has found holds for the oldest row alone
-            last, gamma = oldest, guard.gamma
+        if last < oldest:  # rounding: the two do not agree yet, and will with the next rows
+            return
         self._smooth_up_to(last + 1, gamma)
         self._horizon = Horizon(self._scorer.width)
         self._horizon.q[:] = q
