@@ -33,6 +33,7 @@ LEVELS = {
     "evaluation": 6,
     "tagging": 6,
     "objective": 7,
+    "pieces": 7,
     "mistakes": 8,
     "transfer": 8,
     "training": 9,
