@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,13 +18,28 @@ import numpy as np
 import pytest
 
 import shapes
-from chainfold import Chain, ChainfoldError, Evaluation, Layout, Model, PiecewiseGradient, SyntheticChain, evaluate
-from chainfold.data.chain import Block, Source
+from chainfold import (
+    Chain,
+    ChainfoldError,
+    Evaluation,
+    Layout,
+    Model,
+    PiecewiseGradient,
+    SyntheticChain,
+    evaluate,
+    open_chain,
+    save_model,
+    write_chain,
+)
+from chainfold.data.chain import Block, Source, frozen
+from chainfold.data.store import joined
 from test_never_forget import UNFORGETTING
 from test_never_forget import problem as unforgetting
+from test_real_data import DATA, kdd
 from test_weights import WEIGHTS
+from verbs import failed, sentences, succeeded
 
-SETTINGS = [{"block": 1, "lookahead": 1}, {"block": 3}, {"block": 2, "lookahead": 5}, {}]
+SETTINGS: list[dict[str, Any]] = [{"block": 1, "lookahead": 1}, {"block": 3}, {"block": 2, "lookahead": 5}, {}]
 
 
 def pieces(chain: Chain, places: list[int]) -> Iterator[Chain]:
@@ -32,21 +49,8 @@ def pieces(chain: Chain, places: list[int]) -> Iterator[Chain]:
 
 
 def piece(source: Source, low: int, high: int) -> Chain:
-    block = source.block(low, high)
-    entries, edges = (slice(*o[[0, -1]]) if o.size else slice(0) for o in (block.offsets, block.edge_offsets))
-    return Chain(
-        *block._replace(
-            offsets=block.offsets - entries.start,
-            ids=block.ids[entries],
-            values=block.values[entries],
-            edge_offsets=block.edge_offsets - (edges.start or 0),
-            edge_ids=block.edge_ids[edges],
-            edge_values=block.edge_values[edges],
-        ),
-        source.n_labels,
-        source.n_attributes,
-        source.n_edge_attributes,
-    )
+    rows = joined([source.block(low, high)])
+    return Chain(*rows, source.n_labels, source.n_attributes, source.n_edge_attributes)
 
 
 def in_pieces(model: Model, chain: Chain, places: list[int], token: Path, saves: Any, **settings: Any) -> Evaluation:
@@ -96,7 +100,7 @@ def test_every_shape_cut_anywhere(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["3 labels", "start marks in pairs", "edge attributes", "weights of 50"])
 def test_weights_of_positions(case: str, kind: str, tmp_path: Path) -> None:
     model, chain, random = solved(case)
-    chain = replace(chain, weights=WEIGHTS[kind](random, chain))
+    chain = replace(chain, weights=frozen(WEIGHTS[kind](random, chain), np.float64))
     for settings in SETTINGS[:2]:
         check(model, chain, random, tmp_path / "token", **settings)
 
@@ -104,7 +108,7 @@ def test_weights_of_positions(case: str, kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["3 labels", "start marks in pairs", "start marks at the ends", "edge attributes"])
 def test_labels_that_may_not_start_or_end_a_sequence(case: str, tmp_path: Path) -> None:
     model, chain, random = solved(case)
-    chain = replace(chain, labels=np.zeros_like(chain.labels))
+    chain = replace(chain, labels=frozen(np.zeros(chain.positions), np.int32))
     model = replace(model, first=np.arange(3) < 2, last=np.arange(3) != 1)
     for settings in SETTINGS:
         check(model, chain, random, tmp_path / "token", **settings)
@@ -114,7 +118,7 @@ def test_labels_that_may_not_start_or_end_a_sequence(case: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_chains_that_never_forget(name: str, starts: bool, tmp_path: Path) -> None:
     model, chain = unforgetting(*UNFORGETTING[name], positions=5000, starts=starts)
-    settings = {"block": 100, "lookahead": 200}
+    settings: dict[str, Any] = {"block": 100, "lookahead": 200}
     whole = evaluate(model, chain, "stream", **settings)
     assert whole.report.carried_blocks > 0
     places = sorted(np.random.default_rng(0).choice(np.arange(1, 5000), 6, replace=False).tolist())
@@ -157,7 +161,7 @@ def test_a_piece_that_continues_whatever_its_mark_says() -> None:
     model, chain, _ = solved("3 labels")
     part = PiecewiseGradient(model)
     for k, some in enumerate(pieces(chain, [2, 3])):
-        marked = np.append(True, some.starts[1:])
+        marked = frozen(np.append(True, some.starts[1:]), np.bool_)
         part.add(replace(some, starts=marked), continues=k > 0)
     same(part.finish(), evaluate(model, chain))
 
@@ -172,8 +176,8 @@ def test_without_values_or_edge_attributes_among_others() -> None:
     part.add(high)
     full = replace(
         chain,
-        values=np.append(np.ones(low.values.size), high.values),
-        edge_offsets=np.append(np.zeros(3, int), high.edge_offsets),
+        values=frozen(np.append(np.ones(low.values.size), high.values), np.float64),
+        edge_offsets=frozen(np.append(np.zeros(3), high.edge_offsets), np.int64),
         edge_ids=high.edge_ids,
         edge_values=high.edge_values,
     )
@@ -184,9 +188,8 @@ def test_without_values_or_edge_attributes_among_others() -> None:
 
 def test_a_label_that_turns_out_unknown_leaves_the_expected_counts(tmp_path: Path) -> None:
     model, chain, _ = solved("3 labels")
-    labels = chain.labels.copy()
-    labels[5] = -1
-    chain = replace(chain, labels=labels)
+    labels = np.where(np.arange(chain.positions) == 5, -1, chain.labels)
+    chain = replace(chain, labels=frozen(labels, np.int32))
     for settings in SETTINGS:
         found = in_pieces(model, chain, [2, 4, 6], tmp_path / "token", lambda k: True, **settings)
         same(found, evaluate(model, chain, **settings))
@@ -223,7 +226,7 @@ def test_a_long_piece_is_never_gathered(tmp_path: Path) -> None:
     part.add(piece(chain, 0, 100))
     part.add(piece(chain, 100, 300_000 - 50))
     same_piece = PiecewiseGradient(model)
-    same_piece.add(watched)  # type: ignore[arg-type]
+    same_piece.add(watched)
     assert watched.most <= 20_000
     part.add(piece(chain, 300_000 - 50, 300_000))
     same_piece.save(tmp_path / "token")
@@ -234,7 +237,7 @@ def test_a_long_piece_is_never_gathered(tmp_path: Path) -> None:
 
 
 def test_the_same_state_is_the_same_file(tmp_path: Path) -> None:
-    model, chain, _ = solved("3 labels")
+    model, chain, _ = solved("no attributes anywhere")
     for name, places in (("a", [1, 2, 3]), ("b", [5])):
         part = PiecewiseGradient(model, block=2)
         for some in pieces(chain, places):
@@ -245,8 +248,8 @@ def test_the_same_state_is_the_same_file(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     model, chain, _ = solved("3 labels")
-    weighted = replace(chain, weights=np.ones(chain.positions))
-    unknown = replace(weighted, labels=np.full_like(chain.labels, -1))
+    weighted = replace(chain, weights=frozen(np.ones(chain.positions), np.float64))
+    unknown = replace(weighted, labels=frozen(np.full(chain.positions, -1), np.int32))
     part = PiecewiseGradient(model)
     for act in (part.finish, lambda: part.save(tmp_path / "token")):
         with pytest.raises(ChainfoldError, match="no positions"):
@@ -277,8 +280,10 @@ def test_a_piece_that_fails_is_not_gone_on_with(tmp_path: Path) -> None:
     part.add(chain)
     part.save(tmp_path / "token")
     before = (tmp_path / "token").read_bytes()
+    values = np.where(np.arange(chain.values.size) < chain.offsets[3], 1.0, np.inf)
+    endless = replace(chain, values=frozen(values, np.float64))
     with pytest.raises(ChainfoldError, match=f"position {chain.positions + 3}"):
-        part.add(replace(chain, values=np.where(np.arange(chain.values.size) < chain.offsets[3], 1.0, np.inf)))
+        part.add(endless)
     for act in (lambda: part.add(chain), part.finish, lambda: part.save(tmp_path / "token")):
         with pytest.raises(ChainfoldError, match="not worked through"):
             act()
@@ -327,3 +332,117 @@ def test_a_damaged_token_is_one_sentence(tmp_path: Path) -> None:
             PiecewiseGradient.load(tmp_path / "token", model)
     with pytest.raises(ChainfoldError, match="no such file"):
         PiecewiseGradient.load(tmp_path / "nothing", model)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[Model, Path, list[Path]]:
+    """A model in a file, and a chain of sentences in three that are cut inside a sentence."""
+    whole = Chain.from_sequences(
+        [[{word, shape} for word, shape, _ in rows] for rows in sentences(60)],
+        [[tag for *_, tag in rows] for rows in sentences(60)],
+    )
+    assert whole.vocabulary is not None
+    model = replace(Model.random(Layout.observed(whole)), vocabulary=whole.vocabulary)
+    save_model(tmp_path / "model", model)
+    write_chain(tmp_path / "whole.chain", whole)
+    places = [int(place) for place in np.flatnonzero(~whole.starts)[[40, 200]]]
+    parts = [tmp_path / f"{k}.chain" for k in range(3)]
+    for part, some in zip(parts, pieces(whole, places), strict=True):
+        marked = replace(some, starts=frozen(np.append(True, some.starts[1:]), np.bool_))
+        write_chain(part, marked.with_vocabulary(whole.vocabulary))
+    return model, tmp_path / "whole.chain", parts
+
+
+def test_the_verb_goes_on_from_its_token(stored: tuple[Model, Path, list[Path]], tmp_path: Path) -> None:
+    _, chain, parts = stored
+    options = ("--model", tmp_path / "model", "--json")
+    whole = json.loads(succeeded("gradient", chain, *options, "--output", tmp_path / "whole.npy"))
+    ongoing = (*options, "--token", tmp_path / "token")
+    first = json.loads(succeeded("gradient", parts[0], *ongoing))
+    assert first["bytes"] == (tmp_path / "token").stat().st_size
+    second = json.loads(succeeded("gradient", parts[1], *ongoing, "--continues"))
+    assert 0 < first["positions"] < second["positions"] < whole["positions"]
+    token = (tmp_path / "token").read_bytes()
+    for _ in range(2):
+        last = json.loads(
+            succeeded("gradient", parts[2], *ongoing, "--continues", "--last", "--output", tmp_path / "last.npy")
+        )
+        for name in ("positions", "log_z", "log_likelihood", "gradient_sha256", "blocks", "bytes_read"):
+            assert last[name] == whole[name]
+        assert (tmp_path / "token").read_bytes() == token, "the last piece can be done again"
+    np.testing.assert_array_equal(np.load(tmp_path / "last.npy"), np.load(tmp_path / "whole.npy"))
+    text = succeeded("gradient", chain, "--model", tmp_path / "model", "--token", tmp_path / "token").decode()
+    assert "positions so far" in text
+
+
+def test_the_verb_takes_a_piece_from_a_pipe(stored: tuple[Model, Path, list[Path]], tmp_path: Path) -> None:
+    _, chain, _ = stored
+    options = ("--model", tmp_path / "model", "--token", tmp_path / "token", "--json")
+    pipe = io.BytesIO()
+    write_chain(pipe, open_chain(chain))
+    succeeded("gradient", "-", *options, given=pipe.getvalue())
+    succeeded("gradient", chain, *options[:3], tmp_path / "other", "--json")
+    assert (tmp_path / "token").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_the_verb_says_what_cannot_be(stored: tuple[Model, Path, list[Path]], tmp_path: Path) -> None:
+    model, chain, _ = stored
+    modelled = ("--model", tmp_path / "model")
+    token = ("--token", tmp_path / "token")
+    other = replace(model, weights=model.weights + 1.0)
+    save_model(tmp_path / "other", other)
+    assert "no such file" in failed("gradient", chain, *modelled, *token, "--last")
+    assert "nothing before the first piece" in failed("gradient", chain, *modelled, *token, "--continues")
+    assert not (tmp_path / "token").exists()
+    succeeded("gradient", chain, *modelled, *token)
+    before = (tmp_path / "token").read_bytes()
+    assert "by --token" in failed("gradient", chain, *modelled, "--last")
+    assert "by --token" in failed("gradient", chain, *modelled, "--continues")
+    assert "give them by --model" in failed("gradient", chain, *token)
+    assert "take --engine stream" in failed("gradient", chain, *modelled, *token, "--engine", "parallel")
+    assert "before the last piece" in failed("gradient", chain, *modelled, *token, "-o", tmp_path / "g.npy")
+    assert "another model" in failed("gradient", chain, "--model", tmp_path / "other", *token)
+    assert "begun with block None, not 7" in failed("gradient", chain, *modelled, *token, "--block", 7)
+    assert "also an input" in failed("gradient", chain, *modelled, "--token", chain)
+    assert "also an input" in failed("gradient", chain, *modelled, "--token", tmp_path / "model")
+    assert "also an input" in failed("gradient", chain, *modelled, *token, "--last", "-o", tmp_path / "token")
+    assert "not a resume token" in failed("gradient", chain, *modelled, "--token", tmp_path / "other")
+    assert (tmp_path / "token").read_bytes() == before
+    (tmp_path / "token").write_bytes(before[:-1])
+    assert "cut short or damaged" in failed("gradient", chain, *modelled, *token)
+
+
+def test_a_kill_in_the_middle_leaves_the_old_token(tmp_path: Path) -> None:
+    model = Model.random(Layout.full(3, 10))
+    save_model(tmp_path / "model", model)
+    part = PiecewiseGradient(model)
+    part.add(SyntheticChain(20_000, 3, 10, 2))
+    part.save(tmp_path / "token")
+    before = (tmp_path / "token").read_bytes()
+    verb = ["gradient", "--synthetic", "3000000000:3:10:2", "--model", "model", "--token", "token"]
+    process = subprocess.Popen([sys.executable, "-m", "chainfold", *verb], cwd=tmp_path)
+    time.sleep(2.0)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert (tmp_path / "token").read_bytes() == before
+    assert not list(tmp_path.glob(".token*"))
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA.exists(), reason=f"the real data sets are not in {DATA}; set CHAINFOLD_DATA")
+def test_kdd_in_three_processes(tmp_path: Path) -> None:
+    chain = kdd(tmp_path)
+    assert chain.vocabulary is not None
+    save_model(tmp_path / "model", replace(Model.random(Layout.observed(chain)), vocabulary=chain.vocabulary))
+    found: dict[str, Any] = {}
+    for k, some in enumerate(pieces(chain, [30_001, 77_777])):
+        marked = replace(some, starts=frozen(np.append(True, some.starts[1:]), np.bool_))
+        write_chain(tmp_path / "part.chain", marked.with_vocabulary(chain.vocabulary))
+        verb = ["gradient", "part.chain", "--model", "model", "--token", "token", "--json"]
+        verb += ["--continues"] * (k > 0) + ["--last"] * (k == 2)
+        done = subprocess.run([sys.executable, "-m", "chainfold", *verb], cwd=tmp_path, capture_output=True, check=True)
+        found = json.loads(done.stdout)
+    whole = json.loads(succeeded("gradient", tmp_path / "kdd.chain", "--model", tmp_path / "model", "--json"))
+    for name in ("positions", "log_z", "log_likelihood", "gradient_sha256", "blocks", "lookahead_max"):
+        assert found[name] == whole[name]
