@@ -190,8 +190,8 @@ def test_a_label_that_turns_out_unknown_leaves_the_expected_counts(tmp_path: Pat
     model, chain, _ = solved("3 labels")
     labels = np.where(np.arange(chain.positions) == 5, -1, chain.labels)
     chain = replace(chain, labels=frozen(labels, np.int32))
-    for settings in SETTINGS:
-        found = in_pieces(model, chain, [2, 4, 6], tmp_path / "token", lambda k: True, **settings)
+    for settings, saved in itertools.product(SETTINGS, (True, False)):
+        found = in_pieces(model, chain, [2, 4, 6], tmp_path / "token", lambda k, saved=saved: saved, **settings)
         same(found, evaluate(model, chain, **settings))
         assert found.gradient is None
 

@@ -74,8 +74,6 @@ def gradient(
     """Compute log Z and the exact gradient of a chain with one engine.
 
     Example: chainfold gradient --synthetic 1000000:5:100:8 --engine stream
-
-    A chain that comes in pieces: chainfold gradient monday.chain --model MODEL --token week.token
     """
     size = options.parse_size(memory)
     _check_pieces(token, last, continues, trained, engine, data, output)

@@ -21,6 +21,7 @@ import numpy as np
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import (
+    NOTHING_BEFORE,
     Arrays,
     Before,
     Cost,
@@ -135,8 +136,8 @@ class Stream:
         return [*(sweep.block for sweep in self._pending), rest]
 
     def before(self) -> Before:
-        """What the positions that are not done with need to know of the one before them."""
-        return self._pending[0].before if self._pending else self._problem.before(self.position)
+        """What the positions that are not done with need to know of the one before them; nothing at a start mark."""
+        return self._pending[0].before if self._pending else NOTHING_BEFORE
 
     def state(self) -> Arrays:
         """All that it takes to go on, beside those rows and what is before them."""
