@@ -262,7 +262,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     part.add(chain)
     part.finish()
     for act in (part.finish, lambda: part.save(tmp_path / "token"), lambda: part.add(chain)):
-        with pytest.raises(ChainfoldError, match=r"is finished|no positions"):
+        with pytest.raises(ChainfoldError, match="is finished"):
             act()
     part = PiecewiseGradient(model)
     part.add(weighted)

@@ -81,12 +81,13 @@ class PiecewiseGradient:
 
         continues   its first position goes on with the last sequence of the piece before, whatever its start mark says
         """
+        self._check_open()
         self.model.check_fits(source)
         if source.positions < 1:
             raise EmptyChain
         if continues and not self.positions:
             raise ChainfoldError("there is nothing before the first piece that it could continue.")
-        weighted = source.labelled and source.block(0, 1).weights.size > 0
+        weighted = bool(source.labelled and source.block(0, 1).weights.size > 0)
         if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
             raise ChainfoldError(
                 "of the pieces so far and this one, only one side has weights of positions and all labels; give all "
@@ -101,26 +102,22 @@ class PiecewiseGradient:
 
     def finish(self) -> Evaluation:
         """What `evaluate` gives for all the pieces in one; nothing can be added after that."""
-        if self._pass is None:
-            raise EmptyChain
+        begun = self._begun()
         with self._working():
-            found = self._pass.finish()
+            found = begun.finish()
         self._pass, self._over = None, "the gradient is finished; load the token again to add more to it."
         return found
 
     def save(self, path: str | Path) -> None:
         """Write the resume token: to this file, or, if anything goes wrong, not at all."""
-        if self._over is not None:
-            raise ChainfoldError(self._over)
-        if self._pass is None:
-            raise EmptyChain
+        begun = self._begun()
         about = {
             "model": _digest(self.model),
             "settings": {name: getattr(self.settings, name) for name in _CHOSEN},
-            "source": self._pass.source.sizes._asdict(),
-            "labelled": self._pass.source.labelled,
+            "source": begun.source.sizes._asdict(),
+            "labelled": begun.source.labelled,
         }
-        write_sealed(path, TOKEN, TOKEN_VERSION, _thinned(self._pass.state()), about)
+        write_sealed(path, TOKEN, TOKEN_VERSION, _thinned(begun.state()), about)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:
@@ -136,11 +133,19 @@ class PiecewiseGradient:
             resumed._pass.restore(_filled(tensors))
         return resumed
 
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise ChainfoldError(self._over)
+
+    def _begun(self) -> _Pass:
+        self._check_open()
+        if self._pass is None:
+            raise EmptyChain
+        return self._pass
+
     @contextmanager
     def _working(self) -> Iterator[None]:
         """What fails or is interrupted in the middle is not to be gone on with."""
-        if self._over is not None:
-            raise ChainfoldError(self._over)
         self._over = "a piece was not worked through to its end; load the last token again."
         yield
         self._over = None

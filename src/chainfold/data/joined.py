@@ -42,7 +42,7 @@ class Joined:
         """The positions of the source come next; a part that has no values, or no edge attributes, may join others."""
         self._parts.append(Part(self.positions, source, continues))
         self.positions += source.positions
-        self.labelled = self.labelled and source.labelled
+        self.labelled = bool(self.labelled and source.labelled)
 
     def keep(self, first: int, rows: Block) -> None:
         """The positions from `first` on are these; nothing else is held any more."""
