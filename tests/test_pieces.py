@@ -412,6 +412,23 @@ def test_the_verb_says_what_cannot_be(stored: tuple[Model, Path, list[Path]], tm
     assert "cut short or damaged" in failed("gradient", chain, *modelled, *token)
 
 
+def test_the_verb_knows_labels_that_may_not_start_or_end_a_sequence(tmp_path: Path) -> None:
+    """Whatever stands where it is cut: only a sequence has ends."""
+    chain = Chain.from_arrays(offsets=np.arange(6), ids=np.zeros(5, int), labels=[0, 1, 1, 1, 0])
+    ends = np.array([True, False])
+    model = replace(Model.random(Layout.full(2, 1)), first=ends, last=ends)
+    save_model(tmp_path / "model", model)
+    write_chain(tmp_path / "whole.chain", chain)
+    options = ("--model", tmp_path / "model", "--json")
+    whole = json.loads(succeeded("gradient", tmp_path / "whole.chain", *options))
+    assert whole["log_likelihood"] == evaluate(model, chain).log_likelihood
+    for k, some in enumerate(pieces(chain, [2, 3])):
+        write_chain(tmp_path / "part.chain", replace(some, starts=frozen(np.arange(some.positions) == 0, np.bool_)))
+        said = ["--continues"] * (k > 0) + ["--last"] * (k == 2)
+        last = succeeded("gradient", tmp_path / "part.chain", *options, "--token", tmp_path / "token", *said)
+    assert json.loads(last)["gradient_sha256"] == whole["gradient_sha256"]
+
+
 def test_a_kill_in_the_middle_leaves_the_old_token(tmp_path: Path) -> None:
     model = Model.random(Layout.full(3, 10))
     save_model(tmp_path / "model", model)
