@@ -34,6 +34,7 @@ LEVELS = {
     "forward": 6,
     "tagging": 7,
     "live": 11,
+    "pieces": 7,
     "objective": 8,
     "mistakes": 9,
     "transfer": 9,

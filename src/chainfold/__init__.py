@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chainfold.metrics import Count, Scores
     from chainfold.model import Layout, Model
     from chainfold.model_file import open_model, save_model
+    from chainfold.pieces import PiecewiseGradient
     from chainfold.tagging import Tagger, Want, entropies, log_probabilities, marginals, nbest, sample, tag
     from chainfold.training import Saving, Training, train
 
@@ -37,6 +38,7 @@ __all__ = [
     "Evaluation",
     "Layout",
     "Model",
+    "PiecewiseGradient",
     "Quantities",
     "Saving",
     "Scores",
@@ -77,6 +79,7 @@ _HOME = {
     "Evaluation": "evaluation",
     "Layout": "model",
     "Model": "model",
+    "PiecewiseGradient": "pieces",
     "Quantities": "live.quantities",
     "Saving": "training",
     "Scores": "metrics",

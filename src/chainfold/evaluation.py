@@ -74,10 +74,11 @@ def evaluate(
             f"start or end a sequence; take another engine."
         )
     tally, report = ENGINES[engine].run(problem)
-    return _evaluation(engine, problem, tally, report)
+    return evaluation_of(engine, problem, tally, report)
 
 
-def _evaluation(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
+def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
+    """What an engine has added up; the room that it took is given back."""
     layout = problem.model.layout
     log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
     gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected

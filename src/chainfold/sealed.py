@@ -102,7 +102,7 @@ def _look_at(path: Path, kind: str) -> None:
         raise BadFile(path, "cannot be read: it is no ordinary file.")
     with path.open("rb") as file:
         if file.read(len(_CHAIN)) == _CHAIN:
-            raise BadFile(path, f"this is a chain, not a {kind}: name the file that training wrote.")
+            raise BadFile(path, f"this is a chain, not a {kind}; name another file.")
 
 
 def digest_of(tensors: Tensors, about: Mapping[str, Any]) -> str:

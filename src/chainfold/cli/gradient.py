@@ -1,11 +1,13 @@
-"""`chainfold gradient`: log Z and the exact gradient of a chain, and what they cost."""
+"""`chainfold gradient`: log Z and the exact gradient of a chain, whole or in pieces, and what they cost."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,13 +17,14 @@ import typer
 from chainfold.cli import options
 from chainfold.cli.show import table
 from chainfold.errors import ChainfoldError
-from chainfold.files import written_whole
+from chainfold.files import check_output, written_whole
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
     from chainfold.evaluation import Evaluation
     from chainfold.model import Model
+    from chainfold.pieces import PiecewiseGradient
 
 
 class Weights(StrEnum):
@@ -55,6 +58,18 @@ def gradient(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the gradient there, as a .npy array.")
     ] = None,
+    token: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The chain is the next piece of a longer one: go on from FILE, if it is there."
+        ),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="It is the last piece: print the gradient of all; FILE stays as it is.")
+    ] = False,
+    continues: Annotated[
+        bool, typer.Option("--continues", help="It goes on with the last sequence of the piece before.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compute log Z and the exact gradient of a chain with one engine.
@@ -62,12 +77,24 @@ def gradient(
     Example: chainfold gradient --synthetic 1000000:5:100:8 --engine stream
     """
     size = options.parse_size(memory)
+    _check_pieces(token, last, continues, trained, engine, data, output)
     source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
     if trained is None:
         model = _model(source, weights, seed)
     else:
         model, source = _opened(trained, source, weights)
-    found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
+    positions = source.positions
+    if token is None:
+        found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
+    else:
+        settings = {"memory": size, "tolerance": tolerance, "block": block}
+        pieces, seconds = _next_piece(model, source, token, continues, settings)
+        positions = pieces.positions
+        if not last:
+            pieces.save(token)
+            _show_token(token, positions, seconds, as_json)
+            return
+        found = pieces.finish()
     result = found.gradient
     if output is not None:
         from numpy import save
@@ -78,7 +105,7 @@ def gradient(
             save(file, result, allow_pickle=False)
     facts = {
         "engine": found.engine,
-        "positions": source.positions,
+        "positions": positions,
         "labels": source.n_labels,
         "weights": model.layout.size,
         "log_z": found.log_z,
@@ -130,6 +157,65 @@ def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model,
     return model, Renumbered(source, model.vocabulary)
 
 
+def _check_pieces(
+    token: Path | None,
+    last: bool,
+    continues: bool,
+    trained: Path | None,
+    engine: str,
+    data: Path | None,
+    output: Path | None,
+) -> None:
+    """Raise, before any work is done, unless the options for pieces go together."""
+    if token is None:
+        if last or continues:
+            raise ChainfoldError("--last and --continues are said of a piece; name the file between them by --token.")
+        return
+    if trained is None:
+        raise ChainfoldError("all pieces need the same weights; give them by --model.")
+    if engine != "stream":
+        raise ChainfoldError(f"engine {engine!r} needs the whole chain at once; with --token take --engine stream.")
+    if output is not None and not last:
+        raise ChainfoldError("there is no gradient to write before the last piece; leave out --output, or give --last.")
+    if last and not token.exists():
+        raise ChainfoldError(f"{token}: there is no such file; a chain in one piece needs no --token.")
+    check_output(token, [data, trained])
+    if output is not None:
+        check_output(output, token)
+
+
+def _next_piece(
+    model: Model, source: Source, token: Path, continues: bool, settings: dict[str, Any]
+) -> tuple[PiecewiseGradient, float]:
+    """The pieces so far and this one, which must be worked through as they were; and the time it took."""
+    from chainfold.pieces import PiecewiseGradient
+
+    with _bar("stream", source.positions) as advance:
+        if token.exists():
+            pieces = PiecewiseGradient.load(token, model, advance)
+        else:
+            pieces = PiecewiseGradient(model, **settings, progress=advance)
+        for name, value in settings.items():
+            begun = getattr(pieces.settings, name)
+            if value != begun:
+                raise ChainfoldError(f"{token}: was begun with {name} {begun}, not {value}; give all pieces the same.")
+        begin = time.perf_counter()
+        pieces.add(source, continues=continues)
+        return pieces, time.perf_counter() - begin
+
+
+def _show_token(token: Path, positions: int, seconds: float, as_json: bool) -> None:
+    from rich.console import Console
+
+    size = token.stat().st_size
+    if as_json:
+        facts = {"token": str(token), "positions": positions, "bytes": size, "seconds": seconds}
+        typer.echo(json.dumps(facts))
+        return
+    rows = [("positions so far", f"{positions:,}"), ("size", f"{size / 1e6:,.3f} MB"), ("seconds", f"{seconds:.3f}")]
+    Console().print(table((), rows, f"resume token {token}"))
+
+
 def _timed(
     model: Model,
     source: Source,
@@ -140,23 +226,15 @@ def _timed(
     block: int | None,
 ) -> tuple[Evaluation, float]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from chainfold.data.chain import gather
     from chainfold.evaluation import evaluate
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
     console = Console(stderr=True)
     with console.status("compiling …") if console.is_terminal else nullcontext():
-        evaluate(model, gather(source, positions=2), engine, threads=threads, block=1)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(engine, total=source.positions)
+        unmasked = replace(model, first=None, last=None)  # no sequence need end where these two positions do
+        evaluate(unmasked, gather(source, positions=2), engine, threads=threads, block=1)
+    with _bar(engine, source.positions) as advance:
         begin = time.perf_counter()
         found = evaluate(
             model,
@@ -166,9 +244,28 @@ def _timed(
             memory=memory,
             tolerance=tolerance,
             block=block,
-            progress=lambda positions: progress.advance(task, positions),
+            progress=advance,
         )
         return found, time.perf_counter() - begin
+
+
+@contextmanager
+def _bar(engine: str, positions: int) -> Iterator[Callable[[int], None]]:
+    """A bar of so many positions on a terminal, to be told how many have just been done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(engine, total=positions)
+        yield lambda done: progress.advance(task, done)
 
 
 def _show(facts: dict[str, Any]) -> None:

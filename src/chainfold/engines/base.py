@@ -12,7 +12,8 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from chainfold.engines.desk import Desk, Room
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
 from chainfold.model import Floats, Layout, Model, room_for
+
+Arrays = dict[str, NDArray[Any]]  # a state, by name, as a file may keep it
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12
@@ -229,6 +232,19 @@ class Accumulator:
         """Give back the result, which nobody looks at any more."""
         self._room.give(self.result())
 
+    def state(self) -> Arrays:
+        """Both levels, in the order of the weights: padding is always zero."""
+        levels = {"recent": self._recent} if self._total is None else {"recent": self._recent, "total": self._total}
+        unpacked = {name: self.layout.unpack(level) for name, level in levels.items()}
+        return {"pending": np.array([self._pending]), **unpacked}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from there, to the bit."""
+        self.layout.pack(state["recent"], self._recent, padding=0.0)
+        if "total" in state:
+            self._total = self.layout.pack(state["total"], self._room.take(self._recent.size), padding=0.0)
+        self._pending = int(state["pending"][0])
+
 
 class Before(NamedTuple):
     """What was observed at the position before a block."""
@@ -301,11 +317,43 @@ class Tally:
             self.observed.add(other.observed.result())
         other.release()
 
+    def forget_labels(self) -> None:
+        """Count the observed labels no further: one of them is unknown, and so are their sums."""
+        if self.observed is not None:
+            self.observed.release()
+            self.observed = None
+
+    def state(self) -> Arrays:
+        """What has been added up, without the label before the next block: the source knows it."""
+        observed = {} if self.observed is None else self.observed.state()
+        return {
+            "scales": np.array(self._scales),
+            "likelihoods": np.array(self._likelihoods),
+            **under("expected", self.expected.state()),
+            **under("observed", observed),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from there, to the bit."""
+        self._scales, self._likelihoods = state["scales"].tolist(), state["likelihoods"].tolist()
+        self.expected.restore(what_is_under("expected", state))
+        if self.observed is not None:
+            self.observed.restore(what_is_under("observed", state))
+
     def release(self) -> None:
         """Give back the room that the sums take."""
         self.expected.release()
         if self.observed is not None:
             self.observed.release()
+
+
+def under(name: str, state: Arrays) -> Arrays:
+    """The state of a part, as one of the whole."""
+    return {f"{name}.{key}": array for key, array in state.items()}
+
+
+def what_is_under(name: str, state: Arrays) -> Arrays:
+    return {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
 
 
 def _shortened(terms: list[float]) -> list[float]:
@@ -332,7 +380,6 @@ class Problem:
         self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
-        self.weighted = source.labelled and source.block(0, 1).weights.size > 0
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
         self._lock = threading.Lock()
         self._positions_read = 0
@@ -341,6 +388,11 @@ class Problem:
     @property
     def positions(self) -> int:
         return self.source.positions
+
+    @cached_property
+    def weighted(self) -> bool:
+        """Have positions weights that matter? They do where every label is known."""
+        return self.source.labelled and self.source.block(0, 1).weights.size > 0
 
     @property
     def shape(self) -> Shape:
@@ -405,6 +457,13 @@ class Problem:
     def release(self) -> None:
         """Give back the room that the weights take."""
         self.room.give(self.packed)
+
+    def state(self) -> Arrays:
+        """What was read."""
+        return {"positions": np.array([self._positions_read]), "bytes": np.array([self._bytes_read])}
+
+    def restore(self, state: Arrays) -> None:
+        self._positions_read, self._bytes_read = int(state["positions"][0]), int(state["bytes"][0])
 
     def report(self, **what_happened: int | float) -> Report:
         """The report of a run, with what was read filled in."""

@@ -15,12 +15,26 @@ says how soon.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from chainfold.data.chain import Block
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally, cut
+from chainfold.engines.base import (
+    NOTHING_BEFORE,
+    Arrays,
+    Before,
+    Cost,
+    Engine,
+    Problem,
+    Report,
+    Settings,
+    Shape,
+    Tally,
+    cut,
+    under,
+    what_is_under,
+)
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sequences, Sweep, last_posterior
 from chainfold.model import Floats
 
@@ -59,7 +73,10 @@ class Stream:
 
     def __init__(self, problem: Problem, potentials: Potentials, tally: Tally) -> None:
         self.doings = Doings()
+        self.position = 0  # where the next step begins
+        self._belief: Belief | None = None  # before that position; None where a sequence begins there
         self._problem, self._potentials, self._tally = problem, potentials, tally
+        self._size, self._window = problem.shape.block(problem.settings), problem.shape.window(problem.settings)
         self._pending: deque[Sweep] = deque()
         self._idle: list[Sweep] = []
         self._horizon = Horizon(potentials.width)
@@ -68,30 +85,100 @@ class Stream:
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
         """Positions low … high-1. Without an entry a sequence begins there, without a posterior one ends there."""
-        problem, settings = self._problem, self._problem.settings
-        size, window = problem.shape.block(settings), problem.shape.window(settings)
-        belief, begin = entry, low
-        while begin < high:
-            if problem.stop.is_set():
+        self.position, self._belief = low, entry
+        while self.position < high:
+            if self._problem.stop.is_set():
                 return
-            block = problem.read(begin, min(begin + size, high))
-            done = self._whole(begin, high, belief, closed=posterior is None) if block.starts[0] else 0
-            if done:
-                belief = None
-                problem.put_back(block)
-            else:
-                done = self._until_a_start(block)
-                problem.put_back(block.part(done, block.labels.size))
-                belief = self._forward(begin, block.part(0, done), belief)
-                self._settle(window)
-            begin += done
-            settings.progress(done)
-        if belief is not None:
-            self._finish(last_posterior(problem, high, belief, self._tally) if posterior is None else posterior)
+            self.step(high, closed=posterior is None)
+        self.end(posterior)
+
+    def ahead(self) -> int:
+        """What the next step does depends on so many positions, and on whether a sequence starts right after them."""
+        if self._sequences is None or not self._problem.source.block(self.position, self.position + 1).starts[0]:
+            return self._size
+        return max(self._size, self._sequences.most)
+
+    def step(self, high: int, closed: bool) -> None:
+        """The next block before `high`, or the sequences that begin and end there; `closed`: one ends at `high`."""
+        problem, begin = self._problem, self.position
+        block = problem.read(begin, min(begin + self._size, high))
+        done = self._whole(begin, high, self._belief, closed) if block.starts[0] else 0
+        if done:
+            self._belief = None
+            problem.put_back(block)
+        else:
+            done = self._until_a_start(block)
+            problem.put_back(block.part(done, block.labels.size))
+            self._belief = self._forward(begin, block.part(0, done), self._belief)
+            self._settle(self._window)
+        self.position += done
+        problem.settings.progress(done)
+
+    def end(self, posterior: Floats | None = None) -> None:
+        """Settle what is pending by the posterior of the last position; without one a sequence ends there."""
+        if self._belief is not None:
+            if posterior is None:
+                posterior = last_posterior(self._problem, self.position, self._belief, self._tally)
+            self._finish(posterior)
         for sweep in self._idle:
             sweep.release()
         if self._sequences is not None:
             self._sequences.release()
+
+    @property
+    def oldest(self) -> int:
+        """The first position that is not done with."""
+        return self._pending[0].low if self._pending else self.position
+
+    def rows(self) -> list[Block]:
+        """The data of all positions that are not done with, as far as the source goes."""
+        rest = self._problem.source.block(self.position, self._problem.positions)
+        return [*(sweep.block for sweep in self._pending), rest]
+
+    def before(self) -> Before:
+        """What the positions that are not done with need to know of the one before them; nothing at a start mark."""
+        return self._pending[0].before if self._pending else NOTHING_BEFORE
+
+    def state(self) -> Arrays:
+        """All that it takes to go on, beside those rows and what is before them."""
+        layout = self._problem.model.layout
+        state = {
+            "position": np.array([self.position]),
+            "doings": np.array(astuple(self.doings)),
+            **under("read", self._problem.state()),
+            **under("tally", self._tally.state()),
+        }
+        if self._pending:
+            entry = self._pending[0].entry
+            state["sizes"] = np.array([sweep.size for sweep in self._pending])
+            state["entry"] = entry.values[: layout.n_labels]
+            state["entry_in_logs"] = np.array([entry.in_logs])
+        if self._carried is not None:
+            state["carried"] = np.array([layout.unpack(row) for row in self._carried])
+        return state
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from there, to the bit: pending blocks are swept again, their certificates taken again when needed."""
+        layout = self._problem.model.layout
+        self.doings = Doings(*state["doings"].tolist())
+        self._problem.restore(what_is_under("read", state))
+        self._tally.restore(what_is_under("tally", state))
+        self.position = int(state["position"][0])
+        if "sizes" in state:
+            in_logs = bool(state["entry_in_logs"][0])
+            values = np.full(layout.width, -np.inf if in_logs else 0.0)
+            values[: layout.n_labels] = state["entry"]
+            self._belief = Belief(values, in_logs)
+            low = self.position - int(state["sizes"].sum())
+            for size in state["sizes"].tolist():
+                sweep = Sweep(self._problem, self._potentials)
+                self._belief = sweep.forward(low, self._problem.source.block(low, low + size), self._belief)
+                self._pending.append(sweep)
+                low += size
+        if "carried" in state:
+            self._carried = np.zeros((layout.n_labels, layout.slots))
+            for row, carried in zip(self._carried, state["carried"], strict=True):
+                layout.pack(carried, row, padding=0.0)
 
     def _until_a_start(self, block: Block) -> int:
         """The rest of a sequence, or what cannot be done as a whole: whole sequences go on from the next start mark."""

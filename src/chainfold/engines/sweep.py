@@ -207,10 +207,10 @@ class Sweep:
             array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3]
         )
         self._shift = self._lent[3][: self.size]
-        self.change = _NO_CHANGE
+        self.change, self.before = _NO_CHANGE, NOTHING_BEFORE  # what is before matters where there are weights
         if self._problem.weighted:
-            self._before = NOTHING_BEFORE if entry is None else self._problem.before(low)
-            earlier = np.concatenate([[self._before.weight], block.weights[:-1]])
+            self.before = NOTHING_BEFORE if entry is None else self._problem.before(low)
+            earlier = np.concatenate([[self.before.weight], block.weights[:-1]])
             self.change = np.where(block.starts, earlier, block.weights - earlier)
 
     def _lattice(self) -> messages.Lattice:
@@ -271,7 +271,7 @@ class Sweep:
         self.likelihood = 0.0
         if not self._problem.weighted:
             return True
-        self.likelihood, least = messages.path_likelihood(self._lattice(), *self._before)
+        self.likelihood, least = messages.path_likelihood(self._lattice(), *self.before)
         return bool(min(least, self.exit.logs()[self.block.labels[-1]]) > _LEAST_LOG)
 
     def _forward_logs(self) -> None:

@@ -11,17 +11,17 @@ import numpy as np
 
 from chainfold.data.chain import Block, Source
 from chainfold.data.live import RowEncoder
-from chainfold.engines.base import DEFAULT_TOLERANCE, cut
+from chainfold.engines.base import DEFAULT_TOLERANCE, cut, under, what_is_under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.live.quantities import Quantities
 from chainfold.live.window import Final, Window, joined
 from chainfold.model import Floats, Model
 from chainfold.model_file import fingerprint, open_model
-from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
+from chainfold.sealed import damage, read_sealed, write_sealed
 
 STREAM, VERSION = "saved stream", 1
 _AT_ONCE = 65536  # positions of a chain that are read at once
-_WINDOW, _ENCODER = "window ", "encoder "  # prefixes of what is saved
+_WINDOW, _ENCODER = "window", "encoder"  # parts of what is saved
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,9 @@ class StreamTagger:
 
     def save(self, path: str | Path) -> None:
         """Keep all that is needed to go on elsewhere; the model itself is not in the file."""
-        tensors = {f"{_WINDOW}{name}": array for name, array in self._window.state().items()}
+        tensors = under(_WINDOW, self._window.state())
         if self._encoder is not None:
-            tensors |= {f"{_ENCODER}{name}": array for name, array in self._encoder.state().items()}
+            tensors |= under(_ENCODER, self._encoder.state())
         write_sealed(path, STREAM, VERSION, tensors, {"settings": self._settings, "model": fingerprint(self.model)})
 
     @classmethod
@@ -129,9 +129,9 @@ class StreamTagger:
         with damage(path, STREAM):
             settings = about["settings"]
             tagger = cls(opened, marginals=settings.pop("posteriors"), **settings)
-            tagger._window.restore(_part(tensors, _WINDOW))
+            tagger._window.restore(what_is_under(_WINDOW, tensors))
             if tagger._encoder is not None:
-                tagger._encoder.restore(_part(tensors, _ENCODER))
+                tagger._encoder.restore(what_is_under(_ENCODER, tensors))
         return tagger
 
     def _pushed(self, rows: Any, end: bool) -> list[Final]:
@@ -154,7 +154,3 @@ class StreamTagger:
 
     def _named(self, parts: list[Final]) -> Labelled:
         return Labelled(**vars(joined(parts)), names=self.labels)
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}

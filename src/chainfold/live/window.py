@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, check_block, frozen
-from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
+from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut, under, what_is_under
 from chainfold.engines.sweep import Belief, Horizon
 from chainfold.errors import BadSetting, ZeroProbability
 from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
@@ -390,8 +390,8 @@ class Window:
             "origin": self._origin,
             "q": self._horizon.q,
         }
-        state |= {f"row {name}": array for name, array in self._rows.arrays.items()}
-        return state | ({} if self._sums is None else {f"sum {name}": one for name, one in self._sums.state().items()})
+        state |= under("rows", self._rows.arrays)
+        return state if self._sums is None else state | under("sums", self._sums.state())
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state, in a window of the same model and settings."""
@@ -403,9 +403,9 @@ class Window:
         self._horizon = Horizon(self._scorer.width)
         self._horizon.q[:] = state["q"]
         self._rows = Buffer(self._columns())
-        self._rows.add({name: state[f"row {name}"] for name in self._columns()})
+        self._rows.add(what_is_under("rows", state))
         if self._sums is not None:
-            self._sums.restore({name.removeprefix("sum "): state[name] for name in state if name.startswith("sum ")})
+            self._sums.restore(what_is_under("sums", state))
 
 
 def joined(parts: Sequence[Final]) -> Final:

@@ -1,0 +1,244 @@
+"""The exact gradient of a chain that comes in pieces, days apart if need be.
+
+A pass of the engine `stream` can stop anywhere and go on later. What it takes to go on is a *resume token*, one file:
+
+    sums       log Z, expected and observed counts, both levels of each
+    rows       the data of the blocks that are pending, and of the positions that no step could be taken over as yet
+    entry      the forward vector before them
+    carried    [N, M], only where the chain has not forgotten within the lookahead
+
+A step is taken once all that it could look at is there, so that every step is the one that a pass over the whole chain
+would take: the result does not depend on where the pieces were cut, to the last bit.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from chainfold.data.chain import Block, Source, frozen
+from chainfold.data.joined import Joined, Sizes
+from chainfold.data.store import joined
+from chainfold.engines import stream
+from chainfold.engines.base import (
+    DEFAULT_TOLERANCE,
+    NOTHING_BEFORE,
+    Before,
+    Problem,
+    Settings,
+    Shape,
+    Tally,
+    under,
+    what_is_under,
+)
+from chainfold.engines.sweep import Potentials
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
+from chainfold.evaluation import Evaluation, evaluation_of
+from chainfold.model import Model
+from chainfold.model_file import fingerprint
+from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
+
+TOKEN, TOKEN_VERSION = "resume token", 1
+_CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
+
+
+class PiecewiseGradient:
+    """`evaluate` with the engine `stream`, for a chain of which one piece after the other is given.
+
+    The settings are those of `evaluate`, for all pieces.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        memory: int | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        block: int | None = None,
+        lookahead: int | None = None,
+        observe: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.settings = Settings(1, memory, tolerance, block, lookahead, observe, progress or (lambda positions: None))
+        self._pass: _Pass | None = None  # there is one from the first piece on
+        self._over: str | None = None  # why nothing more can be added
+
+    @property
+    def positions(self) -> int:
+        """How many there are so far."""
+        return 0 if self._pass is None else self._pass.source.positions
+
+    def add(self, source: Source, *, continues: bool = False) -> None:
+        """The next piece; it is read once, in order, and not needed any more after that.
+
+        continues   its first position goes on with the last sequence of the piece before, whatever its start mark says
+        """
+        self._check_open()
+        self.model.check_fits(source)
+        if source.positions < 1:
+            raise EmptyChain
+        if continues and not self.positions:
+            raise ChainfoldError("there is nothing before the first piece that it could continue.")
+        weighted = bool(source.labelled and source.block(0, 1).weights.size > 0)
+        if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
+            raise ChainfoldError(
+                "of the pieces so far and this one, only one side has weights of positions and all labels; give all "
+                "pieces both, or none weights."
+            )
+        with self._working():
+            if self._pass is None:
+                layout = self.model.layout
+                sizes = layout.n_labels, layout.n_attributes, layout.n_edge_attributes
+                self._pass = _Pass(self.model, self.settings, Joined(Sizes(*sizes, source.active, weighted)))
+            self._pass.add(source, continues)
+
+    def finish(self) -> Evaluation:
+        """What `evaluate` gives for all the pieces in one; nothing can be added after that."""
+        begun = self._begun()
+        with self._working():
+            found = begun.finish()
+        self._pass, self._over = None, "the gradient is finished; load the token again to add more to it."
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the resume token: to this file, or, if anything goes wrong, not at all."""
+        begun = self._begun()
+        about = {
+            "model": fingerprint(self.model),
+            "settings": {name: getattr(self.settings, name) for name in _CHOSEN},
+            "source": begun.source.sizes._asdict(),
+            "labelled": begun.source.labelled,
+        }
+        write_sealed(path, TOKEN, TOKEN_VERSION, _thinned(begun.state()), about)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:
+        """Go on from a resume token, with the model under which it was begun."""
+        tensors, about = read_sealed(path, TOKEN, TOKEN_VERSION)
+        if about["model"] != fingerprint(model):
+            raise BadFile(path, "it was begun with another model; give the same one.")
+        with damage(path, TOKEN):
+            resumed = cls(model, **about["settings"], progress=progress)
+            source = Joined(Sizes(**about["source"]))
+            source.labelled = about["labelled"]
+            resumed._pass = _Pass(model, resumed.settings, source)
+            resumed._pass.restore(_filled(tensors))
+        return resumed
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise ChainfoldError(self._over)
+
+    def _begun(self) -> _Pass:
+        self._check_open()
+        if self._pass is None:
+            raise EmptyChain
+        return self._pass
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """What fails or is interrupted in the middle is not to be gone on with."""
+        self._over = "a piece was not worked through to its end; load the last token again."
+        yield
+        self._over = None
+
+
+class _Ongoing(Problem):
+    """A problem whose source may still grow: its length is not known, and nothing may depend on it."""
+
+    source: Joined
+
+    def __init__(self, model: Model, source: Joined, settings: Settings) -> None:
+        super().__init__(model, source, settings)
+        self.earlier = NOTHING_BEFORE  # what was observed before the first position that the source still has
+
+    @property
+    def shape(self) -> Shape:
+        return super().shape._replace(positions=sys.maxsize)
+
+    @cached_property
+    def weighted(self) -> bool:
+        return self.source.sizes.weighted
+
+    def before(self, low: int) -> Before:
+        return self.earlier if low == self.source.first else super().before(low)
+
+
+class _Pass:
+    """A pass of `stream` over a source that grows, and only takes the steps that more of the source cannot change."""
+
+    def __init__(self, model: Model, settings: Settings, source: Joined) -> None:
+        self.source = source
+        self._problem = _Ongoing(model, source, settings)
+        needed = stream.cost(self._problem.shape, settings).memory
+        if settings.memory is not None and needed > settings.memory:
+            raise MemoryTooSmall("stream", int(needed), settings.memory, "allow more")
+        self._tally = Tally(self._problem)
+        self._stream = stream.Stream(self._problem, Potentials.of(self._problem), self._tally)
+
+    def add(self, source: Source, continues: bool) -> None:
+        self.source.append(source, continues)
+        if not self.source.labelled:
+            self._tally.forget_labels()
+        while self._stream.position + self._stream.ahead() < self.source.positions:
+            self._stream.step(self.source.positions, closed=False)
+        self._problem.earlier, rows = self._stream.before(), joined(self._stream.rows())
+        self.source.keep(self._stream.oldest, rows)
+
+    def finish(self) -> Evaluation:
+        while self._stream.position < self.source.positions:
+            self._stream.step(self.source.positions, closed=True)
+        self._stream.end()
+        return evaluation_of("stream", self._problem, self._tally, self._stream.doings.report(self._problem))
+
+    def state(self) -> Tensors:
+        first, earlier = self.source.first, self._problem.earlier
+        rows = self.source.block(first, self.source.positions)
+        return {
+            "first": np.array([first]),
+            "label_before": np.array([earlier.label]),
+            "weight_before": np.array([earlier.weight]),
+            **under("rows", rows._asdict()),
+            **under("stream", self._stream.state()),
+        }
+
+    def restore(self, state: Tensors) -> None:
+        rows = what_is_under("rows", state)
+        block = Block(*(frozen(rows[name], rows[name].dtype) for name in Block._fields))
+        self.source.keep(int(state["first"][0]), block)
+        self._problem.earlier = Before(int(state["label_before"][0]), float(state["weight_before"][0]))
+        self._stream.restore(what_is_under("stream", state))
+
+
+def _thinned(tensors: Tensors) -> Tensors:
+    """Where most numbers are zero, the others and their places."""
+    thinned: Tensors = {}
+    for name, array in tensors.items():
+        if array.dtype == np.float64 and array.size:
+            bits = np.ascontiguousarray(array).view(np.int64).ravel()  # the zero of a negative sign is none
+            at = np.flatnonzero(bits).astype(np.int32 if array.size < 2**31 else np.int64)
+            if at.nbytes + 8 * at.size < array.nbytes:
+                parts = {"shape": np.array(array.shape), "at": at, "number": array.ravel()[at]}
+                thinned |= under(f"thin.{name}", parts)
+                continue
+        thinned[name] = array
+    return thinned
+
+
+def _filled(tensors: Tensors) -> Tensors:
+    """The zeros put back."""
+    filled = {name: array for name, array in tensors.items() if not name.startswith("thin.")}
+    thin = what_is_under("thin", tensors)
+    for name in {key.rpartition(".")[0] for key in thin}:
+        parts = what_is_under(name, thin)
+        array = np.zeros(int(np.prod(parts["shape"])))
+        array[parts["at"]] = parts["number"]
+        filled[name] = array.reshape(parts["shape"])
+    return filled
