@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,35 @@ def test_encoding_a_longer_file_takes_no_more_memory(tmp_path: Path, row: str, o
             file.writelines(row.format(k=k, m=k % 7) for k in range(rows))
         peaks.append(median(encoding_peak(path, *options) for _ in range(3)))  # the first may compile; threads vary
     assert peaks[1] - peaks[0] <= FLAT_ENCODING_MB, peaks
+
+
+FOLLOWED = "w{k} t{m} L{m}\n"
+
+
+def followed_peak(model: Path, rows: int, *options: str) -> float:
+    """Peak resident memory in MB of `tag --follow` on so many rows through a pipe, all of one sequence."""
+    text = "".join(FOLLOWED.format(k=k % 97, m=k // 5 % 7) for k in range(100_000)).encode()
+    command = [sys.executable, "-m", "chainfold", "tag", str(model), "-", "--follow", *options]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert process.stdin is not None
+    for _ in range(rows // 100_000):
+        process.stdin.write(text)
+    process.stdin.close()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_maxrss * 1024 / 1e6
+
+
+@pytest.mark.parametrize("options", [(), ("--marginals",)], ids=["labels", "marginals"])
+def test_following_a_longer_stream_takes_no_more_memory(tmp_path: Path, options: tuple[str, ...]) -> None:
+    text, model = tmp_path / "text", tmp_path / "model"
+    text.write_text("".join(FOLLOWED.format(k=k % 97, m=k // 5 % 7) for k in range(5_000)))
+    command = [sys.executable, "-m", "chainfold", "train", str(text), "-o", str(model), "--max-iterations", "5"]
+    subprocess.run([*command, "--one-sequence", "--attributes", "0[-1] 0 1"], capture_output=True, check=True)
+    followed_peak(model, 100_000, *options)  # compiles
+    short, long = (median(followed_peak(model, rows, *options) for _ in range(3)) for rows in (10**6, 4 * 10**6))
+    assert abs(long - short) <= FLAT_MB, (short, long)
 
 
 def peak(sizes: str, engine: str, *options: str) -> float:

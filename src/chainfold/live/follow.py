@@ -104,15 +104,15 @@ class Following:
 
     def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
         for one in known:
-            yield self._counted(self._push(one))
+            yield from map(self._counted, self._pushed(one))
         yield self._counted(self._window.end())
 
-    def _push(self, one: KnownBlock) -> Final:
+    def _pushed(self, one: KnownBlock) -> Iterator[Final]:
         size = one.block.labels.size
         if not self._one_by_one or size < 2:
-            return self._window.push(one.block, one.ended)
+            return self._window.pushed(one.block, one.ended)
         rows = [self._window.push(one.block.part(t, t + 1), one.ended and t + 1 == size) for t in range(size)]
-        return joined(rows)
+        return iter([joined(rows)])
 
     def _counted(self, final: Final) -> Final:
         if self._one_by_one and len(final):

@@ -102,7 +102,11 @@ class Window:
 
     def push(self, block: Block, ended: bool = False) -> Final:
         """Take further rows; the rows that are final now. `ended`: their sequence ends with the last of them."""
-        found: list[Final] = []
+        found = list(self.pushed(block, ended))
+        return joined(found) if found else self._given_out(0)
+
+    def pushed(self, block: Block, ended: bool = False) -> Iterator[Final]:
+        """The same a few thousand rows at a time, as they become final."""
         size, layout = block.labels.size, self.model.layout
         if size:
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
@@ -112,10 +116,9 @@ class Window:
                 size -= piece.labels.size
                 if size or not ended:
                     self._force()
-                found.append(self._given_out(self._final))
+                yield self._given_out(self._final)
         if ended:
-            found.append(self.end())
-        return joined(found) if found else self._given_out(0)
+            yield self.end()
 
     def end(self) -> Final:
         """The sequence ends here: all rows are final."""
