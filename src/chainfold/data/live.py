@@ -101,7 +101,7 @@ def live_rows(
     pieces = _GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped)
     plan.progress.total(None)
     plan.progress.phase("reading", None)
-    rows = _Rows(plan, one, _lines(_text(pieces, one), one), OnError(on_error), tell)
+    rows = _Rows(plan, one, _lines(_text(pieces, one), one, stopped), OnError(on_error), tell)
     try:
         return Known(plan, iter(rows), stop=stopped.set)
     except BaseException:
@@ -235,7 +235,7 @@ def _check_text(head: bytes, one: Input) -> None:
         raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; send lines of text.")
 
 
-def _lines(pieces: Iterable[bytes | None], one: Input) -> Iterator[Chunk | None]:
+def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
     """All whole lines that are there, as UTF-8; None where another file begins."""
     line, held, decode = 1, [b""], _decoder(one.encoding)
     for piece in pieces:
@@ -254,7 +254,8 @@ def _lines(pieces: Iterable[bytes | None], one: Input) -> Iterator[Chunk | None]
         if piece is None:
             line, held, decode = 1, [b""], _decoder(one.encoding)
             yield None
-    yield from _whole(b"".join([*held, decode(b"", True)]), line)
+    if not stopped.is_set():
+        yield from _whole(b"".join([*held, decode(b"", True)]), line)
 
 
 def _whole(data: bytes, line: int) -> list[Chunk]:
