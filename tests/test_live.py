@@ -60,7 +60,7 @@ def model_of(text: str | bytes, tmp_path: Path, **options: Any) -> Vocabulary:
 
 def case(name: str, tmp_path: Path) -> tuple[bytes, Vocabulary, dict[str, Any]]:
     text, options = CASES[name]
-    reading = {"format": name} if name in ("csv", "tsv") else {}
+    reading: dict[str, Any] = {"format": name} if name in ("csv", "tsv") else {}
     return text.encode(), model_of(text, tmp_path, **options), reading
 
 
@@ -249,7 +249,7 @@ def test_a_bad_line_stops_is_left_out_or_is_a_position_without_attributes(kind: 
     data, line = head + bad + b"\n" + tail, head.count(b"\n") + 1
     good, before = head + tail, head
     by_lines = [k + 1 for k, byte in enumerate(data) if byte == 10]
-    reading = {"format": form, "labels": True}
+    reading: dict[str, Any] = {"format": form, "labels": True}
     for cuts in (by_lines, [], [len(head) + 2, len(head) + len(bad) + 1]):
         told: list[str] = []
         kept: list[Any] = []
@@ -270,7 +270,7 @@ def test_a_bad_line_stops_is_left_out_or_is_a_position_without_attributes(kind: 
         assert told[0].startswith("taken as unknown: ")
         assert b"".join(raw.chunk.data for raw in kept) == data
 
-        blocks = []
+        blocks: list[KnownBlock] = []
         with pytest.raises(BadFile) as stopped:
             blocks.extend(live_rows(Dripping(data, cuts), vocabulary, on_error=OnError.STOP, **reading))
         assert words.format(line) in str(stopped.value)
@@ -281,6 +281,16 @@ def _own(vocabulary: Vocabulary) -> set[int]:
     """The attributes that look at the row itself."""
     names = vocabulary.attributes.to_pylist()
     return {k for k, name in enumerate(names) if not name.startswith(("word[-1]", "lower(word)[1]", "pos[2]"))}
+
+
+def test_a_quoted_field_ends_with_its_line_however_lines_come(tmp_path: Path) -> None:
+    vocabulary = model_of(NUMBERS, tmp_path, format="csv")
+    data = b'size,label\n1,x\n2,"y\n3"\n4,"x"\n'
+    for cuts in ([], list(range(len(data)))):
+        told: list[str] = []
+        blocks = dripped(data, cuts, vocabulary, on_error="skip", format="csv", notice=told.append)
+        assert sum(one.gold.size for one in blocks) == 2
+        assert ["line 3" in told[0], "line 4 has 1 field" in told[1]] == [True, True]
 
 
 def test_the_first_row_has_to_be_right(tmp_path: Path) -> None:

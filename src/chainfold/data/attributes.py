@@ -305,10 +305,13 @@ def _texts(
     """The texts at some places: one run of bytes, and offsets into it."""
     fixed = _fixed(literals)
     chosen = [(table.arrays.blob, table.arrays.ends, codes[places]) for table, codes in parts]
-    lengths = np.full(places.size, sum(literal.size for literal, _ in fixed), np.int64)
+    offsets = np.empty(places.size + 1, np.int64)
+    lengths = offsets[1:]
+    offsets[0], lengths[:] = 0, sum(literal.size for literal, _ in fixed)
     for _, ends, codes in chosen:
-        lengths += ends[codes + 1] - ends[codes]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
+        lengths += ends[1:][codes]
+        lengths -= ends[codes]
+    np.cumsum(lengths, out=lengths)
     buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
     same = np.zeros(places.size, np.int32)
     for index, (literal, span) in enumerate(fixed):
