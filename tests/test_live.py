@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -79,6 +80,13 @@ def everything(blocks: list[KnownBlock]) -> tuple[list[Any], ...]:
     return [int(label) for one in blocks for label in one.gold], starts, entries, edges
 
 
+def soon(blocks: Iterator[KnownBlock]) -> KnownBlock:
+    """The next block, which comes within seconds or not at all."""
+    found: queue.Queue[KnownBlock] = queue.Queue()
+    threading.Thread(target=lambda: found.put(next(blocks)), daemon=True).start()
+    return found.get(timeout=10)
+
+
 class Pipe:
     """A pipe with what is written to it, and the blocks that come out."""
 
@@ -95,7 +103,7 @@ class Pipe:
 
     def next(self) -> KnownBlock:
         self._blocks = self._blocks or iter(self._make())
-        return next(self._blocks)
+        return soon(self._blocks)
 
     def rest(self) -> list[KnownBlock]:
         os.close(self._in)
@@ -288,7 +296,7 @@ def test_a_quoted_field_ends_with_its_line_however_lines_come(tmp_path: Path) ->
     data = b'size,label\n1,x\n2,"y\n3"\n4,"x"\n'
     for cuts in ([], list(range(len(data)))):
         told: list[str] = []
-        blocks = dripped(data, cuts, vocabulary, on_error="skip", format="csv", notice=told.append)
+        blocks = dripped(data, cuts, vocabulary, on_error="skip", format="csv", labels=False, notice=told.append)
         assert sum(one.gold.size for one in blocks) == 2
         assert ["line 3" in told[0], "line 4 has 1 field" in told[1]] == [True, True]
 
@@ -339,7 +347,7 @@ class Growing:
         """The words of the next rows."""
         found: list[int] = []
         while len(found) < count:
-            found += [self._word_of[one] for one in next(self.blocks).block.ids.tolist()]
+            found += [self._word_of[one] for one in soon(self.blocks).block.ids.tolist()]
         return found
 
     def wait_for(self, words: str) -> None:
@@ -414,10 +422,10 @@ def test_a_rotated_table_may_have_its_header_again_or_not(tmp_path: Path) -> Non
     for again in ("size,label\n", ""):
         path.write_text("size,label\n1,x\n")
         blocks = iter(live_rows(path, vocabulary, poll=0.01))
-        assert next(blocks).block.values.tolist() == [1.0]
+        assert soon(blocks).block.values.tolist() == [1.0]
         path.rename(tmp_path / "log.1")
         path.write_text(again + "7,y\n")
-        second = next(blocks)
+        second = soon(blocks)
         assert second.block.values.tolist() == [7.0]
         assert second.block.starts.tolist() == [False]
 
@@ -549,6 +557,25 @@ def test_a_wrong_row_of_a_program_changes_nothing(tmp_path: Path) -> None:
             encoder.push(row)
     found.append(encoder.push(good[1]).ids.tolist())
     assert found == expected
+    fresh = RowEncoder(vocabulary)
+    with pytest.raises(BadFile):
+        fresh.push({"w": "a", "n": float("inf")})
+    assert fresh.push(good, end=True).starts.tolist() == [True, False]
+
+
+def test_the_state_after_many_rows_at_once(tmp_path: Path) -> None:
+    vocabulary = model_of(CONLL, tmp_path, columns=NAMES, attributes=WINDOW)
+    rows = [(word, tag) for word in ("the", "cat", "sat") for tag in ("DT", "NN")]
+    whole = joined([(encoder := RowEncoder(vocabulary)).push(rows), encoder.finish()])
+    for cut in range(len(rows)):
+        first, second = RowEncoder(vocabulary), RowEncoder(vocabulary)
+        before = first.push(rows[:cut])
+        state = first.state()
+        assert state["rows"].size < 4000
+        second.restore(state)
+        found = joined([before, second.push(rows[cut:]), second.finish()])
+        assert found.ids.tolist() == whole.ids.tolist()
+        assert found.starts.tolist() == whole.starts.tolist()
 
 
 ROW = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"))
