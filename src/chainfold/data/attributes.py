@@ -14,6 +14,7 @@ their sequence is known to have ended, they do not wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -264,24 +265,33 @@ class Novelties:
         self,
         index: int,
         codes: Codes,
+        size: int,
         literals: tuple[str, ...],
         parts: list[tuple[StringTable, Codes]],
         values: Floats | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> Found:
-        """Feature number `index`, whose text is the literals with the texts of the parts between them."""
+        """Feature number `index`, whose text is the literals with the texts of the parts between them.
+
+        size: codes are below it.
+        """
         while len(self._seen) <= index:
             self._seen.append(np.zeros(0, np.bool_))
-        seen = self._seen[index] = _extended(self._seen[index], codes, False)
+        seen = self._seen[index] = _extended(self._seen[index], size, False)
         if codes.size > self._room.size:
             self._room = np.empty(codes.size, np.int64)
-        new = self._room[: unseen(frozen(codes, np.int32), seen, self._room)].copy()
+        count = unseen(frozen(codes, np.int32), seen, self._room)
+        if not count:
+            return Found(codes, rows, values, *_NOTHING_NEW)
+        new = self._room[:count].copy()
         return Found(codes, rows, values, new, *_texts(literals, parts, new))
 
 
-def _extended(table: NDArray[Any], codes: Codes, filling: Any) -> NDArray[Any]:
-    """The table with room for all the codes."""
-    size = int(codes.max(initial=-1)) + 1
+_NOTHING_NEW = np.empty(0, np.int64), np.empty(0, np.uint8), np.zeros(1, np.int64)
+
+
+def _extended(table: NDArray[Any], size: int, filling: Any) -> NDArray[Any]:
+    """The table with room for so many codes."""
     if size <= table.size:
         return table
     larger = np.full(max(size, 2 * table.size), filling, table.dtype)
@@ -293,21 +303,31 @@ def _texts(
     literals: tuple[str, ...], parts: list[tuple[StringTable, Codes]], places: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], Offsets]:
     """The texts at some places: one run of bytes, and offsets into it."""
-    fixed = [np.frombuffer(literal.encode(), np.uint8) for literal in literals]
+    fixed = _fixed(literals)
     chosen = [(table.arrays.blob, table.arrays.ends, codes[places]) for table, codes in parts]
-    lengths = np.full(places.size, sum(literal.size for literal in fixed), np.int64)
+    offsets = np.empty(places.size + 1, np.int64)
+    lengths = offsets[1:]
+    offsets[0], lengths[:] = 0, sum(literal.size for literal, _ in fixed)
     for _, ends, codes in chosen:
-        lengths += ends[codes + 1] - ends[codes]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
+        lengths += ends[1:][codes]
+        lengths -= ends[codes]
+    np.cumsum(lengths, out=lengths)
     buffer, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
     same = np.zeros(places.size, np.int32)
-    for index, literal in enumerate(fixed):
+    for index, (literal, span) in enumerate(fixed):
         if literal.size:
-            paste(literal.copy(), np.array([0, literal.size]), same, buffer, at)
+            paste(literal, span, same, buffer, at)
         if index < len(chosen):
             blob, ends, codes = chosen[index]
             paste(blob, ends, codes, buffer, at)
     return buffer, offsets
+
+
+@cache
+def _fixed(literals: tuple[str, ...]) -> list[tuple[NDArray[np.uint8], Offsets]]:
+    """The bytes of each literal, and where they begin and end."""
+    found = [np.frombuffer(literal.encode(), np.uint8).copy() for literal in literals]
+    return [(literal, np.array([0, literal.size])) for literal in found]
 
 
 class Features:
@@ -352,7 +372,8 @@ class Features:
             return
         if not self._names.growing:
             for index, found in enumerate(everything):
-                self._learn(index, found, self._names.ids(found.text, found.ends[:-1], found.ends[1:]))
+                if found.new.size:
+                    self._learn(index, found, self._names.ids(found.text, found.ends[:-1], found.ends[1:]))
             return
         in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
@@ -367,8 +388,9 @@ class Features:
 
     def _learn(self, index: int, found: Found, new: Codes) -> None:
         """The ids of a feature's new codes."""
-        ids = self._ids[index] = _extended(self._ids[index], found.codes, -1)
-        ids[found.codes[found.new]] = new
+        codes = found.codes[found.new]
+        ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
+        ids[codes] = new
 
 
 def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:
@@ -377,6 +399,15 @@ def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.
     begins = [offsets[:-1] + base for (_, offsets), base in zip(texts, bases[:-1], strict=True)]
     ends = [offsets[1:] + base for (_, offsets), base in zip(texts, bases[:-1], strict=True)]
     return np.concatenate([buffer for buffer, _ in texts]), np.concatenate(begins), np.concatenate(ends)
+
+
+class Recipe(NamedTuple):
+    """A feature, made ready: what its codes are made of."""
+
+    source: Symbols | Reals | Bags | None  # of its first factor
+    offset: int
+    pieces: tuple[str, ...]
+    factors: list[tuple[Symbols, int, int, int]]  # with their offset, and slots of their codes alone and combined
 
 
 class Attributes:
@@ -392,11 +423,15 @@ class Attributes:
         for feature in template.features:
             for factor in feature.factors:
                 self._prepare(factor, feature, kinds)
-        self._features = {edge: [f for f in template.features if f.edge == edge] for edge in (False, True)}
+        slots: dict[tuple[Factor, ...], int] = {}
+        self._recipes = {
+            edge: [self._recipe(feature, slots) for feature in template.features if feature.edge == edge]
+            for edge in (False, True)
+        }
         self._most_cached = most_cached  # bytes of tables; beyond them one begins with empty ones. None: never
         self._novelties = {edge: Novelties() for edge in (False, True)}
         self._afresh = False
-        self._pairs: dict[tuple[Factor, ...], PairTable] = {}
+        self._pairs: dict[int, PairTable] = {}  # by slot
         self._starts = np.empty(0, np.bool_)
         self._done = 0  # rows at hand that are there only as left context
 
@@ -457,7 +492,7 @@ class Attributes:
 
     def _do(self, high: int) -> tuple[Findings, Findings]:
         window = Window(self._starts, self._done, high)
-        made: dict[tuple[Factor, ...], Codes] = {}
+        made: dict[int, Codes] = {}
         state, edge = (self._findings(kind, window, made) for kind in (False, True))
         self._afresh = False
         behind = max(high - self._left, 0)
@@ -468,50 +503,56 @@ class Attributes:
             self._forget()
         return state, edge
 
-    def _findings(self, edge: bool, window: Window, made: dict[tuple[Factor, ...], Codes]) -> Findings:
+    def _findings(self, edge: bool, window: Window, made: dict[int, Codes]) -> Findings:
         rows = window.high - window.low
-        novelties, features = self._novelties[edge], self._features[edge]
+        novelties, recipes = self._novelties[edge], self._recipes[edge]
         dense, bags = [], []
-        for index, feature in enumerate(features):
-            source = self._source(feature.factors[0]) if feature.factors else None
+        for index, recipe in enumerate(recipes):
+            source, pieces = recipe.source, recipe.pieces
             if isinstance(source, Bags):
                 offsets, codes, values = source.entries(window)
                 row = np.repeat(np.arange(rows), np.diff(offsets))
                 parts = [(source.table, codes)]
-                found = novelties.found(index, codes, feature.pieces, parts, values if values.size else None, row)
-                bags.append((found, offsets))
+                some = values if values.size else None
+                bags.append((novelties.found(index, codes, len(source.table), pieces, parts, some, row), offsets))
             elif isinstance(source, Reals):
-                offset = feature.factors[0].offset
-                codes = window.shifted(source.codes, offset, source.before, source.after)
-                dense.append(novelties.found(index, codes, feature.pieces, [], source.values(window, offset)))
+                codes = window.shifted(source.codes, recipe.offset, source.before, source.after)
+                dense.append(novelties.found(index, codes, 1, pieces, [], source.values(window, recipe.offset)))
             else:
-                dense.append(novelties.found(index, *self._symbolic(feature, window, made)))
+                codes, size, parts = self._symbolic(recipe, window, made)
+                dense.append(novelties.found(index, codes, size, pieces, parts))
         if self._marks is not None and not edge:
             for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
                 codes = np.where(distance == 0, np.int32(0), np.int32(NOTHING))
-                dense.append(novelties.found(len(features) + len(dense), codes, (mark,), []))
+                dense.append(novelties.found(len(recipes) + len(dense), codes, 1, (mark,), []))
         return Findings(rows, dense, bags, self._afresh)
 
     def _symbolic(
-        self, feature: Feature, window: Window, made: dict[tuple[Factor, ...], Codes]
-    ) -> tuple[Codes, tuple[str, ...], list[tuple[StringTable, Codes]]]:
-        """The codes of a feature, and what its text is made of."""
-        codes = np.zeros(window.high - window.low, np.int32)
-        parts = []
-        for count, factor in enumerate(feature.factors, 1):
-            source = self._source(factor)
-            assert isinstance(source, Symbols), "only symbols are combined"
-            if (factor,) not in made:
-                made[(factor,)] = window.shifted(source.codes, factor.offset, source.before, source.after)
-            parts.append((source.table, made[(factor,)]))
-            prefix = feature.factors[:count]
-            if prefix not in made:
-                made[prefix] = self._pairs.setdefault(prefix, PairTable()).codes(codes, made[(factor,)])
-            codes = made[prefix]
-        return codes, feature.pieces, parts
+        self, recipe: Recipe, window: Window, made: dict[int, Codes]
+    ) -> tuple[Codes, int, list[tuple[StringTable, Codes]]]:
+        """The codes of a feature, below what they are, and what its text is made of."""
+        codes, size, parts = np.zeros(0, np.int32), 1, []
+        for source, offset, alone, slot in recipe.factors:
+            if alone not in made:
+                made[alone] = window.shifted(source.codes, offset, source.before, source.after)
+            parts.append((source.table, made[alone]))
+            if slot != alone:
+                if slot not in self._pairs:
+                    self._pairs[slot] = PairTable()
+                if slot not in made:
+                    made[slot] = self._pairs[slot].codes(codes, made[alone])
+            codes, size = made[slot], len(source.table if slot == alone else self._pairs[slot])
+        return codes if parts else np.zeros(window.high - window.low, np.int32), size, parts
 
-    def _source(self, factor: Factor) -> Symbols | Reals | Bags:
-        return self._sources[str(factor.column), factor.steps]
+    def _recipe(self, feature: Feature, slots: dict[tuple[Factor, ...], int]) -> Recipe:
+        factors = feature.factors
+        sources: list[Any] = [self._sources[str(factor.column), factor.steps] for factor in factors]
+        prefixes = [factors[:count] for count in range(1, len(factors) + 1)]
+        places = [
+            (source, factor.offset, slots.setdefault((factor,), len(slots)), slots.setdefault(prefix, len(slots)))
+            for source, factor, prefix in zip(sources, factors, prefixes, strict=True)
+        ]
+        return Recipe(sources[0] if sources else None, factors[0].offset if factors else 0, feature.pieces, places)
 
     @property
     def _nbytes(self) -> int:

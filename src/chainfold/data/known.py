@@ -118,8 +118,9 @@ class Known:
 
     def __iter__(self) -> Iterator[KnownBlock]:
         made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
+        made = read_ahead(made) if self._ahead else made  # let go of after those who make it are told to stop
         try:
-            for numbered in read_ahead(made) if self._ahead else made:
+            for numbered in made:
                 if numbered.block.labels.size or numbered.ended:
                     self._progress.positions(numbered.block.labels.size)
                     yield self._maker.known(numbered)

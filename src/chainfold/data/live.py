@@ -11,12 +11,14 @@ position of which nothing is known. The first row is different: it says what the
 from __future__ import annotations
 
 import codecs
+import fcntl
 import io
 import math
 import os
 import select
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from itertools import chain as chained
 from typing import Any, Unpack
@@ -110,7 +112,7 @@ def live_rows(
             return KnownChain(chain, vocabulary, bool(options.get("labels")))
     plan.progress.total(None)
     plan.progress.phase("reading", None)
-    rows = _Rows(plan, one, _lines(_text(pieces, one), one), OnError(on_error), tell)
+    rows = _Rows(plan, one, _lines(_text(pieces, one), one, stopped), OnError(on_error), tell)
     try:
         return Known(plan, iter(rows), stop=stopped.set)
     except BaseException:
@@ -135,6 +137,8 @@ class _Pipe:
         self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
         if self._ready is not None:
             self._ready.register(self._file, select.POLLIN)
+            with suppress(AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
+                fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
 
     def __iter__(self) -> Iterator[bytes | None]:
         try:
@@ -260,7 +264,7 @@ def _check_text(head: bytes, one: Input) -> None:
         raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; send lines of text.")
 
 
-def _lines(pieces: Iterable[bytes | None], one: Input) -> Iterator[Chunk | None]:
+def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
     """All whole lines that are there, as UTF-8; None where another file begins."""
     line, held, decode = 1, [b""], _decoder(one.encoding)
     for piece in pieces:
@@ -279,7 +283,8 @@ def _lines(pieces: Iterable[bytes | None], one: Input) -> Iterator[Chunk | None]
         if piece is None:
             line, held, decode = 1, [b""], _decoder(one.encoding)
             yield None
-    yield from _whole(b"".join([*held, decode(b"", True)]), line)
+    if not stopped.is_set():
+        yield from _whole(b"".join([*held, decode(b"", True)]), line)
 
 
 def _whole(data: bytes, line: int) -> list[Chunk]:
@@ -488,6 +493,7 @@ class RowEncoder:
         """labels: rows have labels, which mappings and lists have as a column, and items in a pair (item, label)."""
         self._plan = Plan(vocabulary, KnownOptions(labels=labels, one_sequence=False))
         self._labels = labels
+        self._orders: dict[int, dict[str, int]] = {}  # by how many values there are
         self._kinds = self._plan.needed(labels)
         self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._plan.label)
         self._begin()
@@ -582,11 +588,18 @@ class RowEncoder:
             raise BadFile(
                 _PROGRAM, f"there is no column {name!r}, which the model looks at; give None if it is missing."
             )
-        names = self._plan.names([str(k) for k in range(len(row))])
-        if names is None or name not in names:
+        place = self._places(len(row)).get(name)
+        if place is None:
             expected = ", ".join(one for one in self._plan.kinds if one != self._plan.label)
             raise BadFile(_PROGRAM, f"a row has {len(row)} values, but the columns are {expected}.")
-        return row[names.index(name)]
+        return row[place]
+
+    def _places(self, width: int) -> dict[str, int]:
+        """Where each column is in a list of so many values."""
+        if width not in self._orders:
+            names = self._plan.names([str(k) for k in range(width)]) or []
+            self._orders[width] = {name: place for place, name in enumerate(names)}
+        return self._orders[width]
 
     def _no_rows(self) -> Stretch:
         """The columns that are looked at, without rows."""
