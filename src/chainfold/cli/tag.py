@@ -10,7 +10,7 @@ from typing import IO, Annotated
 import typer
 
 from chainfold.cli import options, reading
-from chainfold.cli.watch import watched
+from chainfold.cli.bars import watched
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output, target_of, written_whole
 
