@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from chainfold.apply import names_of
 from chainfold.data.chain import Block
+from chainfold.engines.base import cut
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.forward import Labels
 from chainfold.live.buffer import Arrays, Buffer
@@ -30,6 +31,7 @@ DEFAULT_WINDOW = 1000
 
 _SURPRISE, _ENTROPY = "surprise", "entropy"
 _PAST_WINDOWS, _PAST_ALARMS = 240, 20  # what is remembered
+_AT_ONCE = 1024  # rows whose logarithms stay in the cache
 _LEAST = np.finfo(np.float64).tiny  # a smaller probability is taken for this one: no surprise is above 708.4
 
 
@@ -146,6 +148,11 @@ class Monitor:
     def end(self) -> list[Alarm]:
         """The sequence ends here."""
         return self._look(self._window.end())
+
+    @property
+    def positions(self) -> int:
+        """Rows that have come."""
+        return self._window.positions
 
     def status(self) -> Status:
         """How the stream is now."""
@@ -265,9 +272,13 @@ def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np
 
 
 def _entropies(posteriors: Floats) -> Floats:
-    logs = np.log(np.maximum(posteriors, _LEAST))
-    found: Floats = np.maximum(-np.einsum("ij,ij->i", posteriors, logs), 0.0)
-    return found
+    found = np.empty(len(posteriors))
+    for begin, end in cut(0, len(posteriors), _AT_ONCE):
+        part = posteriors[begin:end]
+        logs = np.maximum(part, _LEAST)
+        np.log(logs, out=logs)
+        np.einsum("ij,ij->i", part, logs, out=found[begin:end])
+    return np.maximum(-found, 0.0)
 
 
 def _surprises(final: Final) -> Floats:
