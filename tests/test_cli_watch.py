@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain, tagging
 from chainfold.cli.screen import About, summary, view
-from chainfold.cli.watch import Rows, blocks
+from chainfold.cli.watch import Every, Rows, blocks
 from chainfold.data.chain import gather
 from chainfold.data.renumbered import Renumbered
 from chainfold.data.store import open_chain
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.live.monitor import Monitor
+from chainfold.live.monitor import Monitor, Status
 from chainfold.model_file import open_model
 from verbs import conll, failed, run, sentences, succeeded
 
@@ -110,6 +111,29 @@ def test_rows_without_labels(trained: Trained) -> None:
     assert 0.0 < status["surprise"] < -np.log(best.min())
 
 
+def test_an_alarm_of_the_last_rows(trained: Trained) -> None:
+    """Those that are final only because the stream has ended."""
+    first, end = events(succeeded("watch", trained.path, "-", "--json", "--alarm", "O>-1", given=b"b1 x B-X\n"))
+    assert (first["event"], first["row"], end["alarms"]["O>-1"]["on"]) == ("alarm", 1, True)
+
+
+def test_a_status_comes_after_its_rows() -> None:
+    chain = gather(SyntheticChain(100, 3, 10, 2, seed=1))
+    sizes = [0, 3, 5, 15, 1, 0, 40, 36]
+    ends = np.cumsum(sizes).tolist()
+    rows = [
+        Rows(chain.block(end - size, end), chain.labels[end - size : end], end == 64)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
+        cut = list(Every.parse(every).cut(rows))
+        found = np.cumsum([some.gold.size for some in cut])
+        assert set(found.tolist()) == expected
+        np.testing.assert_array_equal(np.concatenate([some.gold for some in cut]), chain.labels)
+        assert [end for some, end in zip(cut, found, strict=True) if some.ended] == [64]
+        assert all(some.block.labels.size == some.gold.size for some in cut)
+
+
 def test_a_lag_that_is_bounded(trained: Trained) -> None:
     end = events(succeeded("watch", trained.path, trained.text, "--json", "--max-lag", "0"))[-1]
     assert end["unproven"] > 0
@@ -174,7 +198,10 @@ def test_interrupted_in_the_middle(trained: Trained, monkeypatch: pytest.MonkeyP
     """What has come is summed up; that the reader never ends does not matter."""
 
     def endless(*arguments: Any, **options: Any) -> Iterator[Rows]:
-        yield from blocks(*arguments, **options)
+        for rows in blocks(*arguments, **options):
+            yield rows
+        for _ in range(2):  # when the second is taken, what came before the first has been looked at
+            yield Rows(rows.block.part(0, 0), rows.gold[:0], False)
         os.kill(os.getpid(), signal.SIGINT)
         while True:
             time.sleep(0.01)
@@ -251,22 +278,34 @@ def test_a_closed_pipe_ends_quietly(trained: Trained) -> None:
 # The picture
 
 
+def names(n_labels: int) -> tuple[str, ...]:
+    return tuple(f"label [{j}]{'文' * 20 if j == 43 else ''}" for j in range(n_labels))
+
+
 @cache
-def monitored(n_labels: int, rules: int = 0, rows: int = 900) -> Monitor:
+def status_of(n_labels: int, rules: int = 0, rows: int = 900) -> Status:
+    """After so many rows of a stream."""
     source = SyntheticChain(rows, n_labels, 60, 4, sticky=0.9, informative=0.8, seed=2)
-    names = tuple(f"label [{j}]{'文' * 20 if j == 39 else ''}" for j in range(n_labels))
-    vocabulary = Vocabulary(names, None, None, np.ones(60, np.int64), np.zeros((60, 1), np.uint64))
+    vocabulary = Vocabulary(names(n_labels), None, None, np.ones(60, np.int64), np.zeros((60, 1), np.uint64))
     model = Model(Layout.full(n_labels, 60), source.true_weights(), vocabulary=vocabulary)
-    monitor = Monitor(model, window=50, alarms=[f"{names[0]}>0.{k}" for k in range(1, rules + 1)])
+    monitor = Monitor(model, window=50, alarms=[f"label [0]>0.{k}" for k in range(1, rules + 1)])
     chain = gather(source)
     monitor.push(chain.block(0, rows), chain.labels)
-    return monitor
+    return monitor.status()
 
 
-def drawn(monitor: Monitor, width: int, height: int) -> list[str]:
+def with_labels(status: Status, n_labels: int) -> Status:
+    """The same with other labels, for which nothing has to be compiled."""
+    random = np.random.default_rng(0)
+    shares, transitions = np.sort(random.dirichlet(np.full(n_labels, 0.3))), random.random((n_labels, n_labels))
+    quantities = replace(status.quantities, labels=900 * shares, transitions=transitions)
+    return replace(status, shares=random.dirichlet(np.full(n_labels, 0.3)), quantities=quantities)
+
+
+def drawn(status: Status, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
     about = About("attacks.model", "standard input", 3723.0, 12345.6)
-    console.print(view(monitor.status(), monitor.labels, about, width, height))
+    console.print(view(status, names(status.shares.size), about, width, height))
     return console.export_text().splitlines()
 
 
@@ -274,7 +313,7 @@ def drawn(monitor: Monitor, width: int, height: int) -> list[str]:
 @pytest.mark.parametrize("height", [10, 24, 60])
 @pytest.mark.parametrize("n_labels", [2, 44])
 def test_the_picture_fits(n_labels: int, height: int, width: int) -> None:
-    lines = drawn(monitored(n_labels, rules=8), width, height)
+    lines = drawn(with_labels(status_of(3, rules=8), n_labels), width, height)
     assert max(map(cell_len, lines)) <= width
     assert len(lines) < max(height, 20)
     assert lines[0].startswith("attacks.model on ")
@@ -284,14 +323,15 @@ def test_the_picture_fits(n_labels: int, height: int, width: int) -> None:
     more = [line for line in lines if line.startswith("and ")]
     assert len(bars) == n_labels or more[0].startswith(f"and {n_labels - len(bars)} more")
     assert (len(bars) == n_labels) == (not more)
+    assert n_labels == 2 or bars[0].startswith("label [43]"[: width // 3 - 1])
+    assert n_labels == 2 or bars[0][:20].count("…") == 1, "it is too long"
     assert any("█" in line for line in lines if line.startswith("entropy"))
     assert any(line.startswith("alarms") for line in lines)
 
 
 def test_what_the_picture_says() -> None:
-    monitor = monitored(3, rules=1)
-    status = monitor.status()
-    text = "\n".join(drawn(monitor, 80, 24))
+    status = status_of(3, rules=1)
+    text = "\n".join(drawn(status, 80, 24))
     assert f"1 sequence · {status.waiting} waiting · 0 unproven" in text
     assert "last 50 rows, ▓ above ░ below usual" in text
     for j in range(3):
@@ -323,14 +363,14 @@ def test_the_picture_before_there_is_anything() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(view(None, ("a",), About("m", "-", 0.0, 0.0), 80, 24))
     assert "waiting for the first rows" in console.export_text()
-    first = drawn(monitored(2, rows=20), 80, 24)
+    first = drawn(status_of(3, rows=20), 80, 24)
     assert any("after a whole window" in line for line in first)
 
 
 def test_the_summary_of_many_labels() -> None:
-    monitor = monitored(44)
+    status = with_labels(status_of(3), 44)
     console = Console(width=80, record=True, file=io.StringIO())
-    summary(monitor.status(), monitor.labels, console)
+    summary(status, names(44), console)
     text = console.export_text()
     assert "and 4 more" in text
     assert "alarm" not in text
