@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -203,8 +203,7 @@ def test_interrupted_in_the_middle(trained: Trained, monkeypatch: pytest.MonkeyP
         for _ in range(2):  # when the second is taken, what came before the first has been looked at
             yield Rows(rows.block.part(0, 0), rows.gold[:0], False)
         os.kill(os.getpid(), signal.SIGINT)
-        while True:
-            time.sleep(0.01)
+        threading.Event().wait()
 
     monkeypatch.setattr(VERB, "blocks", endless)
     done = run("watch", trained.path, trained.text, "--json", *RULES)

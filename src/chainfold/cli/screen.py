@@ -151,12 +151,13 @@ def _bar(now: float, ever: float, cells: int, colour: str) -> list[tuple[str, st
 def _course(status: Status, width: int) -> Iterator[Text]:
     values = (("entropy", status.entropy, status.entropies), ("surprise", status.surprise, status.surprises))
     for name, now, past in values:
-        figures = f"{_figure(now):>{_NUMBER}}"
-        if width >= 44:
-            figures += f"{'peak ' + _figure(max(past)) if past else '':>{_NUMBER + 5}}"
-        cells = max(min(width - 10 - len(figures), _MOST_CELLS), 1)
-        spark = _sparkline(past[-cells:]) if past else "after a whole window"[:cells]
-        style = "dim" if not past else "blue" if name == "entropy" else "magenta"
+        peak = _NUMBER + 5 if width >= 44 else 0  # columns
+        cells = max(min(width - 10 - _NUMBER - peak, _MOST_CELLS), 1)
+        shown = past[-cells:]
+        spark = _sparkline(shown) if shown else "after a whole window"[:cells]
+        style = "dim" if not shown else "blue" if name == "entropy" else "magenta"
+        most = f"peak {_figure(max(shown))}" if shown and peak else ""
+        figures = f"{_figure(now):>{_NUMBER}}{most:>{peak}}"
         yield _line(f"{name:10}", (f"{spark:{cells}}", style), (figures, "bold"), width=width)
     if status.accuracy_of_all is not None:
         now_right = "–" if status.accuracy is None else percent(status.accuracy)

@@ -81,9 +81,10 @@ def watch(
 ) -> None:
     """Watch a stream: label shares, entropy and surprise as they change, and alarms.
 
-    On a terminal they are drawn as they are now. Elsewhere each alarm is a line when it is
-    raised and a line when it is over, and how the stream is goes to standard error now and then.
-    At the end, or after Ctrl-C, comes what is true of the whole stream.
+    On a terminal they are drawn as they are now. Elsewhere each alarm is a line
+    when it is raised and a line when it is over, and how the stream is goes to
+    standard error now and then. What is true of the whole stream comes at its
+    end, or after Ctrl-C.
 
     Example: chainfold watch attacks.model test.csv --alarm "flood>0.9" --alarm "surprise>5"
     """
