@@ -167,9 +167,9 @@ class Every(NamedTuple):
             size, begin = some.gold.size, 0
             while self.rows is not None and size - begin > self.rows - done % self.rows:
                 end = begin + self.rows - done % self.rows
-                yield Rows(some.block.part(begin, end), some.gold[begin:end], False)
+                yield some._replace(block=some.block.part(begin, end), gold=some.gold[begin:end], ended=False)
                 done, begin = done + end - begin, end
-            yield Rows(some.block.part(begin, size), some.gold[begin:], some.ended) if begin else some
+            yield some._replace(block=some.block.part(begin, size), gold=some.gold[begin:]) if begin else some
             done += size - begin
 
 
