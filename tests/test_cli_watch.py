@@ -355,7 +355,7 @@ def test_what_the_picture_says() -> None:
     assert len(alarms) > 2
     for line, alarm in zip(alarms[1:], [*status.on, *reversed(status.over)], strict=False):
         assert line.startswith("●" if alarm.rows is None else "○")
-        assert f"row {alarm.row:,}, {alarm.value:.3g}" in line
+        assert f"row {alarm.row:,}, {alarm.value:.4g}" in line
 
 
 def test_the_picture_before_there_is_anything() -> None:

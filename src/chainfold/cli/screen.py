@@ -38,7 +38,7 @@ def view(status: Status | None, labels: Sequence[str], about: About, width: int,
         return Group(_title(about, width), _dim("waiting for the first rows", width=width))
     above, course = [_title(about, width), *_head(status, about, width)], list(_course(status, width))
     room = max(height - len(above) - len(course) - 3 - 2 * bool(status.raised), _LEAST_ROOM)
-    alarms = list(_alarms(status, width, min(room // 3, _MOST_ALARMS)))
+    alarms = list(_alarms(status, width, min(max(room // 3, room - len(labels)), _MOST_ALARMS)))
     room = min(room - max(len(alarms) - 2, 0), _MOST_LABELS)
     return Group(*above, *_shares(status, labels, width, room), *course, *alarms)
 
@@ -157,8 +157,8 @@ def _course(status: Status, width: int) -> Iterator[Text]:
         spark = _sparkline(shown) if shown else "after a whole window"[:cells]
         style = "dim" if not shown else "blue" if name == "entropy" else "magenta"
         most = f"peak {_figure(max(shown))}" if shown and peak else ""
-        figures = f"{_figure(now):>{_NUMBER}}{most:>{peak}}"
-        yield _line(f"{name:10}", (f"{spark:{cells}}", style), (figures, "bold"), width=width)
+        figures = (f"{_figure(now):>{_NUMBER}}", "bold"), (f"{most:>{peak}}", "dim")
+        yield _line(f"{name:10}", (f"{spark:{cells}}", style), *figures, width=width)
     if status.accuracy_of_all is not None:
         now_right = "–" if status.accuracy is None else percent(status.accuracy)
         right = f"{now_right} right now, {percent(status.accuracy_of_all)} of the stream"
@@ -198,7 +198,7 @@ def _alarms(status: Status, width: int, most: int) -> Iterator[Text]:
     for alarm in last:
         rows = status.rows - status.waiting - alarm.row + 1 if alarm.rows is None else alarm.rows
         said = (
-            f"{alarm.rule[:names]:{names}}  row {alarm.row:,}, {alarm.value:.3g}, {_short(alarm.label, _MOST_NAME)}, "
+            f"{alarm.rule[:names]:{names}}  row {alarm.row:,}, {alarm.value:.4g}, {_short(alarm.label, _MOST_NAME)}, "
         )
         lasts = "so far " if alarm.rows is None else "for "
         line = f"{'●' if alarm.rows is None else '○'} {said}{lasts}{counted(rows, 'row')}"

@@ -108,7 +108,7 @@ class Status:
     raised: dict[str, int]  # by rule
     lasted: dict[str, int]  # rows, by rule
     on: tuple[Alarm, ...]  # those that hold now
-    over: tuple[Alarm, ...]  # the last ones that are over, by their rows
+    over: tuple[Alarm, ...]  # the last ones that are over, in that order
 
 
 class Monitor:
