@@ -26,6 +26,7 @@ from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
+from chainfold.cli.watch import watch
 from chainfold.errors import ChainfoldError
 
 app = typer.Typer(
@@ -77,7 +78,7 @@ def _silence() -> None:
 app.command("train")(guarded(train))
 app.command("tag")(guarded(tag))
 app.command("eval")(guarded(evaluate))
-for verb in (inspect, encode, data, gradient, plan, engines, paper, demo):
+for verb in (watch, inspect, encode, data, gradient, plan, engines, paper, demo):
     app.command()(guarded(verb))
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options, reading
+from chainfold.cli.bars import watched
 from chainfold.cli.show import table
-from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.resident import resident
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from chainfold.cli import options, reading
-from chainfold.cli.watch import watched
+from chainfold.cli.bars import watched
 
 _MOST_UNSEEN = 20  # labels to name
 

@@ -10,8 +10,8 @@ from typing import IO, Annotated
 import typer
 
 from chainfold.cli import options, reading
+from chainfold.cli.bars import watched
 from chainfold.cli.follow import follow_input
-from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output, target_of, written_whole
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options, reading
+from chainfold.cli.bars import watched
 from chainfold.cli.show import table
-from chainfold.cli.watch import watched
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.files import check_output
 from chainfold.resident import resident

@@ -1,70 +1,383 @@
-"""Bars on standard error while something long is done, if that is a terminal."""
+"""`chainfold watch`: a stream as a model sees it, live in the terminal, and alarms as lines or JSON."""
 
 from __future__ import annotations
 
+import json
+import math
+import queue
+import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from chainfold.cli import options, reading
+from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
+from chainfold.errors import BadSetting, ChainfoldError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from chainfold.data.chain import Block
+    from chainfold.data.vocabulary import Vocabulary
+    from chainfold.forward import Labels
+    from chainfold.live.monitor import Alarm, Monitor, Status
 
-    from chainfold.data.encoder import Progress
+_TICK = 0.25  # seconds between two looks at the clock, and two pictures
+_PACE = 20  # ticks over which the speed is measured
+_MOST_NAMED = 5  # labels in a line
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-_NOTHING_DONE: dict[str, Any] = {"done": 0, "rate": 0.0}
+
+class OnError(StrEnum):
+    """What becomes of a line that cannot be read."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    UNKNOWN = "unknown"
+
+
+def watch(
+    model: reading.ModelFile,
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A file, - for standard input, or a chain encoded before.")
+    ],
+    window: Annotated[int, typer.Option(metavar="ROWS", help="Rows in a window.")] = 1000,
+    alarm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="NAME>NUMBER or NAME<NUMBER: a label (its probability), share(LABEL) of the last window, surprise or "
+            "entropy. May be repeated.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print alarms, status and end as lines of JSON.")] = False,
+    every: Annotated[
+        str, typer.Option(metavar="K", help="A status so often: rows, or for instance 30s, 5m, 1h; not on a terminal.")
+    ] = "10s",
+    follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False,
+    on_error: Annotated[
+        OnError, typer.Option(help="A line that cannot be read: stop, skip it, or a row of which nothing is known.")
+    ] = OnError.STOP,
+    max_lag: Annotated[
+        int | None, typer.Option(metavar="K", help="Rows that a row may wait for; as long as it takes unless given.")
+    ] = None,
+    scheme: reading.Scheme = None,
+    forbid: reading.Forbid = None,
+    allow: reading.Allow = None,
+    form: reading.Form = None,
+    columns: reading.Columns = None,
+    symbols: reading.Symbols = None,
+    header: reading.Header = None,
+    encoding: reading.TextEncoding = "utf-8",
+    unknown: reading.Unknown = None,
+    group: reading.Group = None,
+    memory: options.Memory = None,
+) -> None:
+    """Watch a stream: label shares, entropy and surprise as they change, and alarms.
+
+    On a terminal they are drawn as they are now. Elsewhere each alarm is a line
+    when it is raised and a line when it is over, and how the stream is goes to
+    standard error now and then. What is true of the whole stream comes at its
+    end, or after Ctrl-C.
+
+    Example: chainfold watch attacks.model test.csv --alarm "flood>0.9" --alarm "surprise>5"
+    """
+    from chainfold.apply import constrained, names_of
+    from chainfold.live.monitor import Monitor
+    from chainfold.model_file import open_model
+
+    often = Every.parse(every)
+    opened = constrained(open_model(model), scheme, forbid or [], allow or [])
+    monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
+    rows = blocks(
+        source,
+        names_of(opened),
+        follow=follow,
+        on_error=on_error,
+        format=form,
+        columns=reading.names(columns),
+        symbols=reading.names(symbols) or [],
+        header=header,
+        encoding=encoding,
+        unknown=unknown,
+        group=group,
+    )
+    with _interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
+        shown.tick()
+        for some in _as_they_come(often.cut(rows)):
+            if some is not None:
+                shown.alarms(monitor.push(*some))
+            shown.tick()
+            if asked():
+                break
+        shown.alarms(monitor.end())
+        shown.tick(last=True)
+    if monitor.positions:
+        shown.end(asked())
+    if asked():
+        raise KeyboardInterrupt
+
+
+class Rows(NamedTuple):
+    """Further rows of a stream."""
+
+    block: Block
+    gold: Labels
+    ended: bool
+
+
+def blocks(source: str, vocabulary: Vocabulary, *, follow: bool, on_error: OnError, **how: Any) -> Iterator[Rows]:
+    """The rows of an input with a model's numbers, as they come."""
+    from chainfold.data.known_inputs import known_inputs
+
+    if follow or on_error is not OnError.STOP:
+        raise ChainfoldError("--follow and --on-error are not there yet; leave them out.")
+    for one in known_inputs([source], vocabulary, **how):
+        yield Rows(one.block, one.gold, False)
+
+
+class Every(NamedTuple):
+    """How often there is a status."""
+
+    rows: int | None
+    seconds: float
+
+    @classmethod
+    def parse(cls, text: str) -> Every:
+        """From for instance 1000, 30s, 5m or 1h."""
+        unit = _UNITS.get(text[-1:].lower())
+        try:
+            number = float(text[:-1] if unit else text)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf or (unit is None and number != int(number)):
+            raise BadSetting("every", text, "a number of rows, or a time such as 30s, 5m or 1h")
+        return cls(int(number), math.inf) if unit is None else cls(None, number * unit)
+
+    def cut(self, stream: Iterable[Rows]) -> Iterator[Rows]:
+        """The same rows, such that those after which there is a status are the last of a block."""
+        done = 0
+        for some in stream:
+            size, begin = some.gold.size, 0
+            while self.rows is not None and size - begin > self.rows - done % self.rows:
+                end = begin + self.rows - done % self.rows
+                yield some._replace(block=some.block.part(begin, end), gold=some.gold[begin:end], ended=False)
+                done, begin = done + end - begin, end
+            yield some._replace(block=some.block.part(begin, size), gold=some.gold[begin:]) if begin else some
+            done += size - begin
+
+
+def _as_they_come(stream: Iterable[Rows]) -> Iterator[Rows | None]:
+    """What comes; None wherever nothing has for a while."""
+    made: queue.Queue[Rows | BaseException | None] = queue.Queue(1)
+
+    def make() -> None:
+        try:
+            for some in stream:
+                made.put(some)
+            made.put(None)
+        except BaseException as error:  # handed over, whatever it is
+            made.put(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    while True:
+        try:
+            some = made.get(timeout=_TICK)
+        except queue.Empty:
+            yield None
+            continue
+        if some is None:
+            return
+        if isinstance(some, BaseException):
+            raise some
+        yield some
 
 
 @contextmanager
-def watched() -> Iterator[Progress]:
-    """A bar over the positions, or over the bytes of the input while it is not known how many there are."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks to stop after this block; a second one stops at once."""
+    asked = False
 
-    from chainfold.data.encoder import Progress
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[megabytes]:,.1f} MB read"),
-        TextColumn("{task.fields[done]:>13,} positions {task.fields[rate]:>9,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("", total=None, megabytes=0.0, **_NOTHING_DONE)
-        watch = _Watch(bars, task)
-        yield Progress(total=watch.total, phase=watch.phase, read=watch.read, positions=watch.positions)
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-class _Watch:
-    """What the bar shows."""
+# What is seen
 
-    def __init__(self, bars: Bars, task: TaskID) -> None:
-        self._bars, self._task = bars, task
-        self._size: int | None = None
-        self._bytes = 0
 
-    def total(self, size: int | None) -> None:
-        self._size = size
+class _Pace:
+    """Rows a second, of late."""
 
-    def phase(self, name: str, positions: int | None) -> None:
-        self._by_bytes = positions is None
-        self._begin, self._done = time.perf_counter(), 0
-        total, shown = self._size if self._by_bytes else positions, {"megabytes": self._bytes / 1e6, **_NOTHING_DONE}
-        self._bars.reset(self._task, description=name, total=total, **shown)
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
+        self._seen: deque[tuple[float, int]] = deque([(self.begin, 0)], maxlen=_PACE)
 
-    def read(self, size: int) -> None:
-        self._bytes += size
-        self._bars.update(self._task, megabytes=self._bytes / 1e6)
-        if self._by_bytes:
-            self._bars.update(self._task, completed=self._bytes)
+    def at(self, rows: int) -> float:
+        now = time.monotonic()
+        then, before = self._seen[0]
+        self._seen.append((now, rows))
+        return (rows - before) / max(now - then, 1e-9)
 
-    def positions(self, count: int) -> None:
-        self._done += count
-        self._bars.update(self._task, done=self._done, rate=self._done / (time.perf_counter() - self._begin))
-        if not self._by_bytes:
-            self._bars.update(self._task, completed=self._done)
+
+class _Lines:
+    """Alarms on standard output, how the stream is on standard error."""
+
+    def __init__(self, monitor: Monitor, every: Every) -> None:
+        self._monitor, self._every = monitor, every
+        self._begin = self._then = time.monotonic()
+        self._rows = 0
+
+    def alarms(self, found: Sequence[Alarm]) -> None:
+        for alarm in found:
+            self._alarm(alarm)
+
+    def tick(self, last: bool = False) -> None:
+        now, rows = time.monotonic(), self._monitor.positions
+        by_rows = self._every.rows is not None and rows - self._rows >= self._every.rows
+        if rows and not last and (by_rows or now - self._then >= self._every.seconds):
+            self._status(self._monitor.status(), (rows - self._rows) / max(now - self._then, 1e-9))
+            self._then, self._rows = now, rows
+
+    def end(self, interrupted: bool) -> None:
+        from rich.console import Console
+
+        summary(self._monitor.status(), self._monitor.labels, Console())
+
+    def _alarm(self, alarm: Alarm) -> None:
+        what = f"{alarm.value:.4g}, predicted {alarm.label}" if alarm.rows is None else f"over after {alarm.rows} rows"
+        typer.echo(f"row {alarm.at}: {alarm.rule}: {what}")
+
+    def _status(self, status: Status, rate: float) -> None:
+        names = sorted(zip(status.shares, self._monitor.labels, strict=True), reverse=True)
+        said = [counted(status.rows, "row"), f"{rate:,.0f} rows/s", counted(status.quantities.sequences, "sequence")]
+        if status.entropy is not None and status.surprise is not None:
+            said += [f"entropy {status.entropy:.4g}", f"surprise {status.surprise:.4g} {surprised_at(status)}"]
+            said += [f"{label} {percent(share)}" for share, label in names[:_MOST_NAMED] if share]
+        typer.echo("; ".join(said), err=True)
+
+
+class _Json(_Lines):
+    """All of it as lines of JSON on standard output."""
+
+    def end(self, interrupted: bool) -> None:
+        status, labels = self._monitor.status(), self._monitor.labels
+        sums = status.quantities
+        rules = {
+            rule: {"raised": many, "rows": status.lasted[rule], "on": any(one.rule == rule for one in status.on)}
+            for rule, many in status.raised.items()
+        }
+        _event(
+            "end",
+            interrupted=interrupted,
+            rows=sums.positions,
+            sequences=sums.sequences,
+            unproven=status.unproven,
+            seconds=time.monotonic() - self._begin,
+            log_likelihood=sums.log_likelihood,
+            log_z=sums.log_z,
+            entropy=sums.entropy,
+            accuracy=status.accuracy_of_all,
+            labels=_named(labels, sums.labels),
+            segments=_named(labels, sums.segments),
+            transitions={label: _named(labels, row) for label, row in zip(labels, sums.transitions, strict=True)},
+            alarms=rules,
+        )
+
+    def _alarm(self, alarm: Alarm) -> None:
+        if alarm.rows is None:
+            _event("alarm", rule=alarm.rule, row=alarm.row, value=alarm.value, label=alarm.label)
+        else:
+            _event("over", rule=alarm.rule, row=alarm.at, since=alarm.row, rows=alarm.rows)
+
+    def _status(self, status: Status, rate: float) -> None:
+        sums = status.quantities
+        _event(
+            "status",
+            rows=status.rows,
+            rows_per_second=rate,
+            sequences=sums.sequences,
+            waiting=status.waiting,
+            unproven=status.unproven,
+            window=status.window,
+            shares=_named(self._monitor.labels, status.shares),
+            entropy=status.entropy,
+            surprise=status.surprise,
+            surprise_is=surprised_at(status),
+            accuracy=status.accuracy,
+            stream={
+                "log_likelihood": sums.log_likelihood,
+                "entropy": sums.entropy,
+                "accuracy": status.accuracy_of_all,
+                "labels": _named(self._monitor.labels, sums.labels),
+                "segments": _named(self._monitor.labels, sums.segments),
+            },
+            on=[alarm.rule for alarm in status.on],
+        )
+
+
+def _event(name: str, **facts: Any) -> None:
+    """A line of JSON; a number that is not finite is null."""
+    typer.echo(json.dumps({"event": name} | {key: _finite(fact) for key, fact in facts.items()}, allow_nan=False))
+
+
+def _finite(fact: Any) -> Any:
+    if isinstance(fact, dict):
+        return {key: _finite(value) for key, value in fact.items()}
+    return None if isinstance(fact, float) and not math.isfinite(fact) else fact
+
+
+def _named(labels: Sequence[str], values: Any) -> dict[str, float]:
+    return dict(zip(labels, values.tolist(), strict=True))
+
+
+class _Screen:
+    """A picture on the terminal."""
+
+    def __init__(self, monitor: Monitor, model: str, source: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._monitor, self._model, self._source = monitor, model, source
+        self._console = Console()
+        self.live = Live(console=self._console, auto_refresh=False)
+        self._pace, self._then = _Pace(), 0.0
+
+    def alarms(self, found: Sequence[Alarm]) -> None:
+        """They are in the picture."""
+
+    def tick(self, last: bool = False) -> None:
+        now = time.monotonic()
+        if last or now - self._then >= _TICK:
+            self._then, rate = now, self._pace.at(self._monitor.positions)
+            about = About(self._model, self._source, now - self._pace.begin, rate)
+            status = self._monitor.status() if self._monitor.positions else None
+            self.live.update(view(status, self._monitor.labels, about, *self._console.size), refresh=True)
+
+    def end(self, interrupted: bool) -> None:
+        self._console.print()
+        summary(self._monitor.status(), self._monitor.labels, self._console)
+
+
+@contextmanager
+def _shown(monitor: Monitor, model: Path, source: str, as_json: bool, every: Every) -> Iterator[_Lines | _Screen]:
+    if as_json or sys.stdout is None or not sys.stdout.isatty():
+        yield (_Json if as_json else _Lines)(monitor, every)
+        return
+    screen = _Screen(monitor, model.name, "standard input" if source == "-" else Path(source).name)
+    with screen.live:
+        yield screen
