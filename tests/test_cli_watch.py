@@ -22,8 +22,9 @@ from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain, tagging
 from chainfold.cli.screen import About, summary, view
-from chainfold.cli.watch import Every, Rows, blocks
+from chainfold.cli.watch import Every, blocks
 from chainfold.data.chain import gather
+from chainfold.data.known import KnownBlock
 from chainfold.data.renumbered import Renumbered
 from chainfold.data.store import open_chain
 from chainfold.data.vocabulary import Vocabulary
@@ -122,7 +123,7 @@ def test_a_status_comes_after_its_rows() -> None:
     sizes = [0, 3, 5, 15, 1, 0, 40, 36]
     ends = np.cumsum(sizes).tolist()
     rows = [
-        Rows(chain.block(end - size, end), chain.labels[end - size : end], end == 64)
+        KnownBlock(chain.block(end - size, end), chain.labels[end - size : end], end == 64)
         for size, end in zip(sizes, ends, strict=True)
     ]
     for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
@@ -191,17 +192,58 @@ def test_inputs_that_cannot_be_read(trained: Trained, tmp_path: Path) -> None:
     assert "is empty" in failed("watch", trained.path, "-", given=b"")
 
 
+@pytest.mark.parametrize("source", ["-", "file"])
+def test_lines_that_cannot_be_read(source: str, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text(trained.text.read_text().replace("\n", "\noops\n", 1))
+    given, what = ((tmp_path / "bad").read_bytes(), "-") if source == "-" else (b"", tmp_path / "bad")
+    assert "line 2" in failed("watch", trained.path, what, "--json", "--every", "1h", given=given)
+    for way, more in (("skip", 0), ("unknown", 1)):
+        done = run("watch", trained.path, what, "--json", "--on-error", way, given=given)
+        assert done.exit_code == 0
+        assert events(done.stdout_bytes)[-1]["rows"] == len(trained.gold) + more
+        assert done.stderr.startswith("chainfold: ")
+        assert "line 2" in done.stderr
+    assert "on_error is 'panic'" in failed("watch", trained.path, what, "--on-error", "panic", given=given)
+    assert "cannot be read" in failed("watch", trained.path, tmp_path / "missing", "--on-error", "skip")
+
+
+def test_a_file_that_grows(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is watched at once, and then what is added, until Ctrl-C."""
+    text = trained.text.read_text().splitlines(keepends=True)
+    grown = tmp_path / "grown"
+    grown.write_text("".join(text[:20]))
+
+    def growing(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
+        rows, added = 0, False
+        for known in blocks(*arguments, **options):
+            yield known
+            rows += known.gold.size
+            if not added:
+                with grown.open("a") as file:
+                    file.write("".join(text[20:]) + "\n")
+                added = True
+            if rows == len(trained.gold) and known.ended:
+                for _ in range(2):
+                    yield known._replace(block=known.block.part(0, 0), gold=known.gold[:0], ended=False)
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(VERB, "blocks", growing)
+    done = run("watch", trained.path, grown, "--follow", "--json", *RULES)
+    assert done.exit_code == 130
+    check_end(events(done.stdout_bytes)[-1] | {"interrupted": False}, trained)
+
+
 # How it ends
 
 
 def test_interrupted_in_the_middle(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has come is summed up; that the reader never ends does not matter."""
 
-    def endless(*arguments: Any, **options: Any) -> Iterator[Rows]:
+    def endless(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
         for rows in blocks(*arguments, **options):
             yield rows
         for _ in range(2):  # when the second is taken, what came before the first has been looked at
-            yield Rows(rows.block.part(0, 0), rows.gold[:0], False)
+            yield KnownBlock(rows.block.part(0, 0), rows.gold[:0], False)
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait()
 
@@ -217,7 +259,7 @@ def test_interrupted_in_the_middle(trained: Trained, monkeypatch: pytest.MonkeyP
 def test_an_error_in_the_middle_comes_after_the_alarms_before_it(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*arguments: Any, **options: Any) -> Iterator[Rows]:
+    def broken(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
         yield from blocks(*arguments, **options)
         raise ChainfoldError("the line is bad.")
 
@@ -303,7 +345,7 @@ def with_labels(status: Status, n_labels: int) -> Status:
 
 def drawn(status: Status, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
-    about = About("attacks.model", "standard input", 3723.0, 12345.6)
+    about = About("attacks.model", "standard input", 3723.0, 12345.6, "line 3 is left out.")
     console.print(view(status, names(status.shares.size), about, width, height))
     return console.export_text().splitlines()
 
@@ -314,7 +356,7 @@ def drawn(status: Status, width: int, height: int) -> list[str]:
 def test_the_picture_fits(n_labels: int, height: int, width: int) -> None:
     lines = drawn(with_labels(status_of(3, rules=8), n_labels), width, height)
     assert max(map(cell_len, lines)) <= width
-    assert len(lines) < max(height, 20)
+    assert len(lines) < max(height, 21)
     assert lines[0].startswith("attacks.model on ")
     assert lines[0].endswith("1:02:03")
     assert lines[1].startswith("900 rows · 12,346 rows/s")
@@ -326,6 +368,7 @@ def test_the_picture_fits(n_labels: int, height: int, width: int) -> None:
     assert n_labels == 2 or bars[0][:20].count("…") == 1, "it is too long"
     assert any("█" in line for line in lines if line.startswith("entropy"))
     assert any(line.startswith("alarms") for line in lines)
+    assert any(line.startswith("input     line 3 is left") for line in lines)
 
 
 def test_what_the_picture_says() -> None:
@@ -360,8 +403,10 @@ def test_what_the_picture_says() -> None:
 
 def test_the_picture_before_there_is_anything() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(view(None, ("a",), About("m", "-", 0.0, 0.0), 80, 24))
-    assert "waiting for the first rows" in console.export_text()
+    console.print(view(None, ("a",), About("m", "-", 0.0, 0.0, "line 3 is left out."), 80, 24))
+    text = console.export_text()
+    assert "waiting for the first rows" in text
+    assert "line 3 is left out." in text
     first = drawn(status_of(3, rows=20), 80, 24)
     assert any("after a whole window" in line for line in first)
 

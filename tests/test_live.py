@@ -23,6 +23,7 @@ from chainfold.data.annotate import Annotator
 from chainfold.data.chain import Block
 from chainfold.data.inputs import Inputs
 from chainfold.data.known import Known, KnownBlock, known_blocks
+from chainfold.data.known_inputs import KnownChain
 from chainfold.data.live import OnError, RowEncoder, live_rows
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
@@ -94,7 +95,7 @@ class Pipe:
         self._out, self._in = os.pipe()
         self.write(data)
         self._file = os.fdopen(self._out, "rb", buffering=0)
-        self._make: Callable[[], Known] = lambda: live_rows(self._file, vocabulary, **options)
+        self._make: Callable[[], Known | KnownChain] = lambda: live_rows(self._file, vocabulary, **options)
         self._blocks: Iterator[KnownBlock] | None = None
 
     def write(self, data: bytes) -> None:

@@ -206,6 +206,8 @@ class LabelLines:
     def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
         import pyarrow.compute as pc
 
+        if not starts.size:
+            return
         fields = [_texts(names, part) for names, part in zip(self._names, values, strict=True)]
         blank = starts.copy()
         blank[0] &= self._begun

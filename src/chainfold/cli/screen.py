@@ -28,6 +28,7 @@ class About(NamedTuple):
     source: str
     seconds: float
     rate: float  # rows a second, of late
+    notice: str = ""  # what a person should know of the input
 
 
 def view(status: Status | None, labels: Sequence[str], about: About, width: int, height: int) -> Group:
@@ -35,8 +36,9 @@ def view(status: Status | None, labels: Sequence[str], about: About, width: int,
     from rich.console import Group
 
     if status is None:
-        return Group(_title(about, width), _dim("waiting for the first rows", width=width))
-    above, course = [_title(about, width), *_head(status, about, width)], list(_course(status, width))
+        return Group(_title(about, width), _dim("waiting for the first rows", width=width), *_notice(about, width))
+    above = [_title(about, width), *_head(status, about, width)]
+    course = [*_course(status, width), *_notice(about, width)]
     room = max(height - len(above) - len(course) - 3 - 2 * bool(status.raised), _LEAST_ROOM)
     alarms = list(_alarms(status, width, min(max(room // 3, room - len(labels)), _MOST_ALARMS)))
     room = min(room - max(len(alarms) - 2, 0), _MOST_LABELS)
@@ -74,6 +76,11 @@ def _title(about: About, width: int) -> Text:
     title.pad_right(max(width - len(clock) - title.cell_len, 1))
     title.append(clock, "dim")
     return title
+
+
+def _notice(about: About, width: int) -> Iterator[Text]:
+    if about.notice:
+        yield _line(f"{'input':10}", (about.notice, "yellow"), width=width)
 
 
 def _head(status: Status, about: About, width: int) -> Iterator[Text]:

@@ -11,8 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,26 +19,17 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import BadSetting
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Block
+    from chainfold.data.known import KnownBlock
     from chainfold.data.vocabulary import Vocabulary
-    from chainfold.forward import Labels
     from chainfold.live.monitor import Alarm, Monitor, Status
 
 _TICK = 0.25  # seconds between two looks at the clock, and two pictures
 _PACE = 20  # ticks over which the speed is measured
 _MOST_NAMED = 5  # labels in a line
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-class OnError(StrEnum):
-    """What becomes of a line that cannot be read."""
-
-    STOP = "stop"
-    SKIP = "skip"
-    UNKNOWN = "unknown"
 
 
 def watch(
@@ -62,8 +52,11 @@ def watch(
     ] = "10s",
     follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False,
     on_error: Annotated[
-        OnError, typer.Option(help="A line that cannot be read: stop, skip it, or a row of which nothing is known.")
-    ] = OnError.STOP,
+        str,
+        typer.Option(
+            metavar="WAY", help="A line that cannot be read: stop, skip it, or unknown: a row without attributes."
+        ),
+    ] = "stop",
     max_lag: Annotated[
         int | None, typer.Option(metavar="K", help="Rows that a row may wait for; as long as it takes unless given.")
     ] = None,
@@ -95,20 +88,21 @@ def watch(
     often = Every.parse(every)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
-    rows = blocks(
-        source,
-        names_of(opened),
-        follow=follow,
-        on_error=on_error,
-        format=form,
-        columns=reading.names(columns),
-        symbols=reading.names(symbols) or [],
-        header=header,
-        encoding=encoding,
-        unknown=unknown,
-        group=group,
-    )
     with _interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
+        rows = blocks(
+            source,
+            names_of(opened),
+            follow=follow,
+            on_error=on_error,
+            notice=shown.notice,
+            format=form,
+            columns=reading.names(columns),
+            symbols=reading.names(symbols) or [],
+            header=header,
+            encoding=encoding,
+            unknown=unknown,
+            group=group,
+        )
         shown.tick()
         for some in _as_they_come(often.cut(rows)):
             if some is not None:
@@ -124,22 +118,31 @@ def watch(
         raise KeyboardInterrupt
 
 
-class Rows(NamedTuple):
-    """Further rows of a stream."""
+def blocks(
+    source: str, vocabulary: Vocabulary, *, follow: bool, on_error: str, notice: Callable[[str], None], **how: Any
+) -> Iterator[KnownBlock]:
+    """The rows of an input with a model's numbers, as they come.
 
-    block: Block
-    gold: Labels
-    ended: bool
-
-
-def blocks(source: str, vocabulary: Vocabulary, *, follow: bool, on_error: OnError, **how: Any) -> Iterator[Rows]:
-    """The rows of an input with a model's numbers, as they come."""
+    A chain or a file is read by the block; a pipe, a file that grows or one with bad lines by the line.
+    """
+    from chainfold.data.inputs import unreadable
     from chainfold.data.known_inputs import known_inputs
+    from chainfold.data.live import OnError, live_rows
+    from chainfold.data.store import is_chain
 
-    if follow or on_error is not OnError.STOP:
-        raise ChainfoldError("--follow and --on-error are not there yet; leave them out.")
-    for one in known_inputs([source], vocabulary, **how):
-        yield Rows(one.block, one.gold, False)
+    if on_error not in list(OnError):
+        raise BadSetting("on_error", on_error, f"one of {', '.join(OnError)}")
+    if is_chain(source) or (source != "-" and not follow and on_error == OnError.STOP):
+        yield from known_inputs([source], vocabulary, **how)
+        return
+    with ExitStack() as stack:
+        what: Any = source
+        if source != "-" and not follow:
+            try:
+                what = stack.enter_context(Path(source).open("rb"))
+            except OSError as error:
+                raise unreadable(source, error) from None
+        yield from live_rows(what, vocabulary, on_error=on_error, notice=notice, **how)
 
 
 class Every(NamedTuple):
@@ -160,7 +163,7 @@ class Every(NamedTuple):
             raise BadSetting("every", text, "a number of rows, or a time such as 30s, 5m or 1h")
         return cls(int(number), math.inf) if unit is None else cls(None, number * unit)
 
-    def cut(self, stream: Iterable[Rows]) -> Iterator[Rows]:
+    def cut(self, stream: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
         """The same rows, such that those after which there is a status are the last of a block."""
         done = 0
         for some in stream:
@@ -173,9 +176,9 @@ class Every(NamedTuple):
             done += size - begin
 
 
-def _as_they_come(stream: Iterable[Rows]) -> Iterator[Rows | None]:
+def _as_they_come(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
     """What comes; None wherever nothing has for a while."""
-    made: queue.Queue[Rows | BaseException | None] = queue.Queue(1)
+    made: queue.Queue[KnownBlock | BaseException | None] = queue.Queue(1)
 
     def make() -> None:
         try:
@@ -245,6 +248,10 @@ class _Lines:
     def alarms(self, found: Sequence[Alarm]) -> None:
         for alarm in found:
             self._alarm(alarm)
+
+    def notice(self, text: str) -> None:
+        """What a person should know of the input."""
+        typer.echo(f"chainfold: {text}", err=True)
 
     def tick(self, last: bool = False) -> None:
         now, rows = time.monotonic(), self._monitor.positions
@@ -355,16 +362,20 @@ class _Screen:
         self._monitor, self._model, self._source = monitor, model, source
         self._console = Console()
         self.live = Live(console=self._console, auto_refresh=False)
-        self._pace, self._then = _Pace(), 0.0
+        self._pace, self._then, self._notice = _Pace(), 0.0, ""
 
     def alarms(self, found: Sequence[Alarm]) -> None:
         """They are in the picture."""
+
+    def notice(self, text: str) -> None:
+        """The last one is."""
+        self._notice = text
 
     def tick(self, last: bool = False) -> None:
         now = time.monotonic()
         if last or now - self._then >= _TICK:
             self._then, rate = now, self._pace.at(self._monitor.positions)
-            about = About(self._model, self._source, now - self._pace.begin, rate)
+            about = About(self._model, self._source, now - self._pace.begin, rate, self._notice)
             status = self._monitor.status() if self._monitor.positions else None
             self.live.update(view(status, self._monitor.labels, about, *self._console.size), refresh=True)
 

@@ -11,7 +11,6 @@ position of which nothing is known. The first row is different: it says what the
 from __future__ import annotations
 
 import codecs
-import fcntl
 import io
 import math
 import os
@@ -137,7 +136,9 @@ class _Pipe:
         self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
         if self._ready is not None:
             self._ready.register(self._file, select.POLLIN)
-            with suppress(AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
+            with suppress(ImportError, AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
+                import fcntl
+
                 fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
 
     def __iter__(self) -> Iterator[bytes | None]:

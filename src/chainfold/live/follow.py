@@ -87,9 +87,8 @@ class Following:
             rows = LabelLines(self._sink, columns)
         with rows as writer:
             for final in self._found(known):
-                if len(final):
-                    writer.add(final.starts, *self._values(final))
-                    self._sink.flush()
+                writer.add(final.starts, *self._values(final))
+                self._sink.flush()
         self._sink.flush()
 
     @property
