@@ -39,12 +39,13 @@ LEVELS = {
     "apply": 9,
     "feed": 10,
     "growth": 10,
+    "online": 10,
     "estimator": 11,
     "paper": 11,
     "cli": 12,
     "__main__": 13,
 }
-WITHIN = {"kernels", "data", "engines", "optimize", "paper", "cli"}
+WITHIN = {"kernels", "data", "engines", "online", "optimize", "paper", "cli"}
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 
