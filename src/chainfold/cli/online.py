@@ -47,16 +47,16 @@ def learn(
     """Learn from the inputs as they arrive, and tell what came of it. `pointless` names options given in vain."""
     from chainfold.online.arriving import arriving
     from chainfold.online.prequential import Table
-    from chainfold.online.run import OnlineRun, Stopped
+    from chainfold.online.run import OnlineRun, Stopped, beside
     from chainfold.online.weights import OnlineSettings
 
     begin = time.perf_counter()
     _check(algorithm, [name.replace("_", "-") for name in settings], pointless)
-    for path in (output, prequential):
-        if path is not None:
-            check_output(path, list(inputs))
     if str(output) == "-":
         raise BadFile(output, "a model cannot go to standard output; name a file.")
+    for path in (output, beside(output, "run"), beside(output, "journal"), prequential):
+        if path is not None:
+            check_output(path, inputs)
     with ExitStack() as stack:
         shown = stack.enter_context(_shown(verbose))
         asked = _Asked(shown.say)

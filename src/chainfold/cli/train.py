@@ -283,10 +283,14 @@ def train(
         min_count=min_count,
         hash_bits=hash_bits,
     )
-    _check_state(_beside(output, "run"), resume, fresh)
+    cache, state = _beside(output, "chain"), _beside(output, "run")
     if online:
         from chainfold.cli.online import learn
+        from chainfold.data.store import is_chain
 
+        _check_state(state, resume, fresh)
+        if is_chain(inputs):
+            _check_encoded(inputs[0], how)
         pointless = {
             "dev": dev,
             "model": start,
@@ -324,8 +328,8 @@ def train(
         patience=patience,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
-    cache, state = _beside(output, "chain"), _beside(output, "run")
     _check_outputs(output, cache, state, inputs, dev or [], start)
+    _check_state(state, resume, fresh)
     initial = None if start is None else open_model(start)
     with watched() as progress:
         how["progress"] = progress

@@ -101,6 +101,7 @@ class OnlineRun:
                 self._replay(trainer, record)
             self._saved, self._since = time.monotonic(), 0
             try:
+                self._learn(trainer, journal)
                 for block in self._new_blocks(arriving, trainer):
                     if not arriving.again:
                         journal.append(Record(trainer.rows, self._names(), block))
@@ -109,8 +110,7 @@ class OnlineRun:
             except Asked:
                 self._save(journal)
                 raise Stopped(trainer.positions, self.state_path) from None
-        for learnt in trainer.learn(ended=True):
-            self._count(learnt)
+            self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
         save_model(self._output, model)
@@ -177,8 +177,9 @@ class OnlineRun:
         for learnt in trainer.learn():
             self._count(learnt)
 
-    def _learn(self, trainer: OnlineTrainer, journal: Journal) -> None:
-        for learnt in trainer.learn():
+    def _learn(self, trainer: OnlineTrainer, journal: Journal, ended: bool = False) -> None:
+        """Learn from what has come, and save now and then."""
+        for learnt in trainer.learn(ended):
             self._count(learnt)
             self._since += 1
             stopped = self._stop()

@@ -3,10 +3,10 @@
 One step over n positions, with the gradient g of their negative log likelihood, is
 
     q ← q · 2^(-n / forget) + g²
-    w ← w · e^(-c2 · n / 10⁶) - rate · g / √(q + 0.1)
+    w ← w · e^(-c2 · n / 10⁶) - rate · g / √(q + least)
 
-for every weight. The tenth of an error keeps gradients next to nothing from being followed as if they were large, which
-matters most where q forgets; it was chosen by how well chunks and network logs were tagged before they were learnt from.
+for every weight. `least` is a tenth of an error where sums forget, and next to nothing elsewhere: else a gradient of
+nearly zero would be followed, once q has forgotten all larger ones, as if it were large.
 
 Most attributes do not occur in a step, and there g is zero: such a row is left as it is, with the
 time of its last step beside it, and what it has lost since then is made up when it is looked at. So the result is that
@@ -26,7 +26,7 @@ from chainfold.errors import BadSetting
 from chainfold.model import Floats
 from chainfold.optimize.base import check_not_negative, check_whole
 
-_LEAST_SUM = 0.1
+_LEAST_SUM, _LEAST_FORGETTING_SUM = 1e-16, 0.1
 _FIRST_ROWS = 1024
 _PENALTY_SPAN = 1e6  # positions over which c2 is measured
 
@@ -59,6 +59,11 @@ class OnlineSettings:
     def forgetting(self) -> float:
         """What is lost of the logarithm of a sum with each position."""
         return 0.0 if self.forget is None else math.log(2.0) / self.forget
+
+    @property
+    def least_sum(self) -> float:
+        """What a sum of squared gradients counts as, at least."""
+        return _LEAST_SUM if self.forget is None else _LEAST_FORGETTING_SUM
 
 
 class OnlineWeights:
@@ -103,11 +108,11 @@ class OnlineWeights:
         places = self._place[ids]
         weights = rows["weights"][places] * self._left(places, settings.shrinking, self.time)
         sums = rows["sums"][places] * self._left(places, settings.forgetting, self.time)
-        _descend(weights, sums, gradient, settings.rate)
+        _descend(weights, sums, gradient, settings)
         rows["weights"][places], rows["sums"][places], rows["stamps"][places] = weights, sums, self.time
         self.transitions *= math.exp(-settings.shrinking * positions)
         self.transition_sums *= math.exp(-settings.forgetting * positions)
-        _descend(self.transitions, self.transition_sums, transitions, settings.rate)
+        _descend(self.transitions, self.transition_sums, transitions, settings)
 
     def grow(self, n_labels: int) -> None:
         """Have so many labels, at least; weights of new ones are zero."""
@@ -180,7 +185,7 @@ def _rows(room: int, n_labels: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _descend(weights: Floats, sums: Floats, gradient: Floats, rate: float) -> None:
+def _descend(weights: Floats, sums: Floats, gradient: Floats, settings: OnlineSettings) -> None:
     """One step of AdaGrad, in place."""
     sums += gradient * gradient
-    weights -= rate * gradient / np.sqrt(sums + _LEAST_SUM)
+    weights -= settings.rate * gradient / np.sqrt(sums + settings.least_sum)
