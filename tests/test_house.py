@@ -38,12 +38,12 @@ LEVELS = {
     "training": 9,
     "apply": 9,
     "feed": 10,
-    "growth": 10,
     "online": 10,
-    "estimator": 11,
-    "paper": 11,
-    "cli": 12,
-    "__main__": 13,
+    "growth": 11,
+    "estimator": 12,
+    "paper": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 WITHIN = {"kernels", "data", "engines", "online", "optimize", "paper", "cli"}
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}

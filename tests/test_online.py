@@ -13,7 +13,7 @@ from chainfold.data.chain import Block, Chain
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.evaluation import evaluate
-from chainfold.model import Layout, Model
+from chainfold.model import Floats, Layout, Model
 from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
@@ -63,13 +63,16 @@ def a_chain(positions: int = 3000, n_labels: int = 3, starts: float = 0.02, seed
 class Frozen(OnlineWeights):
     """Weights that stay as they are, and add up the gradients that they are given."""
 
+    rows_sum: Floats
+    pairs_sum: Floats
+
     def step(self, ids: Any, gradient: Any, transitions: Any, positions: int) -> None:
         self.time += positions
         self.rows_sum[ids] += gradient
         self.pairs_sum += transitions
 
 
-def frozen_trainer(model: Model, batch: int) -> OnlineTrainer:
+def frozen_trainer(model: Model, batch: int) -> tuple[OnlineTrainer, Frozen]:
     layout = model.layout
     rows, pairs = np.split(model.weights, [layout.n_state])
     n, size = layout.n_labels, layout.n_attributes
@@ -91,7 +94,7 @@ def frozen_trainer(model: Model, batch: int) -> OnlineTrainer:
     )
     weights.rows_sum, weights.pairs_sum = np.zeros((size, n)), np.zeros((n, n))
     trainer.weights = weights
-    return trainer
+    return trainer, weights
 
 
 @pytest.mark.parametrize("starts", [0.0, 0.001, 0.2])
@@ -99,12 +102,12 @@ def frozen_trainer(model: Model, batch: int) -> OnlineTrainer:
 def test_shares_add_up_to_the_gradient_of_the_whole(starts: float, batch: int) -> None:
     chain = a_chain(positions=60 if batch == 1 else 1500, starts=starts)
     model = Model.random(Layout.full(3, 40))
-    trainer = frozen_trainer(model, batch)
+    trainer, weights = frozen_trainer(model, batch)
     learnt = learnt_by(trainer, pieces(chain, [1, 300, 17]))
     whole = evaluate(model, chain)
     assert whole.gradient is not None
     assert whole.log_likelihood is not None
-    found = np.concatenate([trainer.weights.rows_sum.ravel(), trainer.weights.pairs_sum.ravel()])
+    found = np.concatenate([weights.rows_sum.ravel(), weights.pairs_sum.ravel()])
     assert np.abs(found + whole.gradient).max() < 1e-10 * max(1.0, np.abs(whole.gradient).max())
     assert sum(one.loss for one in learnt) == pytest.approx(-whole.log_likelihood, rel=1e-11)
     assert trainer.doings.approximate == 0
@@ -115,7 +118,7 @@ def test_shares_add_up_to_the_gradient_of_the_whole(starts: float, batch: int) -
 
 def test_before_anything_is_learnt_from_a_batch_it_is_tagged() -> None:
     chain, model = a_chain(), Model.random(Layout.full(3, 40))
-    learnt = learnt_by(frozen_trainer(model, 100), pieces(chain, [1000]))
+    learnt = learnt_by(frozen_trainer(model, 100)[0], pieces(chain, [1000]))
     best = np.concatenate([tagged.labels for tagged in Tagger(model).run([chain.block(0, chain.positions)])])
     assert sum(one.right for one in learnt) == np.count_nonzero(best == chain.labels)
 
@@ -124,7 +127,7 @@ def test_a_chain_that_does_not_forget_is_learnt_from_all_the_same_and_counted() 
     positions = 10_000
     chain = Chain.from_arrays(offsets=np.zeros(positions + 1, int), ids=[], labels=[0] * positions, n_labels=2)
     weights = np.array([60.0, 0.0, 0.0, 60.0])  # whatever label there is stays
-    trainer = frozen_trainer(Model(Layout.full(2, 0), weights), 1000)
+    trainer, _ = frozen_trainer(Model(Layout.full(2, 0), weights), 1000)
     learnt_by(trainer, pieces(chain, [1000]))
     assert trainer.positions == positions
     assert trainer.doings.approximate > 0
@@ -189,7 +192,7 @@ def test_new_labels_and_attributes_get_weights_when_they_come() -> None:
     assert known == [(1, 2), (2, 4), (3, 6), (4, 8)]
     model = trainer.model(names(chain))
     best = next(iter(Tagger(model).run([chain.block(0, 4000)]))).labels
-    assert (best == labels).mean() > 0.99
+    assert np.count_nonzero(best == labels) > 3960
     assert model.vocabulary is not None
     assert model.vocabulary.labels == ("L0", "L1", "L2", "L3")
     assert np.array_equal(model.vocabulary.counts, np.bincount(ids, minlength=20))
@@ -259,7 +262,8 @@ def test_a_journal_gives_back_whole_records(tmp_path: Path) -> None:
     first, *others = list(records(path))
     assert not others
     assert (first.first, first.labels) == (7, ["x"])
-    assert all(np.array_equal(a, b) for a, b in zip(first.block, joined([chain.block(0, 100)]), strict=True))
+    kept: list[tuple[Any, Any]] = list(zip(first.block, joined([chain.block(0, 100)]), strict=True))
+    assert all(np.array_equal(a, b) for a, b in kept)
     with Journal(path) as journal:
         journal.clear()
         assert journal.size == 0

@@ -207,7 +207,7 @@ class OnlineTrainer:
     def state(self) -> Tensors:
         """All that is needed to go on, as arrays."""
         self._gather()
-        held = {f"held_{name}": array for name, array in zip(_HELD, self._held, strict=False)}
+        held: Tensors = {f"held_{name}": getattr(self._held, name) for name in _HELD}
         counts = np.array([self._past, self.rows, self.doings.batches, self.doings.right, self.doings.approximate])
         return {**self.weights.state(), **held, "counts_so_far": counts, "loss_so_far": np.array(self.doings.loss)}
 
@@ -216,9 +216,8 @@ class OnlineTrainer:
         """The trainer whose state it was."""
         made = cls(n_attributes, settings)
         made.weights = OnlineWeights.of_state(state, n_attributes, settings)
-        kinds = (array.dtype for array in NOTHING)
-        held = [frozen(state[f"held_{name}"], kind) for name, kind in zip(_HELD, kinds, strict=False)]
-        made._held = NOTHING._replace(**dict(zip(_HELD, held, strict=True)))
+        held = {name: frozen(state[f"held_{name}"], getattr(NOTHING, name).dtype) for name in _HELD}
+        made._held = NOTHING._replace(**held)
         made._past, made.rows, batches, right, approximate = (int(count) for count in state["counts_so_far"])
         made.doings = Doings(batches, right, float(state["loss_so_far"]), approximate)
         return made
