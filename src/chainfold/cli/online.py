@@ -118,8 +118,9 @@ class _Asked:
 class _Shown:
     """What is seen of a run while it goes on."""
 
-    def __init__(self, verbose: bool, live: Any = None) -> None:
-        self._verbose, self._live = verbose, live
+    def __init__(self, verbose: bool) -> None:
+        self.live: Any = None
+        self._verbose = verbose
         self._begin, self._positions = time.perf_counter(), 0
         self._rows: list[tuple[str, ...]] = []
         self._also: list[Callable[[Interval], None]] = []
@@ -130,15 +131,13 @@ class _Shown:
 
     def say(self, text: str) -> None:
         """A line above what is shown."""
-        if self._live is None:
+        if self.live is None:
             typer.echo(text, err=True)
         else:
-            self._live.console.print(text, highlight=False)
+            self.live.console.print(text, highlight=False)
 
     def learnt(self, learnt: Learnt) -> None:
         self._positions += learnt.positions
-        if self._live is not None:
-            self._live.update(self._view())
 
     def interval(self, interval: Interval) -> None:
         row = f"{interval.positions:,}", f"{interval.accuracy:.2%}", f"{interval.running_accuracy:.2%}"
@@ -149,7 +148,8 @@ class _Shown:
             named = zip(_HEADINGS, self._rows[-1], strict=True)
             typer.echo("  ".join(f"{name} {value}" for name, value in named), err=True)
 
-    def _view(self) -> Any:
+    def view(self) -> Any:
+        """For a terminal."""
         from rich.console import Group
 
         speed = self._positions / (time.perf_counter() - self._begin)
@@ -163,12 +163,12 @@ def _shown(verbose: bool) -> Iterator[_Shown]:
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True)
+    console, shown = Console(stderr=True), _Shown(verbose)
     if not console.is_terminal or verbose:
-        yield _Shown(verbose)
+        yield shown
         return
-    with Live("", console=console, transient=True, refresh_per_second=4) as live:
-        yield _Shown(verbose, live)
+    with Live(console=console, transient=True, refresh_per_second=4, get_renderable=shown.view) as shown.live:
+        yield shown
 
 
 def _facts(output: Path, model: Model, seconds: float) -> dict[str, Any]:

@@ -8,9 +8,9 @@ One step over n positions, with the gradient g of their negative log likelihood,
 for every weight. `least` is a tenth of an error where sums forget, and next to nothing elsewhere: else a gradient of
 nearly zero would be followed, once q has forgotten all larger ones, as if it were large.
 
-Most attributes do not occur in a step, and there g is zero: such a row is left as it is, with the
-time of its last step beside it, and what it has lost since then is made up when it is looked at. So the result is that
-of the recursion above, and no step looks at more rows than it needs. Rows have a place only once they have occurred.
+Most attributes do not occur in a step, and there g is zero: such a row is left as it is, with the time of its last step
+beside it, and what it has lost since then is made up when it is looked at. So the result is that of the recursion
+above, and no step looks at more rows than it needs. Rows have a place only once they have occurred.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class OnlineWeights:
         self._rows["stamps"][self._used : high] = self.time
         self._used = high
         places = self._place[ids]
-        self._rows["counts"][:high] += np.bincount(places, minlength=high)
+        np.add.at(self._rows["counts"], places, 1)
         self._rows["seen"][places, labels] = True
 
     def state(self) -> dict[str, NDArray[Any]]:
