@@ -97,9 +97,9 @@ class OnlineRun:
         """Learn from all that arrives, and store the model."""
         trainer = self._begin(arriving)
         with Journal(self.journal_path) as journal:
+            self._saved, self._since = time.monotonic(), 0
             for record in records(self.journal_path):
                 self._replay(trainer, record)
-            self._saved, self._since = time.monotonic(), 0
             try:
                 self._learn(trainer, journal)
                 for block in self._new_blocks(arriving, trainer):
@@ -170,29 +170,29 @@ class OnlineRun:
             self.waiting = False
 
     def _replay(self, trainer: OnlineTrainer, record: Record) -> None:
-        if record.first != trainer.rows:  # the state was saved after it
-            return
-        self._know(record.labels)
-        trainer.add(record.block)
-        for learnt in trainer.learn():
-            self._count(learnt)
+        """Learn from rows of the journal, which stays as it is: those that are in a state are passed over."""
+        if record.first == trainer.rows:
+            self._know(record.labels)
+            trainer.add(record.block)
+            self._learn(trainer, None)
 
-    def _learn(self, trainer: OnlineTrainer, journal: Journal, ended: bool = False) -> None:
+    def _learn(self, trainer: OnlineTrainer, journal: Journal | None, ended: bool = False) -> None:
         """Learn from what has come, and save now and then."""
         for learnt in trainer.learn(ended):
             self._count(learnt)
             self._since += 1
             stopped = self._stop()
             due = self._every.due(self._since, time.monotonic() - self._saved)
-            if stopped or due or journal.size > _MOST_JOURNAL:
+            if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
                 self._save(journal)
             if stopped:
                 raise Stopped(trainer.positions, self.state_path)
 
-    def _save(self, journal: Journal) -> None:
-        """The state, so that the journal begins anew, and the model."""
+    def _save(self, journal: Journal | None) -> None:
+        """The state, so that the journal begins anew, if all of it was learnt from, and the model."""
         self._write_state()
-        journal.clear()
+        if journal is not None:
+            journal.clear()
         save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
 
