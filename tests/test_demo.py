@@ -24,6 +24,7 @@ from chainfold.data.intrusion import ATTRIBUTES, LABELS, log_batches, write_log
 from chainfold.data.template import parse_attributes
 from chainfold.errors import BadFile, BadSetting
 from chainfold.metrics import Count, Scores
+from chainfold.online.prequential import Interval
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -243,6 +244,7 @@ def story(size: int = 3000) -> Story:
         posteriors=posteriors,
         scores={"single rows": scores(single), "chain": scores(truth)},
         training={"single rows": training, "chain": training},
+        arriving=[Interval(1000 * k, 0.99 - 0.3 / k, 0.99 - 0.4 / k, 0.1) for k in range(1, 21)],
     )
 
 

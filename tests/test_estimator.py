@@ -603,6 +603,47 @@ def test_pieces_of_any_kind(tmp_path: Path) -> None:
         CRF().partial_fit(Chain.from_arrays(offsets=[0, 1], ids=[0], labels=[0]))
 
 
+def test_hashed_pieces_are_learnt_from_in_constant_memory() -> None:
+    x, y = corpus(300)
+    estimator = CRF(hash_bits=12, batch=20)
+    for low in range(0, len(x), 100):
+        estimator.partial_fit(x[low : low + 100], y[low : low + 100])
+    assert estimator.n_iter_ == 3
+    assert [seen["num"] for seen in estimator.training_log_.iterations] == [1, 2, 3]
+    assert estimator.model_.training["online"]
+    assert estimator.score(NEW, NEW_Y) > 0.65
+    assert estimator.num_attributes_ == 1 << 12
+
+
+def test_hashed_pieces_have_copies_and_files_as_others_have(tmp_path: Path) -> None:
+    original = CRF(hash_bits=10, batch=20).partial_fit(X[:30], Y[:30], classes=["Q"])
+    assert original.classes_[-1] == "Q"
+    copies = [pickle.loads(pickle.dumps(original)), copy.deepcopy(original), copy.copy(original)]
+    before = listed(original.predict(NEW))
+    for again in (*copies, original):
+        assert listed(again.predict(NEW)) == before, "copies have nothing in common"
+        again.partial_fit(X[30:], Y[30:])
+        assert np.array_equal(again.model_.weights, copies[0].model_.weights)
+    original.save(tmp_path / "m")
+    loaded = CRF.load(tmp_path / "m")
+    assert listed(loaded.predict(NEW)) == listed(original.predict(NEW))
+    assert (loaded.algorithm, loaded.batch) == ("adagrad", 20)
+
+
+def test_a_sequence_goes_on_from_piece_to_piece() -> None:
+    items, labels = [item for items in X for item in items], [label for labels in Y for label in labels]
+    halves = slice(0, len(items) // 2), slice(len(items) // 2, None)
+    cut, continued = CRF(hash_bits=10, batch=20), CRF(hash_bits=10, batch=20)
+    for half in halves:
+        cut.partial_fit([items[half]], [labels[half]])
+        continued.partial_fit([items[half]], [labels[half]], continues=True)
+    assert cut.model_.training["positions"] == continued.model_.training["positions"] == len(items)
+    assert not np.array_equal(cut.model_.weights, continued.model_.weights), "a transition more is learnt from"
+    for estimator, how in ((CRF(), {}), (CRF("ap", hash_bits=10), {}), (CRF(hash_bits=10), {"sample_weight": [1.0]})):
+        with pytest.raises(ChainfoldError, match="learnt from online: give hash_bits"):
+            estimator.partial_fit(X[:1], Y[:1], continues=True, **how)
+
+
 @pytest.mark.parametrize("algorithm", ["lbfgs", "adagrad", "ap", "pa", "arow"])
 def test_sequences_of_weight_zero_teach_nothing(algorithm: str) -> None:
     wrong = [["I" if label == "O" else "O" for label in labels] for labels in Y]

@@ -32,22 +32,23 @@ LEVELS = {
     "engines": 5,
     "evaluation": 6,
     "forward": 6,
-    "tagging": 7,
-    "live": 11,
     "pieces": 7,
+    "tagging": 7,
     "objective": 8,
     "mistakes": 9,
     "transfer": 9,
     "training": 10,
     "apply": 10,
     "feed": 11,
-    "growth": 11,
-    "estimator": 12,
-    "paper": 12,
-    "cli": 13,
-    "__main__": 14,
+    "live": 11,
+    "online": 11,
+    "growth": 12,
+    "estimator": 13,
+    "paper": 13,
+    "cli": 14,
+    "__main__": 15,
 }
-WITHIN = {"kernels", "data", "engines", "optimize", "live", "paper", "cli"}
+WITHIN = {"kernels", "data", "engines", "live", "online", "optimize", "paper", "cli"}
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 

@@ -6,6 +6,7 @@ TrainingLog   what was seen of each iteration while it was fitted
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import time
@@ -26,10 +27,11 @@ from chainfold.data.vocabulary import Vocabulary
 from chainfold.engines.plan import cores
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.feed import Lengths, development, further, known, learnable
-from chainfold.growth import Learnt, learn
+from chainfold.growth import Learnt, learn, learn_online
 from chainfold.mistakes import ALGORITHMS as MISTAKES
 from chainfold.model import Floats, Model
 from chainfold.model_file import open_model, save_model
+from chainfold.online.trainer import OnlineTrainer
 from chainfold.tagging import Tagger, Want
 from chainfold.training import Progress, Training, option_names, train
 
@@ -210,13 +212,23 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         y: Any = None,
         classes: Iterable[Any] | None = None,
         sample_weight: Any = None,
+        continues: bool = False,
     ) -> Self:
         """Go once over a further piece of data, from the weights that there are; what is new in it is added to them.
 
         The algorithm is that of `fit`, or AdaGrad where that is lbfgs. Labels may be announced as `classes`, and need
         not be. There is no penalty unless c2 is given: it is counted in full for each piece.
+
+        With `hash_bits` AdaGrad learns as `chainfold train --online` does: in order, in memory that does not grow, and
+        c2 is what that makes of it. Then the first sequence may be one that `continues` the last of the piece before.
         """
         training = self._training_by_pieces()
+        online = self._learns_online(training, sample_weight)
+        if continues and not online:
+            raise ChainfoldError(
+                "a sequence can go on from piece to piece where pieces are learnt from online: give hash_bits, and "
+                "neither weights nor rules nor an algorithm but adagrad."
+            )
         before = self._learnt()
         vocabulary = None if before is None else _named(before.model)
         chain = further(X, y, sample_weight, vocabulary, self._encoding())
@@ -228,14 +240,27 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             log = replace(self.training_log_, iterations=[*self.training_log_.iterations])
         begin = time.monotonic() - (log.training_seconds or 0.0)
         with _watched(bool(self.verbose), log) as report:
-            learnt, step = learn(chain, training, before, self._constraints(chain))
+            if online:
+                trainer = copy.deepcopy(self._online) if before is not None else None
+                learnt, step, trainer = learn_online(chain, training, before, trainer, continues)
+            else:
+                trainer = None
+                learnt, step = learn(chain, training, before, self._constraints(chain))
             report(Progress(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
-        self._keep(learnt.model, log, learnt)
+        self._keep(learnt.model, log, learnt, trainer)
         return self
 
-    def _keep(self, model: Model, log: TrainingLog, pieces: Learnt | None = None) -> None:
-        self.model_, self.training_log_, self._pieces = model, log, pieces
+    def _learns_online(self, training: Training, weights: Any) -> bool:
+        """In constant memory; not after a fit, whose weights have had no gradients that could be gone on from."""
+        plain = weights is None and self.scheme is None and not self.forbid and not self.allow
+        begun = not self.__sklearn_is_fitted__() or self._online is not None
+        return self.hash_bits is not None and training.algorithm == _BY_PIECES and plain and begun
+
+    def _keep(
+        self, model: Model, log: TrainingLog, pieces: Learnt | None = None, online: OnlineTrainer | None = None
+    ) -> None:
+        self.model_, self.training_log_, self._pieces, self._online = model, log, pieces, online
         self._tagger: Tagger | None = None
         self._features: dict[str, dict[tuple[str, str], float]] = {}
 

@@ -1,7 +1,8 @@
 """Learning from pieces that come one after another: the model grows by what is new in each, and keeps what it has.
 
-    Learnt    a model, and what its optimiser keeps beside the weights
-    learn     one pass over a piece
+    Learnt         a model, and what its optimiser keeps beside the weights
+    learn          one pass over a piece
+    learn_online   likewise in order and in constant memory, by AdaGrad on hashed attributes
 
 A piece continues the numbers of the model: what it knows keeps its number, what is new has those that follow. So each
 weight has its place among more of them, and so has what the optimiser keeps of it: the moments of AdaGrad and Adam, the
@@ -11,6 +12,7 @@ stays forbidden.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,11 +21,13 @@ from numpy.typing import NDArray
 
 import chainfold
 from chainfold.constraints import Constraints
-from chainfold.data.chain import Chain
+from chainfold.data.chain import Chain, frozen
 from chainfold.data.vocabulary import MARKS, Vocabulary
 from chainfold.model import Floats, Layout, Model
 from chainfold.objective import Bools, Space
-from chainfold.optimize.base import Optimiser, Step
+from chainfold.online.trainer import OnlineTrainer
+from chainfold.online.weights import OnlineSettings
+from chainfold.optimize.base import Optimiser, Step, norm
 from chainfold.optimize.descent import ALGORITHMS as DESCENT
 from chainfold.training import Training
 
@@ -66,6 +70,36 @@ def learn(
     model = space.model(_finite(optimiser.point), record)
     vectors, steps = _kept(optimiser, space.layout, training)
     return Learnt(model, training.algorithm, vectors, passes + 1, steps), step
+
+
+def learn_online(
+    piece: Chain, training: Training, before: Learnt | None, trainer: OnlineTrainer | None, continues: bool
+) -> tuple[Learnt, Step, OnlineTrainer]:
+    """Go once over a piece with hashed attributes; its first sequence may continue the last of the piece before.
+
+    At the end of a piece what follows is not known, so it is learnt from as if its last sequence ended there.
+    """
+    vocabulary = piece.vocabulary
+    assert vocabulary is not None, "pieces are held together by names"
+    assert vocabulary.hash_bits is not None, "attributes are hashed"
+    if trainer is None:
+        options = {name: value for name, value in training.options.items() if name in ("rate", "batch", "c2")}
+        trainer = OnlineTrainer(1 << vocabulary.hash_bits, OnlineSettings(**options))
+    trainer.weights.grow(len(vocabulary.labels))
+    block = piece.block(0, piece.positions)
+    if continues and trainer.rows:
+        starts = block.starts.copy()
+        starts[0] = False
+        block = block._replace(starts=frozen(starts, np.bool_))
+    trainer.add(block)
+    batches = list(trainer.learn(ended=True))
+    loss, passes = sum(batch.loss for batch in batches), 1 if before is None else before.passes + 1
+    model = trainer.model(vocabulary)
+    record = {**model.training, "passes": passes, "objective": [loss]}
+    weights = model.weights
+    point_norm, active = norm(weights), int(np.count_nonzero(weights))
+    step = Step(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
+    return Learnt(replace(model, training=record), training.algorithm, {}, passes, 0), step, trainer
 
 
 def _space(

@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from chainfold.data.encoder import Progress
     from chainfold.metrics import Scores
     from chainfold.model import Model
+    from chainfold.online.prequential import Interval
     from chainfold.tagging import Tagged
 
 _TRAIN, _TEST, _CHAIN, _MODEL = "train.csv", "test.csv", "train.chain", "attacks.model"
 _TAGGED, _PICTURE = "tagged.csv", "picture.png"
+_ONLINE, _COURSE = "online.model", "online.csv"
 _LEAST = 1000
 _SHARE = 5  # one position is tagged for so many that are learnt from
 _ITERATIONS = 50
+_ARRIVING = 200_000  # positions, at most, that are learnt from as they arrive
+_INTERVALS = 50  # of these, in the picture
 _REHEARSAL = 2000  # positions on which everything is compiled
 _KEPT = 100_000  # tagged positions from which the picture chooses
 _NORMAL = "normal"
@@ -100,6 +104,7 @@ class _Outcome:
     single: Model
     by_chain: _Findings
     by_single: _Findings
+    arriving: list[Interval]
 
 
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
@@ -122,10 +127,14 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     text = "Training the same on single rows, which do not see their neighbours (a logistic regression)."
     with steps.step("train on single rows", _ITERATIONS * positions, text) as step:
         single = _trained(SingleRows(source), step)
+    few = min(positions, _ARRIVING)
+    text = f"Learning from {few:,} of them as they arrive, once, by AdaGrad; each is tagged before it is learnt from."
+    with steps.step("learn online", few, text) as step:
+        intervals = _learnt_online(log, few, step)
     with steps.step("tag", 2 * more, f"Tagging {_TEST} with both; {_TAGGED} has what the chain found.") as step:
         by_chain = _tagged(chain, other, folder / _TAGGED, step.progress)
         by_single = _tagged_singly(single, other, step.progress)
-    return _Outcome(chain, single, by_chain, by_single)
+    return _Outcome(chain, single, by_chain, by_single, intervals)
 
 
 def _encoded(log: Path, output: Path, progress: Progress) -> Source:
@@ -147,6 +156,30 @@ def _trained(source: Source, step: _Step) -> Model:
     )
     step.positions = model.training["iterations"] * source.positions
     return model
+
+
+def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
+    """The first positions of a log, as if they came through a pipe, and how they were tagged before."""
+    from chainfold.data.encode import Options
+    from chainfold.data.intrusion import ATTRIBUTES
+    from chainfold.online.arriving import arriving
+    from chainfold.online.prequential import Prequential
+    from chainfold.online.trainer import OnlineTrainer
+
+    found: list[Interval] = []
+    prequential = Prequential(found.append, positions // _INTERVALS)
+    rows = arriving([str(log)], Options(attributes=ATTRIBUTES))
+    assert rows.vocabulary.hash_bits is not None, "attributes are hashed"
+    trainer = OnlineTrainer(1 << rows.vocabulary.hash_bits)
+    for block in rows.blocks:
+        trainer.add(block.part(0, min(block.labels.size, positions - trainer.rows)))
+        for learnt in trainer.learn(ended=trainer.rows == positions):
+            prequential.add(learnt)
+            step.advance(learnt.positions)
+        if trainer.rows == positions:
+            break
+    prequential.close()
+    return found
 
 
 class SingleRows:
@@ -314,6 +347,9 @@ def _show(outcome: _Outcome, steps: _Steps, console: Console) -> None:
     show(outcome.by_chain.scores, console)
     console.print("\nWhat the neighbours are worth:")
     console.print(_comparison(outcome))
+    last = outcome.arriving[-1]
+    text = f"\nAs they arrived, {last.running_accuracy:.1%} of {last.positions:,} were labelled right before they were "
+    console.print(f"{text}learnt from.")
     console.print("\nWhat it took (in training, a position counts in each iteration):")
     console.print(steps.table())
 
@@ -341,6 +377,7 @@ def _draw(path: Path, outcome: _Outcome) -> None:
         posteriors=posteriors,
         scores={"single rows": outcome.by_single.scores, "chain": outcome.by_chain.scores},
         training={"single rows": outcome.single.training, "chain": outcome.chain.training},
+        arriving=outcome.arriving,
     )
     draw(path, story)
 
@@ -370,4 +407,5 @@ def commands(folder: Path) -> list[str]:
         f"chainfold tag {_MODEL} {_TEST} --marginals -o {_TAGGED}",
         f"chainfold eval {_MODEL} {_TEST}",
         f"chainfold inspect {_MODEL}",
+        f"chainfold train {_TRAIN} --online --attributes '{ATTRIBUTES}' --prequential {_COURSE} -o {_ONLINE}",
     ]

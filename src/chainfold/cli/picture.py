@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from chainfold.files import written_whole
 
 if TYPE_CHECKING:
     from chainfold.metrics import Scores
+    from chainfold.online.prequential import Interval
 
 _SHOWN = 1000  # positions
 _INNER = 0.8  # of them, not too near the ends
@@ -48,6 +49,7 @@ class Story:
     posteriors: NDArray[np.float64]  # [T, N]
     scores: Mapping[str, Scores]  # by way
     training: Mapping[str, Mapping[str, Any]]
+    arriving: Sequence[Interval]  # how well connections were tagged before they were learnt from
 
 
 def draw(path: Path, story: Story) -> None:
@@ -63,9 +65,10 @@ def draw(path: Path, story: Story) -> None:
     _strips(strips, story, here)
     _posteriors(figure.add_subplot(left[1], sharex=strips), story, here)
     _doubt(figure.add_subplot(left[2], sharex=strips), story, here)
-    right = grid[1].subgridspec(2, 1, hspace=0.42)
+    right = grid[1].subgridspec(3, 1, height_ratios=(1.35, 1.0, 1.0), hspace=0.62)
     _qualities(figure.add_subplot(right[0]), story)
     _objectives(figure.add_subplot(right[1]), story)
+    _arriving(figure.add_subplot(right[2]), story)
     with written_whole(path) as file:
         figure.savefig(file, format="png", metadata={"Software": None})
 
@@ -150,7 +153,7 @@ def _qualities(axes: Any, story: Story) -> None:
     for k, (way, scores) in enumerate(story.scores.items()):
         f1 = [100 * scores.per_label[label].f1 for label in known]
         bars = axes.barh(np.arange(len(known)) + (k - 0.5) * height, f1, height, color=_WAYS[way], label=way)
-        axes.bar_label(bars, fmt="%.1f", padding=3, size=11)
+        axes.bar_label(bars, fmt="%.1f", padding=3, size=10)
     axes.set_yticks(np.arange(len(known)), known)
     axes.invert_yaxis()
     axes.set_xlim(0, 115)
@@ -172,6 +175,18 @@ def _objectives(axes: Any, story: Story) -> None:
     axes.set_xlabel("iteration", size=12)
     axes.set_ylabel("loss a connection", size=12)
     _caption(axes, "How training went")
+
+
+def _arriving(axes: Any, story: Story) -> None:
+    """How well connections were tagged before they were learnt from."""
+    places = [interval.positions / 1000 for interval in story.arriving]
+    axes.plot(places, [100 * one.accuracy for one in story.arriving], color=_WAYS["chain"], linewidth=1, alpha=0.45)
+    axes.plot(places, [100 * one.running_accuracy for one in story.arriving], color=_WAYS["chain"], linewidth=2.5)
+    axes.set_xlim(0, places[-1])
+    axes.set_ylim(min(100 * min(one.accuracy for one in story.arriving), 95.0) - 1.0, 100)
+    axes.set_xlabel("thousand connections had arrived", size=12)
+    axes.set_ylabel("right, %", size=12)
+    _caption(axes, "As it arrives: tagged right before learnt")
 
 
 def _known(story: Story) -> list[str]:

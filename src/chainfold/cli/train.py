@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chainfold.model import Model
     from chainfold.training import Development, Every, Progress
 
-_ALGORITHM, _STEPS, _RUN = "The algorithm", "Its steps", "The run"
+_ALGORITHM, _STEPS, _ONLINE, _RUN = "The algorithm", "Its steps", "Learning as it arrives", "The run"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ROWS = 12  # iterations in the live table
 
@@ -64,13 +64,14 @@ def train(
     min_count: reading.MinCount = 1,
     hash_bits: reading.HashBits = None,
     algorithm: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="A",
-            help="lbfgs, sgd (or l2sgd), adagrad, adam, ap (averaged perceptron), pa (passive-aggressive) or arow.",
+            help="lbfgs, sgd (or l2sgd), adagrad, adam, ap (averaged perceptron), pa (passive-aggressive) or arow; "
+            "lbfgs unless given.",
             rich_help_panel=_ALGORITHM,
         ),
-    ] = "lbfgs",
+    ] = None,
     c1: Annotated[
         float | None, typer.Option(help="Weight of the L1 penalty c1·‖w‖₁ (lbfgs); 0.", rich_help_panel=_ALGORITHM)
     ] = None,
@@ -159,6 +160,30 @@ def train(
             rich_help_panel=_STEPS,
         ),
     ] = None,
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online",
+            help="Learn from the input as it arrives, once, in constant memory (adagrad).",
+            rich_help_panel=_ONLINE,
+        ),
+    ] = False,
+    forget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="H",
+            help="Positions after which a gradient counts half in AdaGrad's sums, so that drift is followed.",
+            rich_help_panel=_ONLINE,
+        ),
+    ] = None,
+    prequential: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write there how well each 10,000 positions were tagged before they were learnt from, as CSV.",
+            rich_help_panel=_ONLINE,
+        ),
+    ] = None,
     scheme: reading.Scheme = None,
     forbid: reading.Forbid = None,
     allow: reading.Allow = None,
@@ -239,38 +264,75 @@ def train(
         "gamma": gamma,
         "longest": longest,
     }
+    settings = {name: value for name, value in given.items() if value is not None}
+    how = Options(
+        format=form,
+        columns=reading.names(columns),
+        symbols=reading.names(symbols) or [],
+        header=header,
+        encoding=encoding,
+        unknown=unknown,
+        group=group,
+        one_sequence=one_sequence,
+        label=label,
+        weight=weight,
+        template=template,
+        attributes=attributes,
+        border=border,
+        numbers=numbers,
+        min_count=min_count,
+        hash_bits=hash_bits,
+    )
+    cache, state = _beside(output, "chain"), _beside(output, "run")
+    if online:
+        from chainfold.cli.online import learn
+        from chainfold.data.store import is_chain
+
+        _check_state(state, resume, fresh)
+        if is_chain(inputs):
+            _check_encoded(inputs[0], how)
+        pointless = {
+            "dev": dev,
+            "model": start,
+            "weight": weight,
+            "min-count": min_count > 1,
+            "all-states": all_states,
+            "observed-transitions": not all_transitions,
+            "scheme": scheme,
+            "forbid": forbid,
+            "allow": allow,
+            "engine": engine != "parallel",
+            "memory": memory,
+        }
+        learn(
+            inputs,
+            output,
+            how,
+            algorithm,
+            settings if forget is None else {**settings, "forget": forget},
+            pointless=[name for name, value in pointless.items() if value],
+            every=_every(save_every),
+            prequential=prequential,
+            resume=resume,
+            verbose=verbose,
+            as_json=as_json,
+        )
+        return
+    if forget is not None or prequential is not None:
+        raise ChainfoldError("--forget and --prequential are for learning as data arrives; give --online as well.")
     training = Training(
-        algorithm,
-        {name: value for name, value in given.items() if value is not None},
+        algorithm or "lbfgs",
+        settings,
         all_possible_states=all_states,
         all_possible_transitions=all_transitions,
         patience=patience,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
-    cache, state = _beside(output, "chain"), _beside(output, "run")
     _check_outputs(output, cache, state, inputs, dev or [], start)
     _check_state(state, resume, fresh)
     initial = None if start is None else open_model(start)
     with watched() as progress:
-        how = Options(
-            format=form,
-            columns=reading.names(columns),
-            symbols=reading.names(symbols) or [],
-            header=header,
-            encoding=encoding,
-            unknown=unknown,
-            group=group,
-            one_sequence=one_sequence,
-            label=label,
-            weight=weight,
-            template=template,
-            attributes=attributes,
-            border=border,
-            numbers=numbers,
-            min_count=min_count,
-            hash_bits=hash_bits,
-            progress=progress,
-        )
+        how["progress"] = progress
         source = _source(inputs, cache, how)
         vocabulary = _vocabulary(source, inputs)
         development = None if dev is None else _development(dev, source, how)

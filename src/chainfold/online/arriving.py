@@ -1,0 +1,122 @@
+"""Rows as they arrive, in blocks with hashed attributes.
+
+    arriving     files or a pipe, or a chain that was encoded with hashed attributes
+
+Bins and scales of numbers are fitted on the first rows, which are held until there are enough of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain as chained
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chainfold.data.chain import Block, vocabulary_of
+from chainfold.data.columns import Stretch, kinds_of
+from chainfold.data.encode import Options, encoding_of, stretches
+from chainfold.data.encoder import Lexicon, Numberer, Progress
+from chainfold.data.inputs import Inputs
+from chainfold.data.naming import HashedNames
+from chainfold.data.numbers import fit, needs_fit
+from chainfold.data.roles import Encoding, Labels, Roles
+from chainfold.data.store import is_chain, open_chain
+from chainfold.data.template import Template
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain
+from chainfold.tagging import blocks_of
+
+DEFAULT_HASH_BITS = 18
+FITTED_ROWS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Arriving:
+    """Blocks to learn from."""
+
+    blocks: Iterable[Block]
+    vocabulary: Vocabulary  # without the labels
+    labels: list[str]  # those that have come so far
+    again: bool  # would the same rows come once more, and not others?
+
+
+def arriving(inputs: list[str], options: Options, before: Vocabulary | None = None) -> Arriving:
+    """The rows of inputs. What a pipe gives continues the labels and the attributes of the vocabulary before."""
+    if is_chain(inputs):
+        return _of_chain(inputs[0], options)
+    given = replace(encoding_of(options), hash_bits=options.get("hash_bits") or DEFAULT_HASH_BITS)
+    progress = options.get("progress") or Progress()
+    files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
+    again = files.total_bytes is not None
+    rows = stretches(files, options, given.texts)
+    first = next(rows, None)
+    if first is None:
+        raise EmptyChain
+    roles = Roles.of(kinds_of(first.batch), given, first.source)
+    rows = chained([first], rows)
+    if before is None or again:
+        template, rows = _fitted(roles.template(given), rows)
+        labels = Labels(given.unknown)
+    else:
+        assert before.template is not None, "it was made for rows of columns"
+        template, labels = Template.from_json(before.template), Labels(given.unknown, before.labels)
+    return _of_rows(rows, template, roles, given, labels, again)
+
+
+def _of_rows(
+    rows: Iterator[Stretch], template: Template, roles: Roles, given: Encoding, labels: Labels, again: bool
+) -> Arriving:
+    assert given.hash_bits is not None, "attributes are hashed"
+    if any(feature.edge and feature.columns for feature in template.features):
+        raise ChainfoldError("edge attributes cannot be learnt online; leave them out of the template.")
+    lexicon = Lexicon(labels, HashedNames(given.hash_bits), HashedNames(given.hash_bits))
+    numberer = Numberer(template, roles, given.one_sequence, lexicon)
+    vocabulary = Vocabulary(
+        labels=(),
+        attributes=None,
+        edge_attributes=pa.array([], pa.large_string()),
+        counts=np.empty(0, np.int64),
+        marks=np.empty((0, 1), np.uint64),
+        hash_bits=given.hash_bits,
+        label=roles.label,
+        template=template.to_json(),
+        columns=roles.columns(given).to_json(),
+    )
+    blocks = (numbered.block for numbered in numberer.numbered(rows, ahead=again))
+    return Arriving(blocks, vocabulary, labels.names, again)
+
+
+def _of_chain(path: str | Path, options: Options) -> Arriving:
+    chain = open_chain(path)
+    vocabulary, bits = vocabulary_of(chain), options.get("hash_bits")
+    if vocabulary is None or vocabulary.hash_bits is None:
+        raise BadFile(path, "its attributes are not hashed, as online learning needs them; encode with --hash-bits.")
+    if bits not in (None, vocabulary.hash_bits):
+        raise BadFile(path, f"its attributes are hashed to {vocabulary.hash_bits} bits; leave --hash-bits out.")
+    return Arriving(blocks_of(chain), replace(vocabulary, labels=()), list(vocabulary.labels), again=True)
+
+
+def _fitted(template: Template, rows: Iterator[Stretch]) -> tuple[Template, Iterator[Stretch]]:
+    """The template with its numbers, and all rows; the first ones are held for so long."""
+    if not needs_fit(template):
+        return template, rows
+    held: list[Stretch] = []
+    count = 0
+    while count < FITTED_ROWS and (stretch := next(rows, None)) is not None:
+        held.append(stretch)
+        count += stretch.lines.size
+    return fit(template, _first_of(held, FITTED_ROWS)), chained(held, rows)
+
+
+def _first_of(held: list[Stretch], count: int) -> Iterator[Any]:
+    """The first rows, however they are cut into stretches."""
+    for stretch in held:
+        size = min(count, stretch.lines.size)
+        yield stretch._replace(
+            batch=stretch.batch.slice(0, size), starts=stretch.starts[:size], lines=stretch.lines[:size]
+        )
+        count -= size

@@ -1,0 +1,81 @@
+"""How well each batch was tagged before it was learnt from, by intervals."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+from chainfold.errors import BadFile
+from chainfold.online.trainer import Learnt
+
+INTERVAL = 10_000  # positions, at least
+
+_HEADINGS = ("positions", "accuracy", "running_accuracy", "loss")
+
+
+class Interval(NamedTuple):
+    """Some batches, and how it went until then."""
+
+    positions: int  # learnt from until then
+    accuracy: float  # of the interval
+    running_accuracy: float  # of all until then
+    loss: float  # of the interval: the mean -log likelihood of a position
+
+
+class Prequential:
+    """Counts what was tagged right, and tells of each interval."""
+
+    def __init__(self, tell: Callable[[Interval], None], interval: int = INTERVAL) -> None:
+        self._tell, self._interval = tell, interval
+        self.counts = [0, 0, 0, 0]  # positions and those right, of all and of this interval
+        self.loss = 0.0  # of this interval
+
+    def add(self, learnt: Learnt) -> None:
+        for k, count in enumerate((learnt.positions, learnt.right) * 2):
+            self.counts[k] += count
+        self.loss += learnt.loss
+        if self.counts[2] >= self._interval:
+            self.close()
+
+    def close(self) -> None:
+        """Tell of the interval so far."""
+        positions, right, recent, recent_right = self.counts
+        if recent:
+            self._tell(Interval(positions, recent_right / recent, right / positions, self.loss / recent))
+        self.counts[2:], self.loss = [0, 0], 0.0
+
+
+class Table:
+    """Intervals as lines of CSV, each written when it is known."""
+
+    def __init__(self, path: Path, positions: int) -> None:
+        """Go on after so many positions: lines of later ones are written once more."""
+        self._path = path
+        kept = _lines_until(path, positions) if positions else []
+        try:
+            self._file: IO[str] = path.open("w", newline="", encoding="utf-8")
+        except OSError as error:
+            raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._writer.writerows([_HEADINGS, *kept])
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, interval: Interval) -> None:
+        self._writer.writerow([interval.positions, *(f"{value:.6f}" for value in interval[1:])])
+        self._file.flush()
+
+
+def _lines_until(path: Path, positions: int) -> list[list[str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))[1:]
+    return [line for line in lines if len(line) == len(_HEADINGS) and int(line[0]) <= positions]

@@ -1,0 +1,246 @@
+"""A run that learns from what arrives and survives being killed.
+
+    MODEL           a model of all that was learnt when it was last saved, and in the end of all
+    MODEL.run       the state of then: weights, sums, and the rows that are still needed
+    MODEL.journal   the rows that a pipe has given since; files have theirs still
+
+State and journal together give back all but the block that was being read when the run was killed. A run over files
+goes on after the rows that it has, and ends with the bytes of one that was never interrupted; one over a pipe goes on
+with what comes now, as a new sequence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chainfold.data.chain import Block
+from chainfold.data.vocabulary import Vocabulary
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.model import Model
+from chainfold.model_file import save_model
+from chainfold.online.arriving import Arriving
+from chainfold.online.journal import Journal, Record, records
+from chainfold.online.prequential import Interval, Prequential
+from chainfold.online.trainer import Learnt, OnlineTrainer
+from chainfold.online.weights import OnlineSettings
+from chainfold.online.window import joined
+from chainfold.sealed import damage, read_sealed, write_sealed
+from chainfold.training import EVERY_MINUTE, Every
+
+RUN, RUN_VERSION = "online run", 1
+_MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
+_MEANING = ("labels", "label", "template", "columns", "hash_bits")
+
+
+class Asked(Exception):
+    """Raised by whoever wants the run to stop while it waits for rows."""
+
+
+class Stopped(ChainfoldError):
+    """The run was asked to stop, and is saved."""
+
+    def __init__(self, positions: int, saved: Path) -> None:
+        super().__init__(
+            f"stopped after {positions:,} positions, which are learnt and kept in {saved}; go on with --resume."
+        )
+
+
+class OnlineRun:
+    """A trainer with all that is kept of it on disk."""
+
+    def __init__(
+        self,
+        output: Path,
+        settings: OnlineSettings,
+        *,
+        every: Every = EVERY_MINUTE,
+        tell: Callable[[Interval], None] = lambda interval: None,
+        progress: Callable[[Learnt], None] = lambda learnt: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._output, self._settings, self._every = output, settings, every
+        self._progress, self._stop = progress, stop
+        self.state_path, self.journal_path = beside(output, "run"), beside(output, "journal")
+        self.trainer: OnlineTrainer | None = None
+        self.vocabulary: Vocabulary | None = None
+        self.prequential = Prequential(tell)
+        self.waiting = False  # for rows; nothing is lost if it is left then
+        self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
+
+    def restore(self) -> None:
+        """What was saved; the journal is learnt from when the run goes on."""
+        tensors, about = read_sealed(self.state_path, RUN, RUN_VERSION)
+        with damage(self.state_path, RUN):
+            settings, meaning = about["settings"], about["meaning"]
+            if settings != asdict(self._settings):
+                raise BadFile(
+                    self.state_path,
+                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with --fresh.",
+                )
+            self.vocabulary = _vocabulary(meaning)
+            self.trainer = OnlineTrainer.of_state(tensors, 1 << meaning["hash_bits"], self._settings)
+            self.prequential.counts, self.prequential.loss = about["counts"], about["loss"]
+
+    @property
+    def resumed(self) -> int:
+        """Positions that were learnt from when the run was saved."""
+        return 0 if self.trainer is None else self.trainer.positions
+
+    def run(self, arriving: Arriving) -> Model:
+        """Learn from all that arrives, and store the model."""
+        trainer = self._begin(arriving)
+        with Journal(self.journal_path) as journal:
+            self._saved, self._since = time.monotonic(), 0
+            for record in records(self.journal_path):
+                self._replay(trainer, record)
+            try:
+                self._learn(trainer, journal)
+                for block in self._new_blocks(arriving, trainer):
+                    if not arriving.again:
+                        journal.append(Record(trainer.rows, self._names(), block))
+                    trainer.add(block)
+                    self._learn(trainer, journal)
+            except Asked:
+                self._save(journal)
+                raise Stopped(trainer.positions, self.state_path) from None
+            self._learn(trainer, journal, ended=True)
+        self.prequential.close()
+        model = self.model()
+        save_model(self._output, model)
+        self.state_path.unlink(missing_ok=True)
+        self.journal_path.unlink(missing_ok=True)
+        return model
+
+    def model(self) -> Model:
+        """As it is by now."""
+        assert self.trainer is not None, "the run has begun"
+        assert self.vocabulary is not None, "the run has begun"
+        return self.trainer.model(self.vocabulary)
+
+    def _begin(self, arriving: Arriving) -> OnlineTrainer:
+        meaning = arriving.vocabulary
+        assert meaning.hash_bits is not None, "attributes are hashed"
+        if self.trainer is None or self.vocabulary is None:
+            self.vocabulary = meaning
+            self.trainer = OnlineTrainer(1 << meaning.hash_bits, self._settings)
+            self.journal_path.unlink(missing_ok=True)
+            self._write_state()
+        else:
+            same = all(getattr(meaning, name) == getattr(self.vocabulary, name) for name in _MEANING[1:])
+            if not same:
+                raise BadFile(
+                    self.state_path,
+                    "is a run over other columns or attributes; resume with the input and options of then, or begin "
+                    "anew with --fresh.",
+                )
+        return self.trainer
+
+    def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
+        """Those that were not learnt from before."""
+        before = trainer.rows if arriving.again else 0
+        skipped = 0
+        blocks = iter(arriving.blocks)
+        while (block := self._next(blocks)) is not None:
+            size = block.labels.size
+            low = min(size, before - skipped)
+            skipped += low
+            if low < size:
+                trainer.check(block)
+                self._know(arriving.labels)
+                yield joined([block.part(low, size)])
+        if skipped < before:
+            raise BadFile(
+                self.state_path,
+                f"has {before:,} rows, and the input {skipped:,}; resume with the input of then, or begin anew with "
+                f"--fresh.",
+            )
+
+    def _next(self, blocks: Iterator[Block]) -> Block | None:
+        self.waiting = True
+        try:
+            return next(blocks, None)
+        finally:
+            self.waiting = False
+
+    def _replay(self, trainer: OnlineTrainer, record: Record) -> None:
+        """Learn from rows of the journal, which stays as it is: those that are in a state are passed over."""
+        if record.first == trainer.rows:
+            self._know(record.labels)
+            trainer.add(record.block)
+            self._learn(trainer, None)
+
+    def _learn(self, trainer: OnlineTrainer, journal: Journal | None, ended: bool = False) -> None:
+        """Learn from what has come, and save now and then."""
+        for learnt in trainer.learn(ended):
+            self._count(learnt)
+            self._since += 1
+            stopped = self._stop()
+            due = self._every.due(self._since, time.monotonic() - self._saved)
+            if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
+                self._save(journal)
+            if stopped:
+                raise Stopped(trainer.positions, self.state_path)
+
+    def _save(self, journal: Journal | None) -> None:
+        """The state, so that the journal begins anew, if all of it was learnt from, and the model."""
+        self._write_state()
+        if journal is not None:
+            journal.clear()
+        save_model(self._output, self.model())
+        self._saved, self._since = time.monotonic(), 0
+
+    def _write_state(self) -> None:
+        assert self.trainer is not None, "the run has begun"
+        about = {
+            "settings": asdict(self._settings),
+            "meaning": {name: getattr(self.vocabulary, name) for name in _MEANING},
+            "counts": self.prequential.counts,
+            "loss": self.prequential.loss,
+        }
+        write_sealed(self.state_path, RUN, RUN_VERSION, self.trainer.state(), about)
+
+    def _count(self, learnt: Learnt) -> None:
+        self.prequential.add(learnt)
+        self._progress(learnt)
+
+    def _names(self) -> list[str]:
+        assert self.vocabulary is not None, "the run has begun"
+        return list(self.vocabulary.labels)
+
+    def _know(self, labels: Sequence[str]) -> None:
+        """Labels by their numbers; what was known before stays known."""
+        assert self.vocabulary is not None, "the run has begun"
+        known, common = self.vocabulary.labels, min(len(labels), len(self.vocabulary.labels))
+        if tuple(labels[:common]) != known[:common]:
+            raise BadFile(
+                self.state_path,
+                "has other labels than the input; resume with the input of then, or begin anew with --fresh.",
+            )
+        if len(labels) > len(known):
+            self.vocabulary = replace(self.vocabulary, labels=tuple(labels))
+
+
+def beside(output: Path, what: str) -> Path:
+    return output.with_name(f"{output.name}.{what}")
+
+
+def _vocabulary(meaning: Mapping[str, Any]) -> Vocabulary:
+    """What attributes and labels stand for, without counts."""
+    return Vocabulary(
+        **{**meaning, "labels": tuple(meaning["labels"])},
+        attributes=None,
+        edge_attributes=pa.array([], pa.large_string()),
+        counts=np.empty(0, np.int64),
+        marks=np.empty((0, 1), np.uint64),
+    )
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
