@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.data import inputs as module
-from chainfold.data.inputs import Inputs, chunks
+from chainfold.data.inputs import Chunk, Inputs, chunks
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 
 TEXT = b"".join(b"line %d of some text\n" % k for k in range(5000))
@@ -245,3 +245,17 @@ def test_chunks_put_together_are_the_text(text: str, size: int) -> None:
     for chunk in found:
         assert chunk.line == line
         line += chunk.data.count(b"\n")
+
+
+def test_live_text_is_given_as_it_comes() -> None:
+    out, into = os.pipe()
+    with os.fdopen(out, "rb", buffering=0) as file:
+        os.write(into, b"one line\nand a ha")
+        [one] = Inputs(file, live=True)
+        found = chunks(one.open())
+        assert next(found) == Chunk(b"one line\n", 1)
+        os.write(into, b"lf\nmore\n")
+        assert next(found) == Chunk(b"and a half\nmore\n", 2)
+        os.write(into, b"end")
+        os.close(into)
+        assert list(found) == [Chunk(b"end\n", 4, added=1)]

@@ -57,12 +57,14 @@ class Inputs:
         encoding: str = "utf-8",
         progress: Meter | None = None,
         keep: Keep | None = None,
+        live: bool = False,
     ) -> None:
+        """live: text is given as it comes, and does not wait for more of it."""
         several = what if isinstance(what, Sequence) and not isinstance(what, str) else [what]
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
-            Input(name, source, _text_encoding(encoding), progress or _ignore, keep or _ignore)
+            Input(name, source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
             for one in several
             for name, source in _resolved(one)
         ]
@@ -83,12 +85,13 @@ class Inputs:
 class Input:
     """One thing to read."""
 
-    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter, keep: Keep) -> None:
+    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter, keep: Keep, live: bool) -> None:
         self.name = name
         self.source = source
         self.encoding = encoding
         self.progress = progress
         self.keep = keep
+        self.live = live
 
     @property
     def path(self) -> Path | None:
@@ -141,6 +144,13 @@ class Stream:
         taken = bytes(self._ahead[:size])
         del self._ahead[:size]
         return taken
+
+    def text(self, size: int) -> bytes:
+        """The next bytes of a text; if it is live, those that are there."""
+        if self.input.live:
+            self._fill(1)
+            size = min(size, max(len(self._ahead), 1))
+        return self.read(size)
 
     def keep(self, raw: Raw) -> None:
         """Hand what was read, as it was, to whoever wants to write it again; a reader does so before it gives rows."""
@@ -442,7 +452,7 @@ def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
         return
     if stream.peek(len(BOM)) == BOM:
         stream.read(len(BOM))
-    while piece := stream.read(size):
+    while piece := stream.text(size):
         yield piece
 
 
@@ -463,7 +473,7 @@ def _transcoded(stream: Stream, size: int) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(stream.input.encoding)()
     line, column, ended = 1, 1, False
     while not ended:
-        piece = stream.read(size)
+        piece = stream.text(size)
         ended = not piece
         before = decoder.getstate()
         try:

@@ -50,7 +50,7 @@ def arriving(inputs: list[str], options: Options, before: Vocabulary | None = No
         return _of_chain(inputs[0], options)
     given = replace(encoding_of(options), hash_bits=options.get("hash_bits") or DEFAULT_HASH_BITS)
     progress = options.get("progress") or Progress()
-    files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read)
+    files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, live=True)
     again = files.total_bytes is not None
     rows = stretches(files, options, given.texts)
     first = next(rows, None)
