@@ -21,6 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain, tagging
+from chainfold.cli.options import parse_often
 from chainfold.cli.screen import About, summary, view
 from chainfold.cli.watch import Every, blocks
 from chainfold.data.chain import gather
@@ -127,7 +128,7 @@ def test_a_status_comes_after_its_rows() -> None:
         for size, end in zip(sizes, ends, strict=True)
     ]
     for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
-        cut = list(Every.parse(every).cut(rows))
+        cut = list(Every(*parse_often("every", every, "rows")).cut(rows))
         found = np.cumsum([some.gold.size for some in cut])
         assert set(found.tolist()) == expected
         np.testing.assert_array_equal(np.concatenate([some.gold for some in cut]), chain.labels)
@@ -203,7 +204,7 @@ def test_lines_that_cannot_be_read(source: str, trained: Trained, tmp_path: Path
         assert events(done.stdout_bytes)[-1]["rows"] == len(trained.gold) + more
         assert done.stderr.startswith("chainfold: ")
         assert "line 2" in done.stderr
-    assert "on_error is 'panic'" in failed("watch", trained.path, what, "--on-error", "panic", given=given)
+    assert "--on-error is 'panic'" in failed("watch", trained.path, what, "--on-error", "panic", given=given)
     assert "cannot be read" in failed("watch", trained.path, tmp_path / "missing", "--on-error", "skip")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from chainfold.errors import BadFile, BadSize, BadSyntheticSpec, ChainfoldError
+from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
@@ -43,6 +44,7 @@ Tolerance = Annotated[float, typer.Option(help="Relative error that a certificat
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _POWERS = " KMGT"
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_size(text: str | None) -> int | None:
@@ -54,6 +56,18 @@ def parse_size(text: str | None) -> int | None:
         raise BadSize(text)
     number, prefix, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** _POWERS.index(prefix.upper() or " "))
+
+
+def parse_often(name: str, text: str, things: str) -> tuple[int | None, float | None]:
+    """How often something is done: after so many things, or so many seconds; from for instance 10, 30s, 5m or 1h."""
+    unit = _SECONDS.get(text[-1:].lower())
+    try:
+        number = float(text[:-1] if unit else text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf or (unit is None and number != int(number)):
+        raise BadSetting(name, text, f"a number of {things}, or a time such as 30s, 5m or 1h")
+    return (int(number), None) if unit is None else (None, number * unit)
 
 
 def standard_input() -> BinaryIO:

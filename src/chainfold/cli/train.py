@@ -16,7 +16,7 @@ import typer
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
 from chainfold.cli.show import table
-from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output
 from chainfold.resident import resident
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from chainfold.training import Development, Every, Progress
 
 _ALGORITHM, _STEPS, _ONLINE, _RUN = "The algorithm", "Its steps", "Learning as it arrives", "The run"
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ROWS = 12  # iterations in the live table
 
 
@@ -388,17 +387,10 @@ def _check_state(state: Path, resume: bool, fresh: bool) -> None:
 
 
 def _every(text: str) -> Every:
-    """How often to save, from for instance 10, 30s, 5m or 1h."""
+    """How often to save."""
     from chainfold.training import Every
 
-    unit = _UNITS.get(text[-1:].lower())
-    try:
-        number = float(text[:-1] if unit else text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf or (unit is None and number != int(number)):
-        raise BadSetting("save_every", text, "a number of iterations, or a time such as 30s, 5m or 1h")
-    return Every(iterations=int(number)) if unit is None else Every(seconds=number * unit)
+    return Every(*options.parse_often("save_every", text, "iterations"))
 
 
 def _source(inputs: list[str], cache: Path, how: Options) -> Source:

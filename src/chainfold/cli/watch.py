@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from chainfold.cli import options, reading
+from chainfold.cli.follow import when_wrong
 from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
-from chainfold.errors import BadSetting
 
 if TYPE_CHECKING:
     from chainfold.data.known import KnownBlock
+    from chainfold.data.live import OnError
     from chainfold.data.vocabulary import Vocabulary
     from chainfold.live.monitor import Alarm, Monitor, Status
 
 _TICK = 0.25  # seconds between two looks at the clock, and two pictures
 _PACE = 20  # ticks over which the speed is measured
 _MOST_NAMED = 5  # labels in a line
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def watch(
@@ -51,12 +51,7 @@ def watch(
         str, typer.Option(metavar="K", help="A status so often: rows, or for instance 30s, 5m, 1h; not on a terminal.")
     ] = "10s",
     follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False,
-    on_error: Annotated[
-        str,
-        typer.Option(
-            metavar="WAY", help="A line that cannot be read: stop, skip it, or unknown: a row without attributes."
-        ),
-    ] = "stop",
+    on_error: reading.WhenWrong = None,
     max_lag: Annotated[
         int | None, typer.Option(metavar="K", help="Rows that a row may wait for; as long as it takes unless given.")
     ] = None,
@@ -85,7 +80,7 @@ def watch(
     from chainfold.live.monitor import Monitor
     from chainfold.model_file import open_model
 
-    often = Every.parse(every)
+    often = Every(*options.parse_often("every", every, "rows"))
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
     with _interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
@@ -93,7 +88,7 @@ def watch(
             source,
             names_of(opened),
             follow=follow,
-            on_error=on_error,
+            on_error=when_wrong(on_error),
             notice=shown.notice,
             format=form,
             columns=reading.names(columns),
@@ -119,7 +114,7 @@ def watch(
 
 
 def blocks(
-    source: str, vocabulary: Vocabulary, *, follow: bool, on_error: str, notice: Callable[[str], None], **how: Any
+    source: str, vocabulary: Vocabulary, *, follow: bool, on_error: OnError, notice: Callable[[str], None], **how: Any
 ) -> Iterator[KnownBlock]:
     """The rows of an input with a model's numbers, as they come.
 
@@ -130,8 +125,6 @@ def blocks(
     from chainfold.data.live import OnError, live_rows
     from chainfold.data.store import is_chain
 
-    if on_error not in list(OnError):
-        raise BadSetting("on_error", on_error, f"one of {', '.join(OnError)}")
     if is_chain(source) or (source != "-" and not follow and on_error == OnError.STOP):
         yield from known_inputs([source], vocabulary, **how)
         return
@@ -149,19 +142,11 @@ class Every(NamedTuple):
     """How often there is a status."""
 
     rows: int | None
-    seconds: float
+    seconds: float | None
 
-    @classmethod
-    def parse(cls, text: str) -> Every:
-        """From for instance 1000, 30s, 5m or 1h."""
-        unit = _UNITS.get(text[-1:].lower())
-        try:
-            number = float(text[:-1] if unit else text)
-        except ValueError:
-            number = math.nan
-        if not 0 < number < math.inf or (unit is None and number != int(number)):
-            raise BadSetting("every", text, "a number of rows, or a time such as 30s, 5m or 1h")
-        return cls(int(number), math.inf) if unit is None else cls(None, number * unit)
+    def due(self, rows: int, seconds: float) -> bool:
+        """After so many of them since the last one?"""
+        return rows >= self.rows if self.rows is not None else self.seconds is not None and seconds >= self.seconds
 
     def cut(self, stream: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
         """The same rows, such that those after which there is a status are the last of a block."""
@@ -255,8 +240,7 @@ class _Lines:
 
     def tick(self, last: bool = False) -> None:
         now, rows = time.monotonic(), self._monitor.positions
-        by_rows = self._every.rows is not None and rows - self._rows >= self._every.rows
-        if rows and not last and (by_rows or now - self._then >= self._every.seconds):
+        if rows and not last and self._every.due(rows - self._rows, now - self._then):
             self._status(self._monitor.status(), (rows - self._rows) / max(now - self._then, 1e-9))
             self._then, self._rows = now, rows
 
