@@ -1,7 +1,8 @@
 """Break each algorithm on purpose, once, and see the suite go red.
 
 Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of
-their own and must fail. The copy without a change must pass, or a failure would prove nothing.
+their own and must fail. The copy without a change must pass, or a failure would prove nothing. One mutant of each
+engine belongs to the quick tests; the others are slow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -36,7 +37,7 @@ class Mutant(NamedTuple):
     files: tuple[str, ...] = ("test_engines_oracle.py", "test_never_forget.py")
 
 
-_WEIGHTS = ("test_weights.py",)
+_WEIGHTS, _WINDOW = ("test_weights.py",), ("test_window.py",)
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
@@ -128,7 +129,12 @@ MUTANTS = [
         "masks",
         _WEIGHTS,
     ),
+    Mutant("windows", "live/window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
+    Mutant("windows", "live/window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),
+    Mutant("windows", "live/window.py", "lattice.alpha[-1] = self._forward.belief.values", "pass", "three", _WINDOW),
+    Mutant("windows", "kernels/live.py", "            return t + 1\n", "            return t\n", "long", _WINDOW),
 ]
+QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
 
 
@@ -152,14 +158,18 @@ def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
-    """All mutants, two at a time, each in one of two copies; those of kernels last, since they are compiled anew."""
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
+    """The chosen mutants, two at a time, each in a copy; those of kernels last, since they are compiled anew."""
+    items: list[Any] = [item for item in request.session.items if is_of_a_mutant(item)]
+    chosen = [item.callspec.params["mutant"] for item in items]
     folders: Queue[Path] = Queue()
     for _ in range(2):
         folders.put(tmp_path_factory.mktemp("mutant"))
         package = Path(chainfold.__file__).parent
         shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("__pycache__"))
-    in_order = sorted((CONTROL, *MUTANTS), key=lambda mutant: "kernels" in mutant.file)
+    in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file)
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
 
@@ -169,11 +179,19 @@ def test_the_package_unchanged_passes(outcomes: dict[Mutant, Future[tuple[int, s
     assert code == PASSED, output
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip()}")
+def is_of_a_mutant(item: Any) -> bool:
+    return getattr(item, "originalname", "") == "test_a_broken_engine_turns_the_suite_red"
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in MUTANTS],
+    ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip()}",
+)
 def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
     code, output = outcomes[mutant].result()
     assert code == FAILED, f"the tests did not notice:\n{output}"
 
 
 def test_every_engine_has_a_mutant() -> None:
-    assert {mutant.breaks for mutant in MUTANTS} - {"every engine"} == set(ENGINES)
+    assert {mutant.breaks for mutant in MUTANTS} - {"every engine", "windows"} == set(ENGINES)

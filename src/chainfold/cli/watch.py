@@ -74,7 +74,7 @@ def watch(
     standard error now and then. What is true of the whole stream comes at its
     end, or after Ctrl-C.
 
-    Example: chainfold watch attacks.model test.csv --alarm "flood>0.9" --alarm "surprise>5"
+    Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
     from chainfold.apply import constrained, names_of
     from chainfold.live.monitor import Monitor
