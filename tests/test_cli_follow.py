@@ -103,6 +103,27 @@ def test_labels_that_can_never_be_told_apart(limit: tuple[str, str], bound: str,
     assert int(largest[1]) <= 100
 
 
+def test_a_table_with_tabs_is_known_by_its_names(trained: Trained) -> None:
+    text = b"word\tshape\nb1\tx\no2\tX\n"
+    tagged = succeeded("tag", trained.model, "-", "--follow", given=text).decode().splitlines()
+    assert tagged[0] == "word\tshape\tpredicted"
+    assert len(tagged) == 3
+
+
+def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained, tmp_path: Path) -> None:
+    output = tmp_path / "tagged"
+    output.write_text("from before")
+    assert "there is no such file" in failed("tag", trained.model, tmp_path / "nowhere", "--follow", "-o", output)
+    assert output.read_text() == "from before"
+    succeeded("tag", trained.model, "-", "--follow", "-o", output, given=trained.text.read_bytes())
+    assert output.read_bytes() == trained.tagged
+    with trained.text.open("rb") as file:
+        command = [sys.executable, "-m", "chainfold", "tag", trained.model, "-", "--follow", "-o", trained.text]
+        done = subprocess.run(list(map(str, command)), stdin=file, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is also the input" in done.stderr
+
+
 # Lines that cannot be read
 
 
@@ -185,7 +206,7 @@ def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
                 break
         one.send_signal(signal.SIGINT)
         rest, said = the(one.stdout).read(), the(one.stderr).read().decode()
-        assert one.wait(PATIENCE) == 130
+        assert one.wait(PATIENCE) == 130, said
     assert trained.tagged.startswith(b"".join(expected[:given]) + rest)
     assert said.splitlines()[0] == "chainfold: interrupted."
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from chainfold import CRF, Chain, ChainfoldError, Model, StreamTagger, Training, encode, marginals, tag, train
@@ -119,6 +120,29 @@ def test_saved_at_fifty_points_and_continued_elsewhere(columns: Columns, tmp_pat
             np.testing.assert_array_equal(one.posteriors, two.posteriors)
         assert vars(other.quantities()).keys() == vars(tagger.quantities()).keys()
         assert other.quantities().entropy == tagger.quantities().entropy
+
+
+def test_a_wrong_row_changes_nothing(columns: Columns) -> None:
+    tagger, found = StreamTagger(columns.model, marginals=True), []
+    for rows in ROWS:
+        for k, fields in enumerate(rows):
+            with pytest.raises(ChainfoldError, match="'word'"):
+                tagger.push({"shape": "x"}, start=k == 0, end=k == 1)
+            found.append(tagger.push(row_of(fields), start=k == 0))
+    check(columns, [*found, tagger.flush()])
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "ab", range(2), [None], float("nan")], ids=repr)
+def test_what_is_no_row_is_one_sentence(wrong: Any, columns: Columns) -> None:
+    with pytest.raises(ChainfoldError):
+        StreamTagger(columns.model).push(wrong)
+    with pytest.raises(ChainfoldError, match="'word'"):
+        StreamTagger(columns.model).push(pa.table({"shape": ["x"]}))
+
+
+def test_settings_may_be_numbers_of_numpy(columns: Columns, tmp_path: Path) -> None:
+    StreamTagger(columns.model, max_lag=np.int64(3), memory=np.int64(10**6)).save(tmp_path / "state")  # type: ignore[arg-type]
+    assert StreamTagger.load(tmp_path / "state", columns.model)._settings["max_lag"] == 3
 
 
 def test_sums_are_told_by_name(columns: Columns) -> None:

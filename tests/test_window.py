@@ -358,3 +358,28 @@ def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
             np.testing.assert_allclose(whole(found, "posteriors"), posteriors, rtol=0, atol=1e-6)
             arrived = window.quantities().transitions.sum(axis=0)
             np.testing.assert_allclose(arrived, posteriors[1:].sum(axis=0), rtol=0, atol=1e-4)
+
+
+def test_posteriors_that_wait_for_their_labels_stay_what_they_are() -> None:
+    """They are certified long before the labels are settled, which then happens in logarithms."""
+    rows, pairs = 60, np.log([[0.6, 0.4], [0.4, 0.6]])
+    chain = Chain.from_arrays(
+        offsets=np.concatenate([np.zeros(51, int), np.ones(10, int)]), ids=[0], n_labels=2, n_attributes=1
+    )
+    model = Model(Layout.full(2, 1), np.array([2000.0, -2000.0, *pairs.ravel()]))
+    assert chain.positions == rows
+    for size in (1, 50, rows):
+        window = Window(model, posteriors=True, quantities=True)
+        check(model, chain, streamed(window, pushes(chain, lambda random, left, size=size: size)))  # type: ignore[misc]
+
+
+def test_sums_at_a_prefix_are_those_of_a_sequence_that_ends_there() -> None:
+    for seed in range(5):
+        model, chain = case("4 labels", seed)
+        model = masked(model, np.random.default_rng(seed))
+        window, ended = (Window(model, quantities=True) for _ in range(2))
+        window.push(chain.block(0, 4))
+        ended.push(chain.block(0, 4), ended=True)
+        one, other = window.quantities(), ended.quantities()
+        assert (one.log_z, one.entropy) == pytest.approx((other.log_z, other.entropy), rel=ORACLE)
+        np.testing.assert_allclose(one.labels, other.labels, rtol=ORACLE, atol=FLOOR)

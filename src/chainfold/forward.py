@@ -48,7 +48,8 @@ class Scorer(Potentials):
     def __init__(self, model: Model) -> None:
         self._layout = model.layout
         self._weights = self._layout.view(self._layout.pack(model.weights))
-        super().__init__(self._layout, self._weights)
+        masked = model.first is not None or model.last is not None
+        super().__init__(self._layout, self._weights, masked=masked)
         self.log_edge = np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
         self.never_first, self.never_last = (
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)

@@ -407,5 +407,6 @@ def commands(folder: Path) -> list[str]:
         f"chainfold tag {_MODEL} {_TEST} --marginals -o {_TAGGED}",
         f"chainfold eval {_MODEL} {_TEST}",
         f"chainfold inspect {_MODEL}",
+        f"chainfold watch {_MODEL} {_TEST} --alarm 'takeover>0.9'",
         f"chainfold train {_TRAIN} --online --attributes '{ATTRIBUTES}' --prequential {_COURSE} -o {_ONLINE}",
     ]

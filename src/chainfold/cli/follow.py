@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from chainfold.cli.interrupt import interruptible
+from chainfold.cli.screen import counted
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, BadSetting
 
@@ -30,16 +34,18 @@ def follow_input(
     way = when_wrong(on_error)
     with _sink(output) as sink:
         following = Following(sink, model, piped=output == _STANDARD_OUTPUT, lags=lags, **wanted)
-        interrupted = False
+        asked = False
         try:
-            following.run(what, on_error=way, notice=tell, **how)
+            with interruptible(lambda: following.waiting) as stop:
+                following.run(what, on_error=way, notice=tell, stop=stop, **how)
         except KeyboardInterrupt:
-            interrupted = True
-            tell("interrupted.")
+            asked = True
         finally:
+            if asked:
+                tell("interrupted.")
             if not isinstance(sys.exception(), BrokenPipeError):  # nobody is there to be told
                 _say(following.followed, lags, following.right_context)
-    if interrupted:
+    if asked:
         raise typer.Exit(130)
 
 
@@ -65,11 +71,36 @@ def _sink(output: str) -> Iterator[IO[bytes]]:
             raise BadFile("standard output", "cannot be written: it is closed.")
         yield sys.stdout.buffer
         return
+    file = io.BufferedWriter(_Growing(output))
     try:
-        with open(output, "wb") as file:  # noqa: PTH123  (a name such as it was given)
-            yield file
-    except OSError as error:
-        raise BadFile(output, f"cannot be written: {error.strerror or error}.") from None
+        yield file
+    finally:
+        file.close()
+
+
+class _Growing(io.RawIOBase):
+    """A file that is begun anew when there is something to write: what was there stays if the input cannot be read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(0)):  # noqa: PTH110, PTH116
+            raise BadFile(path, "is also the input, and would be lost; give the output another name.")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int | None:
+        try:
+            self._file = self._file or io.FileIO(self._path, "wb")
+            return self._file.write(data)
+        except OSError as error:
+            raise BadFile(self._path, f"cannot be written: {error.strerror or error}.") from None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
 def _say(followed: Followed, lags: bool, right_context: int) -> None:
@@ -77,7 +108,7 @@ def _say(followed: Followed, lags: bool, right_context: int) -> None:
     from rich.console import Console
 
     if followed.left:
-        tell(f"{followed.left:,} rows at the end were not final yet, and are left out.")
+        tell(f"{counted(followed.left, 'row')} at the end not final yet, and left out.")
     if followed.unproven:
         bound = "--max-lag" if followed.limit == "lag" else "the memory allowed for rows that wait"
         tell(f"{followed.unproven:,} of {followed.rows:,} rows are not proven: {bound} did not let them wait longer.")

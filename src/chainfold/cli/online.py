@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from chainfold.cli.interrupt import interruptible
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from chainfold.data.encode import Options
     from chainfold.model import Model
     from chainfold.online.prequential import Interval
-    from chainfold.online.run import OnlineRun
     from chainfold.online.trainer import Learnt
     from chainfold.training import Every
 
@@ -47,7 +46,7 @@ def learn(
     """Learn from the inputs as they arrive, and tell what came of it. `pointless` names options given in vain."""
     from chainfold.online.arriving import arriving
     from chainfold.online.prequential import Table
-    from chainfold.online.run import OnlineRun, Stopped, beside
+    from chainfold.online.run import Asked, OnlineRun, Stopped, beside
     from chainfold.online.weights import OnlineSettings
 
     begin = time.perf_counter()
@@ -59,23 +58,25 @@ def learn(
             check_output(path, inputs)
     with ExitStack() as stack:
         shown = stack.enter_context(_shown(verbose))
-        asked = _Asked(shown.say)
         run = OnlineRun(
             output,
             OnlineSettings(**settings),
             every=every,
             tell=shown.interval,
             progress=shown.learnt,
-            stop=lambda: asked.yes,
+            stop=lambda: asked(),
         )
         if resume and run.state_path.exists():
             run.restore()
-            shown.say(f"chainfold: going on after {run.resumed:,} positions.")
+            shown.say(f"chainfold: going on after {run.learnt:,} positions.")
         if prequential is not None:
-            shown.tell(stack.enter_context(Table(prequential, run.resumed)).add)
-        stack.enter_context(asked.listening(run))
+            shown.tell(stack.enter_context(Table(prequential, run.learnt)).add)
+        asked = stack.enter_context(interruptible(lambda: run.waiting, Asked))
         try:
-            model = run.run(arriving(inputs, how, run.vocabulary))
+            model = run.run(run.wait(lambda: arriving(inputs, how, run.vocabulary)))
+        except Asked:
+            shown.say("chainfold: interrupted before there was anything to learn from; nothing has changed.")
+            raise typer.Exit(130) from None
         except Stopped as stopped:
             shown.say(f"chainfold: {stopped}")
             raise typer.Exit(130) from None
@@ -89,30 +90,6 @@ def _check(algorithm: str | None, settings: list[str], pointless: list[str]) -> 
         if name not in _SETTINGS:
             known = ", ".join(f"--{one}" for one in _SETTINGS)
             raise ChainfoldError(f"--{name} means nothing to --online, whose settings are {known}; leave it out.")
-
-
-class _Asked:
-    """Ctrl-C asks the run to stop after this batch, or at once where it waits for rows; a second one just stops it."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.yes, self._say = False, say
-
-    @contextmanager
-    def listening(self, run: OnlineRun) -> Iterator[None]:
-        from chainfold.online.run import Asked
-
-        def ask(number: int, frame: Any) -> None:
-            if self.yes:
-                raise KeyboardInterrupt
-            self.yes = True
-            if run.waiting:
-                raise Asked
-
-        before = signal.signal(signal.SIGINT, ask)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 class _Shown:

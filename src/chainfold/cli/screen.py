@@ -42,7 +42,10 @@ def view(status: Status | None, labels: Sequence[str], about: About, width: int,
     room = max(height - len(above) - len(course) - 3 - 2 * bool(status.raised), _LEAST_ROOM)
     alarms = list(_alarms(status, width, min(max(room // 3, room - len(labels)), _MOST_ALARMS)))
     room = min(room - max(len(alarms) - 2, 0), _MOST_LABELS)
-    return Group(*above, *_shares(status, labels, width, room), *course, *alarms)
+    parts = [*_shares(status, labels, width, room), *course]
+    if len(above) + len(parts) + len(alarms) < height:
+        return Group(*above, *parts, *alarms)
+    return Group(*above, *alarms, *parts)  # they are the last to be cut off
 
 
 def percent(share: float) -> str:

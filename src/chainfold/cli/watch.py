@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import queue
-import signal
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.follow import when_wrong
+from chainfold.cli.interrupt import interruptible
 from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def watch(
     often = Every(*options.parse_often("every", every, "rows"))
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
-    with _interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
+    with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
         rows = blocks(
             source,
             names_of(opened),
@@ -185,24 +185,6 @@ def _as_they_come(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
         if isinstance(some, BaseException):
             raise some
         yield some
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks to stop after this block; a second one stops at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # What is seen

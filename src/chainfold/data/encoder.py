@@ -243,6 +243,11 @@ class Numberer:
         entries, edges = self._features.entries(found.state), self._edge_features.entries(found.edge)
         return self._lexicon.numbered(found.rows, entries, edges, found.ended)
 
+    @property
+    def held(self) -> int:
+        """Rows that wait for what comes after them."""
+        return self._waiting.labels.size
+
     def state(self) -> dict[str, NDArray[Any]]:
         """All that a fresh numberer needs to go on from here: what it is made of is not in it."""
         starts, done = self._attributes.at_hand

@@ -136,6 +136,14 @@ class Stream:
         self._fill(size)
         return bytes(self._ahead[:size])
 
+    def peek_text(self, size: int) -> bytes:
+        """The same of a text; if it is live, what is there, a line at least."""
+        if self.input.live:
+            while b"\n" not in self._ahead and len(self._ahead) < size and not self._ended:
+                self._fill(len(self._ahead) + 1)
+            return bytes(self._ahead[:size])
+        return self.peek(size)
+
     def read(self, size: int) -> bytes:
         """The next bytes; fewer at the end, none after it."""
         self._fill(size)

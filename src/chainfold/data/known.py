@@ -127,6 +127,10 @@ class Known:
         finally:
             self._finalizer()
 
+    def held(self) -> int:
+        """Rows that were read and wait for those that the template looks ahead to."""
+        return self._maker.numberer.held
+
     @property
     def unseen(self) -> tuple[str, ...]:
         """The labels that the model never saw, as far as the input has been gone through."""

@@ -262,7 +262,8 @@ def _check_text(head: bytes, one: Input) -> None:
         remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
         raise BadFile(one.name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
     if table is not None:
-        raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; send lines of text.")
+        remedy = "send lines of text, or a chain as `chainfold encode -o -` writes it"
+        raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; {remedy}.")
 
 
 def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
@@ -357,6 +358,8 @@ class _Rows:
             return Format.CRFSUITE
         if tuple(kinds) == CONLLU_COLUMNS:
             return Format.CONLLU
+        if "\t" in line and set(line.rstrip("\r").split("\t")) <= kinds.keys():  # the names of the columns
+            return Format.TSV
         found = format_of([line])
         if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
             return found
@@ -550,7 +553,7 @@ class RowEncoder:
     def _stretches(self, rows: Any) -> list[Stretch]:
         """The rows as stretches, each with at least one row."""
         if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
-            return [self._plan.renamed(one) for one in read_memory(rows, None, self._plan.texts)]
+            return [self._complete(self._plan.renamed(one)) for one in read_memory(rows, None, self._plan.texts)]
         several = self._several(rows)
         if not several:
             return []
@@ -562,9 +565,18 @@ class RowEncoder:
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         return [Stretch(batch, np.zeros(len(several), np.bool_), lines, _PROGRAM, "row")]
 
+    def _complete(self, stretch: Stretch) -> Stretch:
+        """The same rows, if they have all columns."""
+        for name in self._kinds.keys() - set(stretch.batch.schema.names):
+            raise BadFile(_PROGRAM, f"there is no column {name!r}, which the model looks at.")
+        return stretch
+
     def _several(self, rows: Any) -> list[Any]:
         """A list of rows, whatever was given."""
         one = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
+        if not (one or isinstance(rows, (list, tuple, set, frozenset))):
+            given = type(rows).__name__
+            raise BadFile(_PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
         if one or not isinstance(rows, (list, tuple)):
             return [rows]
         inner = (Mapping, list, tuple, set, frozenset) if self._items else (Mapping, list, tuple)
@@ -579,7 +591,7 @@ class RowEncoder:
             if kind == "number":
                 return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
             return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise BadFile(_PROGRAM, f"column {name!r} is to hold a {kind}: {error}.") from None
 
     def _value(self, row: Any, name: str) -> Any:

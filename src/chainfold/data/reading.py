@@ -167,7 +167,7 @@ def table_of(head: bytes) -> Format | None:
 
 def _by_content(stream: Stream) -> Format:
     """A guess from the first lines of a text."""
-    text = stream.peek(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+    text = stream.peek_text(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
     lines = text.split("\n")[:_MOST_LINES]
     return format_of(lines[:-1] if len(lines) > 1 else lines)
 

@@ -31,6 +31,7 @@ from chainfold.kernels.text import quoted_rows
 ROWS = 65536
 CSV_CHUNK = 1 << 20
 TABLE = "the table"
+_ONE_LINE = "a row that is followed is one line"
 _BLOCK = 1 << 20
 _QUOTE, _NO_QUOTE = ord('"'), -1
 _ARROW_MAGIC = b"ARROW1"
@@ -120,9 +121,12 @@ class CsvReader(TextReader):
         lines, end = self._rows(data, chunk.line)
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
-            raise BadFile(source, f"a quote is opened in the row that begins on line {line}, but never closed.")
+            closed = f"not closed on it; {_ONE_LINE}" if self._live else "never closed"
+            raise BadFile(source, f"a quote is opened in the row that begins on line {line}, but {closed}.")
         if self._live and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
-            raise BadFile(source, f"a quoted field spans lines from line {chunk.line} on.")
+            raise BadFile(
+                source, f"a quoted field spans lines from line {chunk.line} on; a row that is followed is one line."
+            )
         return lines
 
     def _begin(self, chunk: Chunk, source: str) -> Chunk:

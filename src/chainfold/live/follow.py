@@ -19,6 +19,7 @@ from chainfold.engines.base import DEFAULT_TOLERANCE
 from chainfold.live.window import Final, Window, joined
 from chainfold.model import Model
 
+_TEXT_BYTES = 600  # that a row takes with its text while it waits, about
 _FINAL, _YES_NO = "final", ("no", "yes")
 
 
@@ -60,9 +61,14 @@ class Following:
         self._sink, self._model, self._piped = sink, model, piped
         self._marginals, self._all_marginals = marginals, all_marginals
         wanted = marginals or all_marginals
-        self._window = Window(model, posteriors=wanted, max_lag=max_lag, memory=memory, tolerance=tolerance)
+        self._window = Window(
+            model, posteriors=wanted, max_lag=max_lag, memory=memory, tolerance=tolerance, beside=_TEXT_BYTES
+        )
         self._marked, self._one_by_one = max_lag is not None, lags
         self._lags = np.zeros(0, np.int64)
+        self._held: Callable[[], int] = lambda: 0  # rows that wait for the template
+        self._told = False
+        self.waiting = False  # for rows: nothing is half done if it is left then
 
     def run(
         self,
@@ -70,9 +76,13 @@ class Following:
         *,
         on_error: OnError = OnError.STOP,
         notice: Callable[[str], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
         **options: Unpack[KnownOptions],
     ) -> None:
-        """Write each row of the input, with its label, as soon as that is final."""
+        """Write each row of the input, with its label, as soon as that is final.
+
+        `stop` is asked after each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
+        """
         labels, vocabulary = names_of(self._model).labels, names_of(self._model)
         columns = new_columns(labels, self._marginals, self._all_marginals)
         if self._marked:
@@ -85,10 +95,12 @@ class Following:
             known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
         if isinstance(known, KnownChain):
             rows = LabelLines(self._sink, columns)
+        self._held = known.held
         with rows as writer:
-            for final in self._found(known):
+            for final in self._found(known, stop):
                 writer.add(final.starts, *self._values(final))
                 self._sink.flush()
+                self._tell_of_limits(notice or (lambda sentence: None))
         self._sink.flush()
 
     @property
@@ -99,12 +111,32 @@ class Following:
     @property
     def followed(self) -> Followed:
         window = self._window
-        return Followed(window.positions, window.waiting, window.unproven, window.limit, self._lags)
+        return Followed(window.positions, window.waiting + self._held(), window.unproven, window.limit, self._lags)
 
-    def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
-        for one in known:
+    def _found(self, known: Iterable[KnownBlock], stop: Callable[[], bool]) -> Iterator[Final]:
+        for one in self._awaited(known):
             yield from map(self._counted, self._pushed(one))
+            if stop():
+                raise KeyboardInterrupt
         yield self._counted(self._window.end())
+
+    def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
+        blocks = iter(known)
+        while True:
+            self.waiting = True
+            try:
+                one = next(blocks, None)
+            finally:
+                self.waiting = False
+            if one is None:
+                return
+            yield one
+
+    def _tell_of_limits(self, notice: Callable[[str], None]) -> None:
+        """Once, as an endless stream has no end at which to say it."""
+        if self._window.unproven and not self._told:
+            self._told = True
+            notice(f"from row {self._window.positions:,} on or so, some rows have to go before they are proven.")
 
     def _pushed(self, one: KnownBlock) -> Iterator[Final]:
         size = one.block.labels.size

@@ -26,6 +26,7 @@ class Quantities:
 
     positions: int
     sequences: int
+    unproven: int  # rows that count as they were when they had to go: with them, expected counts are not exact
     log_z: float
     log_likelihood: float | None  # of the labels that the rows came with; None unless all have one
     entropy: float  # of the labelling
@@ -88,20 +89,28 @@ class Sums:
                 sums[0] = 0.0
             self._counts[2] = 0
 
-    def now(self, lattice: messages.Lattice, posteriors: Floats, belief: Belief | None) -> Quantities:
+    def now(
+        self,
+        lattice: messages.Lattice,
+        posteriors: Floats,
+        unproven: int,
+        belief: Belief | None = None,
+        log_kept: float = 0.0,
+    ) -> Quantities:
         """The sums up to the head; the lattice has the rows that are not settled, the posteriors are as of now.
 
-        belief: the forward vector of the head; None where its sequence has ended.
+        belief, log_kept: as `close` would have them, where the sequence at the head is open.
         """
         labels, pairs = self._labels.sum(axis=0), self._pairs.sum(axis=0)
         self._count(lattice, posteriors, labels, pairs)
         log_z, likelihood, entropy = self._closed.sum(axis=1).tolist()
         if belief is not None:
             given, rest = self._open(belief)
-            likelihood, entropy = likelihood + given, entropy + rest
+            log_z, likelihood, entropy = log_z + log_kept, likelihood + given, entropy + rest
         return Quantities(
             positions=int(self._counts[0]),
             sequences=int(self._counts[1]),
+            unproven=unproven,
             log_z=log_z,
             log_likelihood=None if np.isnan(likelihood) else likelihood,
             entropy=max(entropy, 0.0),

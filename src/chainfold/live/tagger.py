@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from chainfold.data.chain import Block, Source
+from chainfold.data.chain import Block
 from chainfold.data.live import RowEncoder
 from chainfold.engines.base import DEFAULT_TOLERANCE, cut, under, what_is_under
 from chainfold.errors import BadFile, ChainfoldError
@@ -86,8 +86,18 @@ class StreamTagger:
 
         start, end   a sequence begins with the first of the rows, ends with the last
         """
-        before = self._ended() if start else []
-        return self._named([*before, *self._pushed(rows, end)])
+        if not start:
+            return self._named(self._pushed(rows, end))
+        saved = None if self._encoder is None else self._encoder.state()
+        rest = [] if self._encoder is None else [self._encoder.finish()]
+        try:
+            encoded = self._encoded(rows, end)
+        except BaseException:  # a row is wrong: nothing is changed
+            if self._encoder is not None and saved is not None:
+                self._encoder.restore(saved)
+            raise
+        before = [*map(self._window.push, rest), self._window.end()]
+        return self._named([*before, *self._followed(encoded, end)])
 
     def flush(self) -> Labelled:
         """The sequence ends here: all rows that wait are final now."""
@@ -117,7 +127,8 @@ class StreamTagger:
         tensors = under(_WINDOW, self._window.state())
         if self._encoder is not None:
             tensors |= under(_ENCODER, self._encoder.state())
-        write_sealed(path, STREAM, VERSION, tensors, {"settings": self._settings, "model": fingerprint(self.model)})
+        settings = {name: value if value is None else float(value) for name, value in self._settings.items()}
+        write_sealed(path, STREAM, VERSION, tensors, {"settings": settings, "model": fingerprint(self.model)})
 
     @classmethod
     def load(cls, path: str | Path, model: Model | str | Path) -> Self:
@@ -128,25 +139,39 @@ class StreamTagger:
             raise BadFile(path, "was saved under another model; load it with the one that it was saved under.")
         with damage(path, STREAM):
             settings = about["settings"]
-            tagger = cls(opened, marginals=settings.pop("posteriors"), **settings)
+            max_lag, memory = (
+                None if settings[name] is None else int(settings[name]) for name in ("max_lag", "memory")
+            )
+            tagger = cls(
+                opened,
+                marginals=settings["posteriors"] > 0.0,
+                quantities=settings["quantities"] > 0.0,
+                max_lag=max_lag,
+                memory=memory,
+                tolerance=settings["tolerance"],
+            )
             tagger._window.restore(what_is_under(_WINDOW, tensors))
             if tagger._encoder is not None:
                 tagger._encoder.restore(what_is_under(_ENCODER, tensors))
         return tagger
 
     def _pushed(self, rows: Any, end: bool) -> list[Final]:
+        return self._followed(self._encoded(rows, end), end)
+
+    def _encoded(self, rows: Any, end: bool) -> Iterator[Block]:
+        """The rows in blocks with the numbers of the model."""
         if isinstance(rows, Block):
-            return [self._window.push(rows, end)]
+            return iter([rows])
         if callable(getattr(rows, "block", None)):
-            return self._pushed_source(rows, end)
+            self.model.check_fits(rows)
+            return (rows.block(low, high) for low, high in cut(0, rows.positions, _AT_ONCE))
         if self._encoder is None:
             raise ChainfoldError("the model knows attributes by number alone; push chains or blocks of such numbers.")
-        return [self._window.push(self._encoder.push(rows, end=end), end)]
+        return iter([self._encoder.push(rows, end=end)])
 
-    def _pushed_source(self, source: Source, end: bool) -> list[Final]:
-        self.model.check_fits(source)
-        pieces = (source.block(low, high) for low, high in cut(0, source.positions, _AT_ONCE))
-        return [*map(self._window.push, pieces), *([self._window.end()] if end else [])]
+    def _followed(self, blocks: Iterator[Block], end: bool) -> list[Final]:
+        found = [self._window.push(block) for block in blocks]
+        return [*found, self._window.end()] if end else found
 
     def _ended(self) -> list[Final]:
         rest = [] if self._encoder is None else [self._window.push(self._encoder.finish())]

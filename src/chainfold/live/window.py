@@ -1,12 +1,13 @@
 """Blocks of a stream in, final rows out: the core of everything that follows a chain without an end.
 
 The window holds the rows that are not final: their back-pointers and, where posteriors are wanted, their forward
-vectors. After each push it gives all rows that no future can change any more (`kernels.live`). What comes out does not
+vectors. After each push it gives all rows that no future can change any more (`kernels.live`). What is proven does not
 depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain, posteriors those of
 forward-backward to within the tolerance.
 
 A chain may never forget. `max_lag` bounds how many rows a row may wait for, and the memory allowed bounds it in any
-case: what has waited for too long is given as the rows so far have it, and marked as unproven.
+case: what has waited for too long is given as the rows so far have it, and marked as unproven. Rows that are pushed at
+once come at once: none of them has to wait for the others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut, under, what_is_under
 from chainfold.engines.sweep import Belief, Horizon
-from chainfold.errors import BadSetting, ZeroProbability
+from chainfold.errors import BadSetting, ChainfoldError, ZeroProbability
 from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.kernels import decode, live, messages
 from chainfold.kernels.collapse import look_ahead
@@ -65,11 +66,16 @@ class Window:
         max_lag: int | None = None,
         memory: int | None = None,
         tolerance: float = DEFAULT_TOLERANCE,
+        beside: int = 0,
     ) -> None:
-        """posteriors, quantities: are they wanted? max_lag: rows; memory: bytes of rows that wait."""
+        """posteriors, quantities: are they wanted? max_lag: rows; memory: bytes of rows that wait.
+
+        beside: bytes that others keep of each such row, counted in.
+        """
         settings = Settings(memory=memory, tolerance=tolerance)
         if max_lag is not None and (not isinstance(max_lag, (int, np.integer)) or max_lag < 0):
             raise BadSetting("max_lag", max_lag, "a whole number, at least 0")
+        max_lag = None if max_lag is None else int(max_lag)
         self.model, self._posteriors = model, posteriors
         self._tolerance = settings.tolerance
         self._scorer = scorer = Scorer(model)
@@ -84,9 +90,10 @@ class Window:
         self._low = 0  # the position of the first row that waits
         self._labelled = self._smoothed = 0  # rows in the buffer with their final label, with their final posterior
         self._open = False  # has the sequence at the head not ended?
+        self._failed = False  # is it not known what is in the buffer?
         self.unproven = 0  # rows that were given so
         row = sum(array[:1].nbytes for array in self._columns().values())
-        self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row), 1)  # the buffer has twice the room it needs
+        self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row + beside), 1)  # the buffer has twice its size
         self.limit = "memory" if max_lag is None or max_lag > self._most else "lag"  # what bounds the wait
         self._most = self._most if max_lag is None else min(self._most, max_lag)
 
@@ -111,12 +118,16 @@ class Window:
         if size:
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
             check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
+            if self._failed:
+                raise ChainfoldError("this stream has failed before; begin anew, or go on from a state that was saved.")
+            self._failed = True
             for piece, scored in made_ahead(self._score, self._pieces(block), SCORERS):
                 self._step(piece, scored)
                 size -= piece.labels.size
                 if size or not ended:
                     self._force()
                 yield self._given_out(self._final)
+            self._failed = False
         if ended:
             yield self.end()
 
@@ -141,10 +152,10 @@ class Window:
             raise BadSetting("quantities", False, "asked for when the stream begins")
         lattice = self._lattice(self._smoothed, len(self._rows))
         if not self._open:
-            return self._sums.now(lattice, lattice.alpha, None)
-        belief = self._forward.belief
+            return self._sums.now(lattice, lattice.alpha, self.unproven)
+        belief, log_kept = self._ended_belief()
         _, posteriors = self._backward(lattice, belief.posterior())
-        return self._sums.now(lattice, posteriors, belief)
+        return self._sums.now(lattice, posteriors, self.unproven, belief, log_kept)
 
     @property
     def _final(self) -> int:
@@ -220,44 +231,48 @@ class Window:
 
     def _to_logs(self) -> None:
         """The forward vectors of the rows that wait as logarithms, as later ones need them."""
-        shift = self._rows["shift"] if self.model.layout.n_edge_attributes else self._scorer.shift
+        rows, wait = self._rows, slice(self._smoothed, None)  # before them there are posteriors, which stay as they are
+        shift = rows["shift"][wait] if self.model.layout.n_edge_attributes else self._scorer.shift
         with np.errstate(divide="ignore"):
             self._entry = np.log(self._entry)
-            self._rows["alpha"][:] = np.log(self._rows["alpha"])
-            self._rows["predicted"][:] = np.log(self._rows["predicted"]) + shift.reshape(-1, 1)
+            rows["alpha"][:] = np.log(rows["alpha"])
+            rows["predicted"][wait] = np.log(rows["predicted"][wait]) + shift.reshape(-1, 1)
             if self.model.layout.n_edge_attributes:
-                self._rows["edge"][:] = np.log(self._rows["edge"]) + shift.reshape(-1, 1)
+                rows["edge"][wait] = np.log(rows["edge"][wait]) + shift.reshape(-1, 1)
         self._in_logs = True
 
     def _close(self) -> None:
         """The sequence at the head has ended: labels that may not end one are not possible there."""
         if not self._open:
             return
-        forward, never, log_kept = self._forward, self._scorer.never_last, 0.0
+        forward, never = self._forward, self._scorer.never_last
         if never.size:
             forward.delta[never] = -np.inf
             if not forward.heads.size:
                 raise ZeroProbability(self.positions - 1)
-            if self._smooth:
-                log_kept = self._mask_belief(never)
-        if self._sums is not None:
-            self._sums.close(forward.belief, log_kept)
+        if self._smooth:
+            forward.belief, log_kept = self._ended_belief()
+            if len(self._rows):
+                self._rows["alpha"][-1] = forward.belief.values
+            if self._sums is not None:
+                self._sums.close(forward.belief, log_kept)
 
-    def _mask_belief(self, never: NDArray[np.int64]) -> float:
-        """Leave labels out of the forward vector of the head; the logarithm of what is left."""
-        belief = self._forward.belief
+    def _ended_belief(self) -> tuple[Belief, float]:
+        """The forward vector of the head, if its sequence ends there, and the logarithm of what that leaves of it."""
+        belief, never = self._forward.belief, self._scorer.never_last
+        if not never.size:
+            return belief, 0.0
         logs = belief.logs().copy()
         logs[never] = -np.inf
         log_kept = float(np.logaddexp.reduce(logs))
+        if log_kept == -np.inf:
+            raise ZeroProbability(self.positions - 1)
         values = logs - log_kept
         if not belief.in_logs:
             values = belief.values.copy()
             values[never] = 0.0
             values /= values.sum()
-        self._forward.belief = Belief(values, belief.in_logs)
-        if len(self._rows):
-            self._rows["alpha"][-1] = values
-        return log_kept
+        return Belief(values, belief.in_logs), log_kept
 
     # What is final
 

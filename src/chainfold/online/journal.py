@@ -40,7 +40,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file: IO[bytes] = path.open("ab", buffering=0)
+            self._file: IO[bytes] = path.open("ab")
         except OSError as error:
             raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
 
@@ -57,6 +57,7 @@ class Journal:
         body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *(array.tobytes() for array in arrays)])
         try:
             self._file.write(len(body).to_bytes(_LENGTH, "little") + _digest(body) + body)
+            self._file.flush()
         except OSError as error:
             raise BadFile(self._path, f"cannot be written: {error.strerror or error}.") from None
 

@@ -78,4 +78,4 @@ def _lines_until(path: Path, positions: int) -> list[list[str]]:
         return []
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))[1:]
-    return [line for line in lines if len(line) == len(_HEADINGS) and int(line[0]) <= positions]
+    return [line for line in lines if len(line) == len(_HEADINGS) and line[0].isdecimal() and int(line[0]) <= positions]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,9 @@ from chainfold.training import EVERY_MINUTE, Every
 RUN, RUN_VERSION = "online run", 1
 _MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
 _MEANING = ("labels", "label", "template", "columns", "hash_bits")
+
+
+T = TypeVar("T")
 
 
 class Asked(Exception):
@@ -87,10 +90,12 @@ class OnlineRun:
             self.vocabulary = _vocabulary(meaning)
             self.trainer = OnlineTrainer.of_state(tensors, 1 << meaning["hash_bits"], self._settings)
             self.prequential.counts, self.prequential.loss = about["counts"], about["loss"]
+        for record in records(self.journal_path):
+            self._know(record.labels)
 
     @property
-    def resumed(self) -> int:
-        """Positions that were learnt from when the run was saved."""
+    def learnt(self) -> int:
+        """Positions that were learnt from so far."""
         return 0 if self.trainer is None else self.trainer.positions
 
     def run(self, arriving: Arriving) -> Model:
@@ -147,7 +152,7 @@ class OnlineRun:
         before = trainer.rows if arriving.again else 0
         skipped = 0
         blocks = iter(arriving.blocks)
-        while (block := self._next(blocks)) is not None:
+        while (block := self.wait(lambda: next(blocks, None))) is not None:
             size = block.labels.size
             low = min(size, before - skipped)
             skipped += low
@@ -162,15 +167,20 @@ class OnlineRun:
                 f"--fresh.",
             )
 
-    def _next(self, blocks: Iterator[Block]) -> Block | None:
+    def wait(self, come: Callable[[], T]) -> T:
+        """Whatever it takes time to get; raises `Asked` if the run is to stop meanwhile, or was to before."""
         self.waiting = True
         try:
-            return next(blocks, None)
+            if self._stop():
+                raise Asked
+            return come()
         finally:
             self.waiting = False
 
     def _replay(self, trainer: OnlineTrainer, record: Record) -> None:
         """Learn from rows of the journal, which stays as it is: those that are in a state are passed over."""
+        if record.first > trainer.rows:
+            raise BadFile(self.journal_path, f"row {trainer.rows:,} and others are missing; begin anew with --fresh.")
         if record.first == trainer.rows:
             self._know(record.labels)
             trainer.add(record.block)
@@ -193,7 +203,8 @@ class OnlineRun:
         self._write_state()
         if journal is not None:
             journal.clear()
-        save_model(self._output, self.model())
+        if self.learnt:
+            save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
 
     def _write_state(self) -> None:
