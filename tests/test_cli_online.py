@@ -169,6 +169,17 @@ def test_the_journal_of_a_pipe_gives_back_all_that_was_handed_over(seed: int, tm
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+def test_labels_that_only_the_journal_has_are_known_again(tmp_path: Path) -> None:
+    fed = Fed(conll(tmp_path / "t", 100))
+    with pytest.raises(Killed):
+        OnlineRun(tmp_path / "m", OnlineSettings(batch=64), progress=killed_at(0)).run(fed.after(0))
+    online = OnlineRun(tmp_path / "m", OnlineSettings(batch=64))
+    online.restore()
+    assert online.learnt == 0
+    assert online.vocabulary is not None
+    assert online.vocabulary.labels == tuple(fed.labels)
+
+
 class Pipe:
     """A command with a pipe to it."""
 

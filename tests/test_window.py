@@ -112,6 +112,15 @@ def test_masks_hold_at_ends_that_are_known_late(name: str) -> None:
             assert found.log_z == pytest.approx(evaluate(model, chain, "fb", observe=False).log_z, rel=ORACLE)
 
 
+def test_an_end_that_leaves_what_was_next_to_impossible() -> None:
+    """Beside the label that may not end, the other one has a share that real numbers cannot hold."""
+    chain = Chain.from_arrays(offsets=np.arange(5), ids=[0, 0, 0, 1], n_labels=2, n_attributes=2)
+    weights = np.array([0.0, 0.0, 0.0, 800.0, *np.zeros(4)])
+    model = Model(Layout.full(2, 2), weights, last=np.array([True, False]))
+    for sizes in PUSHES.values():
+        check(model, chain, streamed(Window(model, posteriors=True), pushes(chain, sizes)))
+
+
 LONG: dict[str, dict[str, Any]] = {
     "sticky": {"sticky": 0.95},
     "many sequences": {"mean_length": 20},
@@ -236,9 +245,21 @@ def test_sums_have_a_value_at_every_prefix() -> None:
         np.testing.assert_allclose(found.labels.sum(), t + 1, rtol=ORACLE)
 
 
+def test_a_window_that_has_failed_says_so() -> None:
+    model, chain = case("4 labels", 0)
+    weights = model.weights.copy()
+    weights[model.layout.n_state :] = -np.inf
+    window = Window(replace(model, weights=weights))
+    with pytest.raises(ChainfoldError, match="no labelling"):
+        window.push(chain.block(0, 4))
+    with pytest.raises(ChainfoldError, match="has failed before"):
+        window.push(chain.block(4, 6))
+
+
 def test_a_sequence_begins_where_none_is_open() -> None:
     model, chain = case("4 labels", 0)
     window = Window(model, posteriors=True)
+    chain = replace(chain, starts=np.zeros(6, bool))
     first = [window.push(chain.block(0, 3)), window.end(), window.push(chain.block(3, 6)), window.end()]
     starts = np.arange(6) % 3 == 0
     check(model, replace(chain, starts=starts), first)

@@ -59,6 +59,7 @@ Notice = Callable[[str], None]
 
 _AT_ONCE = 1 << 17  # bytes that are handed on together: less waits in between, and no more is gained by more
 _PROGRAM = "the rows"
+_PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
 _UNDECODABLE = "chainfold.undecodable"
 _MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
@@ -206,7 +207,7 @@ class _GrowingFile:
                 yield from self._rest()
                 other = self._other()
                 if other is not None:
-                    yield from self._rest()  # what was written between the last look and the change
+                    yield from self._last_words(other)
                     self._file.close()
                     self._file = other
                     yield None
@@ -220,6 +221,15 @@ class _GrowingFile:
             raise unreadable(self._name, error) from None
         finally:
             self._file.close()
+
+    def _last_words(self, other: io.FileIO) -> Iterator[bytes]:
+        """What is still written to the file, until there is something in the one that has taken its place."""
+        for _ in range(_PATIENCE):
+            if self._stopped.is_set() or os.fstat(other.fileno()).st_size:
+                break
+            yield from self._rest()
+            self._stopped.wait(self._poll)
+        yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
         while not self._stopped.is_set() and (piece := self._file.read(_AT_ONCE)):

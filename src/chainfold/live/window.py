@@ -115,11 +115,13 @@ class Window:
     def pushed(self, block: Block, ended: bool = False) -> Iterator[Final]:
         """The same a few thousand rows at a time, as they become final."""
         size, layout = block.labels.size, self.model.layout
+        if self._failed:
+            raise ChainfoldError("this stream has failed before; begin anew, or go on from a state that was saved.")
         if size:
+            if not (self._open or block.starts[0]):
+                block = block._replace(starts=frozen(np.append(True, block.starts[1:]), np.bool_))
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
             check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
-            if self._failed:
-                raise ChainfoldError("this stream has failed before; begin anew, or go on from a state that was saved.")
             self._failed = True
             for piece, scored in made_ahead(self._score, self._pieces(block), SCORERS):
                 self._step(piece, scored)
@@ -175,9 +177,6 @@ class Window:
         return piece, self._scorer.score(piece, False)
 
     def _step(self, piece: Block, scored: Scored) -> None:
-        if not self._open and not piece.starts[0]:
-            piece = piece._replace(starts=frozen(np.append(True, piece.starts[1:]), np.bool_))
-            scored = self._scorer.score(piece, False)
         if self._open and piece.starts[0]:
             self._close()
         self._open = True
