@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from benchmarks.corpora import Corpus
@@ -16,9 +17,8 @@ from benchmarks.measure import Times, interleaved, ratios
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
 from benchmarks.training import train_ours
-from chainfold import Model, open_model
-from chainfold.data.encode import encode_to
-from chainfold.data.known import known_blocks
+from chainfold import Model, open_model, write_chain
+from chainfold.data.known import gathered, known_blocks
 from chainfold.live.follow import Following
 
 _ITERATIONS = 20
@@ -66,10 +66,15 @@ def _run_together(corpus: Corpus, folder: Path) -> Corpus:
 
 def _times(corpus: Corpus, model: Model, context: Context) -> tuple[Times, int]:
     assert model.vocabulary is not None, "it was trained on a file"
-    encoded = context.folder / "rows.chain"
-    with encoded.open("wb") as file:
-        encode_to(file, corpus.test, **corpus.options)
-    vocabulary = model.vocabulary
+    encoded, vocabulary, layout = context.folder / "rows.chain", model.vocabulary, model.layout
+    sizes: Any = SimpleNamespace(
+        n_labels=layout.n_labels,
+        n_attributes=layout.n_attributes,
+        n_edge_attributes=layout.n_edge_attributes,
+        vocabulary=vocabulary,
+    )
+    with encoded.open("wb") as file:  # with the numbers of the model, and its bins
+        write_chain(file, gathered(known_blocks(corpus.test, vocabulary, labels=False), sizes))
     runs: dict[str, Callable[[], object]] = {
         _TEMPLATE: lambda: [None for _ in known_blocks(corpus.test, vocabulary, labels=False)],
         _TEXT: lambda: _follow(corpus.test, model),

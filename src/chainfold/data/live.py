@@ -57,7 +57,7 @@ from chainfold.errors import BadFile, BadSetting
 
 Notice = Callable[[str], None]
 
-_AT_ONCE = 1 << 17  # bytes that are handed on together: less waits in between, and no more is gained by more
+_AT_ONCE, _LINES_AT_ONCE = 1 << 16, 8192  # bytes that are read at once, lines that are handed on together
 _PROGRAM = "the rows"
 _PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
@@ -160,16 +160,21 @@ class _Pipe:
             first = self._read(_AT_ONCE)
             if not first or self._ready is None:
                 return first
-            parts, size = [first], len(first)
-            while size < _AT_ONCE and self._is_ready(0.0) and (more := self._read(_AT_ONCE - size)):
-                parts.append(more)
-                size += len(more)
+            return _chunk(first, lambda: self._read(_AT_ONCE) if self._is_ready(0.0) else None)
         except (OSError, ValueError) as error:
             raise unreadable(self._input.name, error) from None
-        return b"".join(parts)
 
     def _is_ready(self, seconds: float) -> bool:
         return self._ready is None or bool(self._ready.poll(1000 * seconds))
+
+
+def _chunk(first: bytes, more: Callable[[], bytes | None]) -> bytes:
+    """What is there, until it is much: few lines would cost more each, and many more memory than they are worth."""
+    parts, size, lines = [first], len(first), count_of(b"\n", first)
+    while size < CHUNK and lines < _LINES_AT_ONCE and (piece := more()):
+        parts.append(piece)
+        size, lines = size + len(piece), lines + count_of(b"\n", piece)
+    return b"".join(parts)
 
 
 class _Pieces(io.RawIOBase):
@@ -232,7 +237,8 @@ class _GrowingFile:
         yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
-        while not self._stopped.is_set() and (piece := self._file.read(_AT_ONCE)):
+        while not self._stopped.is_set() and (first := self._file.read(_AT_ONCE)):
+            piece = _chunk(first, lambda: self._file.read(_AT_ONCE))
             self._input.progress(len(piece))
             yield piece
 
