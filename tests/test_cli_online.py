@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chainfold.data.store import joined
 from chainfold.model_file import open_model
 from chainfold.online.arriving import Arriving, arriving
 from chainfold.online.journal import records
 from chainfold.online.run import OnlineRun
 from chainfold.online.weights import OnlineSettings
-from chainfold.online.window import joined
 from chainfold.training import Every
 from verbs import conll, failed, run, succeeded
 

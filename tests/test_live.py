@@ -24,7 +24,8 @@ from chainfold.data.chain import Block
 from chainfold.data.inputs import Inputs
 from chainfold.data.known import Known, KnownBlock, known_blocks
 from chainfold.data.known_inputs import KnownChain
-from chainfold.data.live import OnError, RowEncoder, live_rows
+from chainfold.data.live import OnError, live_rows
+from chainfold.data.row_encoder import RowEncoder
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError

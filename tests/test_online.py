@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from chainfold.data.chain import Block, Chain
+from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.evaluation import evaluate
@@ -18,7 +19,6 @@ from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings, OnlineWeights
-from chainfold.online.window import joined
 from chainfold.tagging import Tagger
 from shapes import chain as random_chain
 

@@ -12,7 +12,7 @@ from chainfold.data.chain import Chain, gather
 from chainfold.data.columns import Choice, Columns, Stretch
 from chainfold.data.encoder import Progress, spooled
 from chainfold.data.inputs import Inputs
-from chainfold.data.reading import Format, Reading, read, read_table
+from chainfold.data.reading import Reading, format_called, read, read_table
 from chainfold.data.roles import Encoding
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
@@ -223,11 +223,9 @@ def _continuing(before: StoredChain, path: str | Path, encoding: Encoding) -> En
 
 def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stretch]:
     """The rows of files or a table; `texts` chooses the columns that are symbols whatever they look like."""
-    columns, form = options.get("columns"), options.get("format")
-    if form is not None and form not in list(Format):
-        raise BadSetting("format", form, f"one of {', '.join(Format)}")
+    columns = options.get("columns")
     reading = Reading(
-        format=None if form is None else Format(form),
+        format=format_called(options.get("format")),
         columns=None if columns is None else tuple(str(name) for name in columns),
         header=options.get("header"),
         symbols=texts,

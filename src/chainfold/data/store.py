@@ -596,7 +596,7 @@ def joined(parts: list[Block]) -> Block:
 
     def lists(offsets: str, ids: str, values: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         counts = np.concatenate([np.diff(getattr(part, offsets)) for part in parts])
-        if not counts.size:
+        if not any(getattr(part, offsets).size for part in parts):
             return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
         spans = [slice(getattr(part, offsets)[0], getattr(part, offsets)[-1]) for part in parts]
         valued = any(getattr(part, values).size for part in parts)

@@ -3,7 +3,10 @@
     simd ── eight doubles at a time
       ├── scores         state and edge scores of a block; what the observed labels count
       ├── messages       forward vectors and posteriors, scaled and in logarithms
-      │     └── collapse     the certificate: what the future can still change
+      │     ├── collapse     the certificate: what the future can still change
+      │     ├── decode       the best labels, posteriors and drawn labels of a block
+      │     └── live         what is final of a stream
+      ├── vectors        one pass over all weights, for optimisers
       └── expectation    the paper's log-domain algorithms, with signs
 
 A kernel gets blocks of arrays and weights in slots, and nothing else.

@@ -13,7 +13,8 @@ from chainfold.apply import LabelLines, Rows, Writer, names_of, new_columns
 from chainfold.data.annotate import Annotator
 from chainfold.data.known import Known, KnownBlock, KnownOptions
 from chainfold.data.known_inputs import KnownChain, known_inputs
-from chainfold.data.live import OnError, RowEncoder, live_rows
+from chainfold.data.live import OnError, live_rows
+from chainfold.data.row_encoder import RowEncoder
 from chainfold.data.store import is_chain
 from chainfold.engines.base import DEFAULT_TOLERANCE
 from chainfold.live.window import Final, Window, joined
@@ -83,8 +84,8 @@ class Following:
 
         `stop` is asked after each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
         """
-        labels, vocabulary = names_of(self._model).labels, names_of(self._model)
-        columns = new_columns(labels, self._marginals, self._all_marginals)
+        vocabulary = names_of(self._model)
+        columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
         if self._marked:
             columns[_FINAL] = _YES_NO
         options["labels"] = False

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from chainfold.data.chain import Block
-from chainfold.data.live import RowEncoder
+from chainfold.data.chain import Block, Source
+from chainfold.data.row_encoder import RowEncoder
 from chainfold.engines.base import DEFAULT_TOLERANCE, cut, under, what_is_under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.live.quantities import Quantities
@@ -64,14 +64,21 @@ class StreamTagger:
         tolerance: float = DEFAULT_TOLERANCE,
     ) -> None:
         self.model = model if isinstance(model, Model) else open_model(model)
-        self._settings: dict[str, Any] = {
-            "posteriors": bool(marginals),
+        self._window = Window(
+            self.model,
+            posteriors=bool(marginals),
+            quantities=bool(quantities),
+            max_lag=max_lag,
+            memory=memory,
+            tolerance=tolerance,
+        )
+        self._settings = {  # as JSON has them
+            "marginals": bool(marginals),
             "quantities": bool(quantities),
-            "max_lag": max_lag,
-            "memory": memory,
-            "tolerance": tolerance,
+            "max_lag": None if max_lag is None else int(max_lag),
+            "memory": None if memory is None else int(memory),
+            "tolerance": float(tolerance),
         }
-        self._window = Window(self.model, **self._settings)
         vocabulary = self.model.vocabulary
         self._encoder = None if vocabulary is None else RowEncoder(vocabulary)
         n_labels = self.model.layout.n_labels
@@ -86,18 +93,15 @@ class StreamTagger:
 
         start, end   a sequence begins with the first of the rows, ends with the last
         """
-        if not start:
-            return self._named(self._pushed(rows, end))
-        saved = None if self._encoder is None else self._encoder.state()
-        rest = [] if self._encoder is None else [self._encoder.finish()]
-        try:
-            encoded = self._encoded(rows, end)
-        except BaseException:  # a row is wrong: nothing is changed
-            if self._encoder is not None and saved is not None:
-                self._encoder.restore(saved)
-            raise
-        before = [*map(self._window.push, rest), self._window.end()]
-        return self._named([*before, *self._followed(encoded, end)])
+        if isinstance(rows, Block) or callable(getattr(rows, "block", None)):
+            blocks = self._blocks(rows)
+            return self._named([*(self._ended() if start else []), *self._followed(blocks, end)])
+        if self._encoder is None:
+            raise ChainfoldError("the model knows attributes by number alone; push chains or blocks of such numbers.")
+        held = self._encoder.held if start else 0
+        block = self._encoder.push(rows, start, end)  # where a row is wrong, nothing is changed
+        before = [self._window.push(block.part(0, held), ended=True)] if start else []
+        return self._named([*before, *self._followed([block.part(held, block.labels.size)], end)])
 
     def flush(self) -> Labelled:
         """The sequence ends here: all rows that wait are final now."""
@@ -127,8 +131,7 @@ class StreamTagger:
         tensors = under(_WINDOW, self._window.state())
         if self._encoder is not None:
             tensors |= under(_ENCODER, self._encoder.state())
-        settings = {name: value if value is None else float(value) for name, value in self._settings.items()}
-        write_sealed(path, STREAM, VERSION, tensors, {"settings": settings, "model": fingerprint(self.model)})
+        write_sealed(path, STREAM, VERSION, tensors, {"settings": self._settings, "model": fingerprint(self.model)})
 
     @classmethod
     def load(cls, path: str | Path, model: Model | str | Path) -> Self:
@@ -138,38 +141,19 @@ class StreamTagger:
         if about["model"] != fingerprint(opened):
             raise BadFile(path, "was saved under another model; load it with the one that it was saved under.")
         with damage(path, STREAM):
-            settings = about["settings"]
-            max_lag, memory = (
-                None if settings[name] is None else int(settings[name]) for name in ("max_lag", "memory")
-            )
-            tagger = cls(
-                opened,
-                marginals=settings["posteriors"] > 0.0,
-                quantities=settings["quantities"] > 0.0,
-                max_lag=max_lag,
-                memory=memory,
-                tolerance=settings["tolerance"],
-            )
+            tagger = cls(opened, **about["settings"])
             tagger._window.restore(what_is_under(_WINDOW, tensors))
             if tagger._encoder is not None:
                 tagger._encoder.restore(what_is_under(_ENCODER, tensors))
         return tagger
 
-    def _pushed(self, rows: Any, end: bool) -> list[Final]:
-        return self._followed(self._encoded(rows, end), end)
-
-    def _encoded(self, rows: Any, end: bool) -> Iterator[Block]:
-        """The rows in blocks with the numbers of the model."""
+    def _blocks(self, rows: Block | Source) -> Iterable[Block]:
         if isinstance(rows, Block):
-            return iter([rows])
-        if callable(getattr(rows, "block", None)):
-            self.model.check_fits(rows)
-            return (rows.block(low, high) for low, high in cut(0, rows.positions, _AT_ONCE))
-        if self._encoder is None:
-            raise ChainfoldError("the model knows attributes by number alone; push chains or blocks of such numbers.")
-        return iter([self._encoder.push(rows, end=end)])
+            return [rows]
+        self.model.check_fits(rows)
+        return (rows.block(low, high) for low, high in cut(0, rows.positions, _AT_ONCE))
 
-    def _followed(self, blocks: Iterator[Block], end: bool) -> list[Final]:
+    def _followed(self, blocks: Iterable[Block], end: bool) -> list[Final]:
         found = [self._window.push(block) for block in blocks]
         return [*found, self._window.end()] if end else found
 

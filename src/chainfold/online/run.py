@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold.data.chain import Block
+from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model import Model
@@ -30,7 +31,6 @@ from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
-from chainfold.online.window import joined
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 

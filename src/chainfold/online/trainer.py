@@ -20,11 +20,12 @@ import numpy as np
 
 import chainfold
 from chainfold.data.chain import Block, frozen
+from chainfold.data.store import joined
 from chainfold.data.vocabulary import MARKS, Vocabulary
 from chainfold.errors import ChainfoldError
 from chainfold.model import Layout, Model
 from chainfold.online.weights import OnlineSettings, OnlineWeights
-from chainfold.online.window import NOTHING, Renumbering, Share, Window, joined, share_in
+from chainfold.online.window import NOTHING, Renumbering, Share, Window, share_in
 from chainfold.sealed import Tensors
 
 FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
@@ -75,7 +76,8 @@ class OnlineTrainer:
         if block.labels.size:
             self.check(block)
             self.rows += block.labels.size
-            self._new.append(block)
+            edges = {name: getattr(NOTHING, name) for name in ("edge_offsets", "edge_ids", "edge_values")}
+            self._new.append(block._replace(**edges))  # of which there are none
             self._coming += block.labels.size
 
     def learn(self, ended: bool = False) -> Iterator[Learnt]:

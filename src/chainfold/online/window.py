@@ -7,7 +7,7 @@ in it, under the weights of these alone. Where the chain forgets within the wind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, Chain, frozen
+from chainfold.data.store import joined
 from chainfold.engines.base import Problem, Settings, Tally
 from chainfold.engines.stream import Stream
 from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
@@ -34,29 +35,6 @@ NOTHING = Block(
     *_NO_EDGES,
 )
 """No positions."""
-
-
-def joined(blocks: Sequence[Block]) -> Block:
-    """Blocks that follow one another as one, its offsets from zero; without edge attributes and weights."""
-    sizes = [int(block.offsets[-1] - block.offsets[0]) for block in blocks]
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    offsets = [block.offsets[1:] - block.offsets[0] + end for block, end in zip(blocks, ends, strict=False)]
-    values = frozen(None, np.float64)
-    if any(block.values.size for block in blocks):
-        values = frozen(np.concatenate([_values(block) for block in blocks]), np.float64)
-    return Block(
-        frozen(np.concatenate([block.labels for block in blocks]), np.int32),
-        frozen(np.concatenate([block.starts for block in blocks]), np.bool_),
-        frozen(np.concatenate([[0], *offsets]), np.int64),
-        frozen(np.concatenate([block.ids[block.offsets[0] : block.offsets[-1]] for block in blocks]), np.int32),
-        values,
-        *_NO_EDGES,
-    )
-
-
-def _values(block: Block) -> Floats:
-    part = slice(int(block.offsets[0]), int(block.offsets[-1]))
-    return block.values[part] if block.values.size else np.ones(part.stop - part.start)
 
 
 class Renumbering:
