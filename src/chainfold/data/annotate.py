@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import frozen
 from chainfold.data.columns import NUMBER, SYMBOL
-from chainfold.data.inputs import Raw, RawFields, RawLines, RawRows, TableKind, count_of
+from chainfold.data.inputs import Raw, RawFields, RawLines, RawRows, TableKind, count_of, ends_of_plain_rows
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.digits import LONGEST, number_texts
 from chainfold.kernels.splice import SPACE, Fields, Places, line_places, row_ends, splice
@@ -248,13 +248,15 @@ class _Text(_Writer):
 
     def _table(self, raw: RawFields) -> _Piece:
         data, delimiter = raw.chunk.data, ord(raw.delimiter)
-        ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
         if raw.broken:
-            rows, ends = 1, np.array([len(data.rstrip(b"\r\n"))])
+            ends = np.array([len(data.rstrip(b"\r\n"))])
+        elif (plain := ends_of_plain_rows(data, raw.quotes)) is not None:
+            ends = plain[np.searchsorted(plain, raw.begin) :]
         else:
+            ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
             quote = ord('"') if raw.quotes else _NO_QUOTE
-            rows = row_ends(np.frombuffer(data, np.uint8), raw.begin, delimiter, quote, ends)
-        places = Places(ends[:rows], ends[:rows], np.full(rows, delimiter, np.uint8))
+            ends = ends[: row_ends(np.frombuffer(data, np.uint8), raw.begin, delimiter, quote, ends)]
+        places = Places(ends, ends, np.full(ends.size, delimiter, np.uint8))
         if not raw.quotes:
             self._check_labels(raw.source, "\t\r\n")
         piece = _Piece(data, len(data) - raw.chunk.added, places, raw.quotes, lines=False)

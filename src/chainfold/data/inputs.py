@@ -433,6 +433,14 @@ def count_of(byte: bytes, data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))
 
 
+def ends_of_plain_rows(data: bytes, quotes: bool) -> NDArray[np.int64] | None:
+    """Where each line ends; None if one is blank, or if a row might go on after its line."""
+    if b"\r" in data or (quotes and b'"' in data):
+        return None
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return None if (np.diff(ends, prepend=-1) == 1).any() else ends
+
+
 def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = after_last_line) -> Iterator[Chunk]:
     """The text of a stream in chunks of about `size` bytes; `cut` says up to where the bytes so far may be given."""
     line, held = 1, b""

@@ -51,7 +51,7 @@ from chainfold.errors import BadFile, BadSetting
 
 Notice = Callable[[str], None]
 
-_AT_ONCE, _LINES_AT_ONCE = 1 << 16, 8192  # bytes that are read at once, lines that are handed on together
+_AT_ONCE, _LINES_AT_ONCE = 1 << 16, 16384  # bytes that are read at once, lines that are handed on together
 _PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
 _UNDECODABLE = "chainfold.undecodable"

@@ -60,7 +60,7 @@ def _read(array: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The numbers of an array, nan where a symbol spells none, and where one is missing: there it reads 0."""
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(array), np.bool_)
     if array.type == NUMBER:
-        return array.fill_null(0.0).to_numpy(zero_copy_only=False), missing
+        return (array.fill_null(0.0) if array.null_count else array).to_numpy(zero_copy_only=False), missing
     return _spelt_by(array), missing
 
 

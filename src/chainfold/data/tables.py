@@ -23,7 +23,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from chainfold.data.columns import BAG, NO_COLUMN, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
-from chainfold.data.inputs import Chunk, RawFields, RawRows, Stream, TableKind, after_last_line, count_of
+from chainfold.data.inputs import (
+    Chunk,
+    RawFields,
+    RawRows,
+    Stream,
+    TableKind,
+    after_last_line,
+    count_of,
+    ends_of_plain_rows,
+)
 from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.kernels.text import quoted_rows
@@ -115,9 +124,9 @@ class CsvReader(TextReader):
 
     def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
         data = chunk.data
-        plain = b"\r" not in data and b"\n\n" not in data and not data.startswith(b"\n")
-        if plain and not (self._quotes and b'"' in data):
-            return np.arange(chunk.line, chunk.line + count_of(b"\n", data))
+        plain = ends_of_plain_rows(data, self._quotes)
+        if plain is not None:
+            return np.arange(chunk.line, chunk.line + plain.size)
         lines, end = self._rows(data, chunk.line)
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
