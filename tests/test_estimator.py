@@ -26,10 +26,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
-from chainfold import Chain, ChainfoldError, encode, write_chain
+from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.estimator import CRF
 from chainfold.model_file import open_model
+from chainfold.online.trainer import OnlineTrainer
+from chainfold.online.window import Share
 from chainfold.tagging import tag
+from verbs import succeeded
 
 Sequences = tuple[list[list[dict[str, Any]]], list[list[str]]]
 
@@ -601,6 +604,8 @@ def test_pieces_of_any_kind(tmp_path: Path) -> None:
     assert weighed.state_features_ == {}
     with pytest.raises(ChainfoldError, match="a model grows by names"):
         CRF().partial_fit(Chain.from_arrays(offsets=[0, 1], ids=[0], labels=[0]))
+    with pytest.raises(ChainfoldError, match="attributes of this chain are not hashed"):
+        CRF(hash_bits=10).partial_fit(chain)
 
 
 def test_hashed_pieces_are_learnt_from_in_constant_memory() -> None:
@@ -630,18 +635,202 @@ def test_hashed_pieces_have_copies_and_files_as_others_have(tmp_path: Path) -> N
     assert (loaded.algorithm, loaded.batch) == ("adagrad", 20)
 
 
-def test_a_sequence_goes_on_from_piece_to_piece() -> None:
-    items, labels = [item for items in X for item in items], [label for labels in Y for label in labels]
-    halves = slice(0, len(items) // 2), slice(len(items) // 2, None)
-    cut, continued = CRF(hash_bits=10, batch=20), CRF(hash_bits=10, batch=20)
-    for half in halves:
-        cut.partial_fit([items[half]], [labels[half]])
-        continued.partial_fit([items[half]], [labels[half]], continues=True)
-    assert cut.model_.training["positions"] == continued.model_.training["positions"] == len(items)
-    assert not np.array_equal(cut.model_.weights, continued.model_.weights), "a transition more is learnt from"
-    for estimator, how in ((CRF(), {}), (CRF("ap", hash_bits=10), {}), (CRF(hash_bits=10), {"sample_weight": [1.0]})):
-        with pytest.raises(ChainfoldError, match="learnt from online: give hash_bits"):
-            estimator.partial_fit(X[:1], Y[:1], continues=True, **how)
+# Streams
+
+
+ONLINE: dict[str, Any] = {"hash_bits": 10, "batch": 20, "c2": 3.0, "forget": 300.0}
+
+
+def flat(x: list[list[Any]], y: list[list[str]]) -> list[tuple[Any, str, bool]]:
+    """Rows: an item, its label, and whether a sequence starts there."""
+    both = [list(zip(items, labels, strict=True)) for items, labels in zip(x, y, strict=True)]
+    return [(item, label, t == 0) for sequence in both for t, (item, label) in enumerate(sequence)]
+
+
+def pieces_of(x: list[list[Any]], y: list[list[str]], cuts: list[int], before: bool) -> Iterator[Sequences]:
+    """Sequences cut before some rows. Where one ends there, an empty one says so, before the cut or after it."""
+    rows = flat(x, y)
+    for low, high in itertools.pairwise([0, *cuts, len(rows)]):
+        piece: Sequences = [[]], [[]]
+        for t, (item, label, starts) in enumerate(rows[low:high], low):
+            if starts and (t > low or (low and not before)):
+                piece[0].append([])
+                piece[1].append([])
+            piece[0][-1].append(item)
+            piece[1][-1].append(label)
+        if before and high < len(rows) and rows[high][2]:
+            piece[0].append([])
+            piece[1].append([])
+        yield piece
+
+
+def in_pieces(estimator: CRF, pieces: list[Sequences]) -> CRF:
+    """All but the last are unfinished."""
+    for items, labels in pieces[:-1]:
+        estimator.partial_fit(items, labels, unfinished=True)
+    return estimator.partial_fit(*pieces[-1])
+
+
+def assert_same(one: CRF, other: CRF) -> None:
+    """To the last bit."""
+    assert one.classes_ == other.classes_
+    assert one.model_.weights.tobytes() == other.model_.weights.tobytes()
+    for name in ("batches", "positions", "loss", "accuracy"):
+        assert one.model_.training[name] == other.model_.training[name]
+    mine, theirs = one.model_.vocabulary, other.model_.vocabulary
+    assert mine is not None
+    assert theirs is not None
+    assert np.array_equal(mine.counts, theirs.counts)
+    assert np.array_equal(mine.marks, theirs.marks)
+
+
+def streams() -> dict[str, Sequences]:
+    """Sequences of all lengths; of one row each; and one alone. Labels come one after another."""
+    x, y = corpus(70, seed=3)
+    rows = flat(x, y)
+    single: Sequences = [[item] for item, _, _ in rows], [[label] for _, label, _ in rows]
+    one: Sequences = [[item for item, _, _ in rows]], [["late" if t > 250 else rows[t][1] for t in range(len(rows))]]
+    return {"many": (x, y), "single rows": single, "one": one}
+
+
+@pytest.mark.parametrize("name", ["many", "single rows", "one"])
+def test_pieces_cut_anywhere_are_learnt_from_as_one(name: str) -> None:
+    x, y = streams()[name]
+    rows = flat(x, y)
+    whole = CRF(**ONLINE).partial_fit(x, y)
+    random = np.random.default_rng(0)
+    for k in range(4):
+        cuts = np.sort(random.choice(np.arange(1, len(rows)), (1, 5, 30, 5)[k], replace=False)).tolist()
+        assert_same(in_pieces(CRF(**ONLINE), list(pieces_of(x, y, cuts, before=k % 2 == 0))), whole)
+    ends = [t for t, (_, _, starts) in enumerate(rows) if t and starts][:60:3]
+    for before in (False, True):
+        assert_same(in_pieces(CRF(**ONLINE), list(pieces_of(x, y, ends, before))), whole)
+
+
+def test_pieces_of_one_row_are_learnt_from_as_one() -> None:
+    x, y = corpus(15, seed=4)
+    cuts = list(range(1, len(flat(x, y))))
+    for before in (False, True):
+        assert_same(in_pieces(CRF(**ONLINE), list(pieces_of(x, y, cuts, before))), CRF(**ONLINE).partial_fit(x, y))
+
+
+def test_pieces_are_learnt_from_as_the_command_line_does(tmp_path: Path) -> None:
+    x, y = streams()["one"]
+    chain = encode_sequences(x, y, tmp_path / "chain", hash_bits=10)
+    options = ("--batch", 20, "--c2", 3.0, "--forget", 300.0)
+    succeeded("train", chain.path, "--online", *options, "-o", tmp_path / "m", "--json")
+    pieces = list(pieces_of(x, y, [7, 100, 101, 260], before=True))
+    estimator = in_pieces(CRF(**ONLINE), pieces)
+    assert open_model(tmp_path / "m").weights.tobytes() == estimator.model_.weights.tobytes()
+    assert_same(in_pieces(CRF(**ONLINE), pieces), CRF(**ONLINE).partial_fit(chain))
+
+
+def test_pieces_of_a_table_are_learnt_from_as_one() -> None:
+    """Of attributes that see no other rows and no borders: a template does not see beyond its piece."""
+    rows = flat(*corpus(40, seed=5))
+    table = pd.DataFrame({"word": [item["word"] for item, _, _ in rows], "label": [label for _, label, _ in rows]})
+    how = {**ONLINE, "encoding": {"attributes": "word", "border": "crfpp", "one_sequence": True}}
+    estimator = CRF(**how)
+    for low, high in itertools.pairwise([0, 1, 70, 71, 120]):
+        estimator.partial_fit(table[low:high], unfinished=True)
+    assert_same(estimator.partial_fit(table[120:]), CRF(**how).partial_fit(table))
+
+
+def test_what_is_unfinished_has_copies() -> None:
+    x, y = corpus(70, seed=3)
+    whole = CRF(**ONLINE).partial_fit(x, y)
+    *first, last = pieces_of(x, y, [1, 90, 91, 200], before=False)
+    estimator = CRF(**ONLINE)
+    for items, labels in first:
+        estimator.partial_fit(items, labels, unfinished=True)
+        estimator = pickle.loads(pickle.dumps(estimator))
+    for again in (copy.copy(estimator), copy.deepcopy(estimator), estimator):
+        assert_same(again.partial_fit(*last), whole)
+    assert_same(in_pieces(clone(estimator), [*first, last]), whole)
+
+
+def test_before_anything_is_learnt_labels_are_known() -> None:
+    estimator = CRF(hash_bits=10).partial_fit([X[0][:1]], [Y[0][:1]], unfinished=True)
+    (label,) = estimator.classes_
+    assert estimator.predict_single(X[0]) == [label] * len(X[0])
+    assert not estimator.model_.weights.any()
+    estimator.partial_fit([X[0][1:], *X[1:20]], [Y[0][1:], *Y[1:20]], unfinished=True)
+    assert set(estimator.classes_) == set("OBI")
+    assert estimator.model_.training["positions"] == 0
+    assert estimator.predict_marginals_single(X[0])[0] == pytest.approx(dict.fromkeys("OBI", 1 / 3))
+    assert [seen["loss"] for seen in estimator.training_log_.iterations] == [0.0, 0.0]
+    estimator.partial_fit([], [])
+    assert estimator.model_.training["positions"] == sum(map(len, X[:20]))
+    assert estimator.training_log_.iterations[-1]["loss"] > 0.0
+    assert_same(estimator, CRF(hash_bits=10).partial_fit(X[:20], Y[:20]))
+
+
+def test_announced_labels_are_learnt_from_before_they_come() -> None:
+    x, y = streams()["one"]
+    labels = np.array([*dict.fromkeys(y[0]), "never"])
+    whole = CRF(**ONLINE).partial_fit(x, y, classes=labels)
+    first, second = pieces_of(x, y, [200], before=True)
+    estimator = CRF(**ONLINE).partial_fit(*first, classes=labels, unfinished=True)
+    assert estimator.predict_marginals_single(x[0])[0]["never"] < 0.1
+    assert_same(estimator.partial_fit(*second), whole)
+    assert not np.array_equal(whole.model_.weights[-4:], CRF(**ONLINE).partial_fit(x, y).model_.weights[-4:])
+
+
+def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = corpus(70, seed=3)
+    whole = CRF(**ONLINE).partial_fit(x, y)
+    first, second = pieces_of(x, y, [90], before=False)
+    estimator = CRF(**ONLINE).partial_fit(*first, unfinished=True)
+    items: list[Any] = [[["a"], ["b"], ["c"]]]
+    for labels, sentence in (
+        (["New", "O", None], "row 93 has no label"),
+        (["New", "O"], "more items"),
+        (["New", "O", "O", "O"], "more labels"),
+    ):
+        for unfinished in (False, True):
+            with pytest.raises(ChainfoldError, match=sentence):
+                estimator.partial_fit(items, [labels], unfinished=unfinished)
+    real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
+
+    def interrupted(trainer: OnlineTrainer, high: int, share: Share) -> Any:
+        if trainer.doings.batches == begun + 3:
+            raise KeyboardInterrupt
+        return real(trainer, high, share)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OnlineTrainer, "_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.partial_fit(x, y)
+    with pytest.raises(ChainfoldError, match=r"cannot go on with it; end that by partial_fit\(\[\], \[\]\)"):
+        clone(estimator).set_params(forget=None).partial_fit(*first, unfinished=True).partial_fit(X, Y, None, [1.0])
+    assert_same(estimator.partial_fit(*second), whole)
+
+
+def test_what_is_only_for_learning_online() -> None:
+    not_online: list[tuple[CRF, dict[str, Any]]] = [
+        (CRF(), {}),
+        (CRF("ap", hash_bits=10), {}),
+        (CRF(hash_bits=10), {"sample_weight": [1.0]}),
+        (CRF(hash_bits=10, forbid=["O>O"]), {}),
+        (CRF(hash_bits=10, max_iterations=1).fit(X, Y), {}),
+    ]
+    for estimator, how in not_online:
+        with pytest.raises(ChainfoldError, match="unfinished means nothing to pieces that are not learnt from online"):
+            estimator.partial_fit(X[:1], Y[:1], unfinished=True, **how)
+        with pytest.raises(ChainfoldError, match="forget means nothing to pieces that are not learnt from online"):
+            estimator.set_params(forget=100.0).partial_fit(X[:1], Y[:1], **how)
+        with pytest.raises(ChainfoldError, match="forget means nothing to fit"):
+            estimator.fit(X, Y)
+    with pytest.raises(ChainfoldError, match="no positions"):
+        CRF(hash_bits=10).partial_fit([], [])
+    with pytest.raises(ChainfoldError, match="forget is 0"):
+        CRF(hash_bits=10, forget=0).partial_fit(X, Y)
+
+
+def test_what_is_forgotten() -> None:
+    told = [CRF(hash_bits=10, batch=20, forget=forget).partial_fit(X, Y) for forget in (None, 50.0)]
+    assert [one.model_.training["forget"] for one in told] == [None, 50.0]
+    assert not np.array_equal(told[0].model_.weights, told[1].model_.weights)
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", "adagrad", "ap", "pa", "arow"])

@@ -25,9 +25,9 @@ from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, checked_weights, vocabulary_of
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.engines.plan import cores
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
 from chainfold.feed import Lengths, development, further, known, learnable
-from chainfold.growth import Learnt, learn, learn_online
+from chainfold.growth import Learnt, learn, learn_online, online_trainer
 from chainfold.mistakes import ALGORITHMS as MISTAKES
 from chainfold.model import Floats, Model
 from chainfold.model_file import open_model, save_model
@@ -96,6 +96,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     patience                   iterations without a better score on X_dev before fit stops
     scheme, forbid, allow      what may follow what: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
     hash_bits                  hash attributes to so many bits: memory that does not grow, and no names
+    forget                     of partial_fit with hash_bits: positions after which a gradient counts half in AdaGrad
     encoding                   options of `encode` for files and tables, for instance {"label": "tag"}
     engine, threads, memory    how gradients are computed: as many threads as there are cores, unless given
     verbose                    show the iterations on standard error
@@ -133,6 +134,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         forbid: Sequence[str] | None = None,
         allow: Sequence[str] | None = None,
         hash_bits: int | None = None,
+        forget: float | None = None,
         encoding: Mapping[str, Any] | None = None,
         engine: str | None = None,
         threads: int | None = None,
@@ -167,6 +169,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.forbid = forbid
         self.allow = allow
         self.hash_bits = hash_bits
+        self.forget = forget
         self.encoding = encoding
         self.engine = engine
         self.threads = threads
@@ -188,6 +191,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         weight is that of a sequence or, where X is no list, of a sequence or a position.
         """
         training = self._training_at_once()
+        if self.forget is not None:
+            raise ChainfoldError("forget means nothing to fit, only to partial_fit with hash_bits; leave it out.")
         if X_dev is None and y_dev is not None:
             raise ChainfoldError("there are labels y_dev, but no X_dev; give both, or neither.")
         log, encoding = TrainingLog(), self._encoding()
@@ -212,7 +217,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         y: Any = None,
         classes: Iterable[Any] | None = None,
         sample_weight: Any = None,
-        continues: bool = False,
+        unfinished: bool = False,
     ) -> Self:
         """Go once over a further piece of data, from the weights that there are; what is new in it is added to them.
 
@@ -220,21 +225,26 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         not be. There is no penalty unless c2 is given: it is counted in full for each piece.
 
         With `hash_bits` AdaGrad learns as `chainfold train --online` does: in order, in memory that does not grow, and
-        c2 is what that makes of it. Then the first sequence may be one that `continues` the last of the piece before.
+        c2 is what that makes of it. Then the last sequence of a piece may be `unfinished`: the first one of the next
+        piece goes on with it, and rows are held until enough is known of what follows them. So what is learnt does not
+        depend on where rows are cut into pieces. A piece that is not unfinished, be it empty, ends the sequence, and
+        all that is held is learnt from.
         """
         training = self._training_by_pieces()
         online = self._learns_online(training, sample_weight)
-        if continues and not online:
-            raise ChainfoldError(
-                "a sequence can go on from piece to piece where pieces are learnt from online: give hash_bits, and "
-                "neither weights nor rules nor an algorithm but adagrad."
-            )
-        before = self._learnt()
-        vocabulary = None if before is None else _named(before.model)
-        chain = further(X, y, sample_weight, vocabulary, self._encoding())
-        assert chain.vocabulary is not None, "pieces are held together by names"
-        labels = tuple(dict.fromkeys([*chain.vocabulary.labels, *(str(label) for label in classes or ())]))
-        chain = replace(chain, n_labels=len(labels), vocabulary=replace(chain.vocabulary, labels=labels))
+        if not online:
+            self._check_not_online(unfinished)
+        before, lengths, trainer = self._learnt(), Lengths(), None
+        vocabulary, piece = None if before is None else _named(before.model), None
+        try:
+            piece = further(X, lengths.noting(y), sample_weight, vocabulary, self._encoding())
+            vocabulary = piece.vocabulary
+        except EmptyChain:
+            if before is None or not online:
+                raise
+        assert vocabulary is not None, "pieces are held together by names"
+        announced = [] if classes is None else [str(label) for label in classes]
+        vocabulary = replace(vocabulary, labels=tuple(dict.fromkeys([*vocabulary.labels, *announced])))
         log = TrainingLog()
         if before is not None and before.passes:
             log = replace(self.training_log_, iterations=[*self.training_log_.iterations])
@@ -242,10 +252,14 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         with _watched(bool(self.verbose), log) as report:
             if online:
                 trainer = copy.deepcopy(self._online) if before is not None else None
-                learnt, step, trainer = learn_online(chain, training, before, trainer, continues)
+                trainer = trainer or online_trainer(training, vocabulary, self.forget)
+                if announced:
+                    trainer.weights.grow(len(vocabulary.labels))
+                learnt, step = learn_online(piece, vocabulary, trainer, before, lengths.counts, unfinished)
             else:
-                trainer = None
-                learnt, step = learn(chain, training, before, self._constraints(chain))
+                assert piece is not None, "an empty one was refused"
+                piece = replace(piece, n_labels=len(vocabulary.labels), vocabulary=vocabulary)
+                learnt, step = learn(piece, training, before, self._constraints(piece))
             report(Progress(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
         self._keep(learnt.model, log, learnt, trainer)
@@ -256,6 +270,19 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         plain = weights is None and self.scheme is None and not self.forbid and not self.allow
         begun = not self.__sklearn_is_fitted__() or self._online is not None
         return self.hash_bits is not None and training.algorithm == _BY_PIECES and plain and begun
+
+    def _check_not_online(self, unfinished: bool) -> None:
+        """Raise where nothing but learning online would do what is asked, or was begun."""
+        for name, given in (("unfinished", unfinished), ("forget", self.forget is not None)):
+            if given:
+                raise ChainfoldError(
+                    f"{name} means nothing to pieces that are not learnt from online: give hash_bits, and neither "
+                    f"weights nor rules nor an algorithm but adagrad, and do not fit before."
+                )
+        if self.__sklearn_is_fitted__() and self._online is not None and self._online.rows > self._online.positions:
+            raise ChainfoldError(
+                "the piece before is unfinished, and this one cannot go on with it; end that by partial_fit([], [])."
+            )
 
     def _keep(
         self, model: Model, log: TrainingLog, pieces: Learnt | None = None, online: OnlineTrainer | None = None

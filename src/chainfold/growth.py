@@ -1,8 +1,9 @@
 """Learning from pieces that come one after another: the model grows by what is new in each, and keeps what it has.
 
-    Learnt         a model, and what its optimiser keeps beside the weights
-    learn          one pass over a piece
-    learn_online   likewise in order and in constant memory, by AdaGrad on hashed attributes
+    Learnt           a model, and what its optimiser keeps beside the weights
+    learn            one pass over a piece
+    learn_online     likewise in order and in constant memory, by AdaGrad on hashed attributes
+    online_trainer   what goes from one such pass to the next
 
 A piece continues the numbers of the model: what it knows keeps its number, what is new has those that follow. So each
 weight has its place among more of them, and so has what the optimiser keeps of it: the moments of AdaGrad and Adam, the
@@ -13,6 +14,7 @@ stays forbidden.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +25,7 @@ import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Chain, frozen
 from chainfold.data.vocabulary import MARKS, Vocabulary
+from chainfold.errors import ChainfoldError
 from chainfold.model import Floats, Layout, Model
 from chainfold.objective import Bools, Space
 from chainfold.online.trainer import OnlineTrainer
@@ -41,6 +44,7 @@ class Learnt:
     vectors: dict[str, Floats] = field(default_factory=dict)  # [M] each: what the optimiser keeps, by weight
     passes: int = 0
     steps: int = 0  # batches of descent, or pieces of a chain that were learnt from, in all passes
+    goes_on: bool = False  # is the last sequence unfinished, so that the next row goes on with it?
 
 
 def learn(
@@ -73,33 +77,43 @@ def learn(
 
 
 def learn_online(
-    piece: Chain, training: Training, before: Learnt | None, trainer: OnlineTrainer | None, continues: bool
-) -> tuple[Learnt, Step, OnlineTrainer]:
-    """Go once over a piece with hashed attributes; its first sequence may continue the last of the piece before.
+    piece: Chain | None,
+    vocabulary: Vocabulary,
+    trainer: OnlineTrainer,
+    before: Learnt | None,
+    lengths: Sequence[int],
+    unfinished: bool,
+) -> tuple[Learnt, Step]:
+    """Go once over a piece with hashed attributes, in order; its first sequence goes on with an unfinished one.
 
-    At the end of a piece what follows is not known, so it is learnt from as if its last sequence ended there.
+    piece        None where it is empty
+    vocabulary   all names by now
+    lengths      of the sequences, where some may be empty; none otherwise. An empty one at the beginning ends what was
+                 unfinished; where one at the end is unfinished, the next piece begins a new sequence
+    unfinished   the last sequence will go on: rows are held until enough is known of what follows them
     """
-    vocabulary = piece.vocabulary
-    assert vocabulary is not None, "pieces are held together by names"
-    assert vocabulary.hash_bits is not None, "attributes are hashed"
-    if trainer is None:
-        options = {name: value for name, value in training.options.items() if name in ("rate", "batch", "c2")}
-        trainer = OnlineTrainer(1 << vocabulary.hash_bits, OnlineSettings(**options))
-    trainer.weights.grow(len(vocabulary.labels))
-    block = piece.block(0, piece.positions)
-    if continues and trainer.rows:
+    goes_on = before is not None and before.goes_on and not (len(lengths) > 1 and lengths[0] == 0)
+    if piece is not None:
+        block = piece.block(0, piece.positions)
         starts = block.starts.copy()
-        starts[0] = False
-        block = block._replace(starts=frozen(starts, np.bool_))
-    trainer.add(block)
-    batches = list(trainer.learn(ended=True))
-    loss, passes = sum(batch.loss for batch in batches), 1 if before is None else before.passes + 1
-    model = trainer.model(vocabulary)
-    record = {**model.training, "passes": passes, "objective": [loss]}
-    weights = model.weights
-    point_norm, active = norm(weights), int(np.count_nonzero(weights))
+        starts[0] = not goes_on
+        trainer.add(block._replace(starts=frozen(starts, np.bool_)))
+        goes_on = not lengths or lengths[-1] > 0
+    batches = list(trainer.learn(ended=not unfinished))
+    loss, passes = sum((batch.loss for batch in batches), 0.0), 1 if before is None else before.passes + 1
+    model = trainer.model(vocabulary, len(vocabulary.labels))
+    model = replace(model, training={**model.training, "passes": passes, "objective": [loss]})
+    point_norm, active = norm(model.weights), int(np.count_nonzero(model.weights))
     step = Step(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
-    return Learnt(replace(model, training=record), training.algorithm, {}, passes, 0), step, trainer
+    return Learnt(model, model.training["algorithm"], {}, passes, 0, goes_on and unfinished), step
+
+
+def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | None) -> OnlineTrainer:
+    """One that has learnt nothing yet."""
+    if vocabulary.hash_bits is None:
+        raise ChainfoldError("the attributes of this chain are not hashed, as hash_bits asks; encode it with these.")
+    options = {name: value for name, value in training.options.items() if name in ("rate", "batch", "c2")}
+    return OnlineTrainer(1 << vocabulary.hash_bits, OnlineSettings(**options, forget=forget))
 
 
 def _space(

@@ -11,6 +11,7 @@ What is learnt depends on the rows alone, not on the blocks in which they came.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -171,9 +172,14 @@ class OnlineTrainer:
         doings.batches, doings.right, doings.loss = doings.batches + 1, doings.right + right, doings.loss + share.loss
         return Learnt(batch.labels.size, right, share.loss)
 
-    def model(self, vocabulary: Vocabulary) -> Model:
-        """The model as it is by now; the vocabulary has the names of the labels, and all else but the counts."""
-        weights, n = self.weights, self.weights.n_labels
+    def model(self, vocabulary: Vocabulary, n_labels: int = 0) -> Model:
+        """The model as it is by now; the vocabulary has the names of the labels, and all else but the counts.
+
+        It has so many labels, at least: weights of those that were not learnt from as yet are zero.
+        """
+        weights = copy.copy(self.weights)
+        weights.grow(n_labels)  # in arrays of its own
+        n = weights.n_labels
         order = np.argsort(weights.ids)
         ids, size = weights.ids[order], weights.size
         begins = np.zeros(size + 1, np.int64)
