@@ -22,7 +22,10 @@ def fenced(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: page.name)
-def test_python_snippets_run_in_order(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_snippets_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for snippet in fenced(page, "python"):
         exec(compile(snippet, page.name, "exec"), names)

@@ -269,6 +269,20 @@ def test_arrays_and_series_of_sequences_are_sequences(fitted: CRF) -> None:
     assert listed(fitted.predict(np.array([*X, []], dtype=object)))[-1] == []
 
 
+class OnlyIterable:
+    """Has neither a length nor a place in it."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+
+def test_sequences_that_can_only_be_gone_through(fitted: CRF) -> None:
+    assert listed(fitted.predict([OnlyIterable(X[0]), OnlyIterable(X[1])])) == listed(fitted.predict(X[:2]))
+
+
 def test_empty_input_and_empty_sequences(fitted: CRF) -> None:
     one = X[0]
     assert listed(fitted.predict([])) == []

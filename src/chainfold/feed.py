@@ -17,7 +17,7 @@ and is used in one of three ways:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,14 +53,11 @@ class Lengths:
 
     def _noting(self, sequences: Iterable[Any]) -> Iterator[Any]:
         for items in sequences:
-            if isinstance(items, Iterator):
-                self.counts.append(0)
-                yield self._counted(items)
-            else:
-                self.counts.append(len(items) if isinstance(items, Collection) else 0)
-                yield items
+            self.counts.append(len(items) if isinstance(items, Sized) else 0)
+            once = isinstance(items, Iterable) and not isinstance(items, Sized)
+            yield self._counted(items) if once else items
 
-    def _counted(self, items: Iterator[Any]) -> Iterator[Any]:
+    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
             self.counts[-1] += 1
             yield item
