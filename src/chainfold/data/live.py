@@ -51,7 +51,8 @@ from chainfold.errors import BadFile, BadSetting
 
 Notice = Callable[[str], None]
 
-_AT_ONCE, _LINES_AT_ONCE = 1 << 16, 16384  # bytes that are read at once, lines that are handed on together
+_AT_ONCE = 1 << 16  # bytes that are read at once
+_TOGETHER, _LINES_TOGETHER = 1 << 21, 16384  # bytes and lines that are handed on together
 _PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
 _UNDECODABLE = "chainfold.undecodable"
@@ -148,7 +149,7 @@ class _Pipe:
                 self._file.close()
 
     def _available(self) -> bytes | None:
-        """All that is there, up to a chunk; nothing at the end, and None if there is nothing yet."""
+        """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
         try:
             first = self._read(_AT_ONCE)
             if not first or self._ready is None:
@@ -164,7 +165,7 @@ class _Pipe:
 def _chunk(first: bytes, more: Callable[[], bytes | None]) -> bytes:
     """What is there, until it is much: few lines would cost more each, and many more memory than they are worth."""
     parts, size, lines = [first], len(first), count_of(b"\n", first)
-    while size < CHUNK and lines < _LINES_AT_ONCE and (piece := more()):
+    while size < _TOGETHER and lines < _LINES_TOGETHER and (piece := more()):
         parts.append(piece)
         size, lines = size + len(piece), lines + count_of(b"\n", piece)
     return b"".join(parts)
@@ -174,13 +175,13 @@ class _Pieces(io.RawIOBase):
     """A file that gives one piece after another."""
 
     def __init__(self, pieces: Iterator[bytes | None]) -> None:
-        self._pieces, self._left = pieces, b""
+        self._pieces, self._left = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
-        self._left = self._left or next(self._pieces, b"") or b""
+        self._left = self._left or memoryview(next(self._pieces, b"") or b"")
         size = min(len(target), len(self._left))
         target[:size], self._left = self._left[:size], self._left[size:]
         return size
