@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -209,6 +211,25 @@ def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
         assert one.wait(PATIENCE) == 130, said
     assert trained.tagged.startswith(b"".join(expected[:given]) + rest)
     assert said.splitlines()[0] == "chainfold: interrupted."
+
+
+@pytest.mark.parametrize("begin", [b"\n\n", b"half a li"], ids=["blank lines", "half a line"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_ended_before_the_first_row(number: signal.Signals, begin: bytes, trained: Trained) -> None:
+    with following(trained.model, "-") as one:
+        the(one.stdin).write(begin)
+        the(one.stdin).flush()
+        end = time.monotonic() + PATIENCE
+        while waiting_in(the(one.stdin)) and time.monotonic() < end:
+            time.sleep(0.02)
+        one.send_signal(number)
+        assert one.wait(PATIENCE) == 130
+        assert the(one.stderr).read() == b"chainfold: interrupted.\n"
+
+
+def waiting_in(pipe: IO[bytes]) -> int:
+    """Bytes that were written and not read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_nobody_reads_any_more(trained: Trained) -> None:

@@ -278,25 +278,23 @@ def _check_text(head: bytes, one: Input) -> None:
 
 def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
     """All whole lines that are there, as UTF-8; None where another file begins."""
-    line, held, decode = 1, [b""], _decoder(one.encoding)
+    line, held, decode = 1, io.BytesIO(), _decoder(one.encoding)
     for piece in pieces:
         data = decode(piece or b"", piece is None)
         end = len(data) if piece is None else data.rfind(b"\n") + 1
         if piece is None or end:
-            whole = _whole(b"".join([*held, data[:end]]), line)
-            held = [data[end:]]
+            whole = _whole(held.getvalue() + data[:end], line)
+            held = io.BytesIO()
             yield from whole
             line += sum(count_of(b"\n", chunk.data) for chunk in whole)
-        else:
-            held.append(data)
-            if sum(map(len, held)) > LONGEST_LINE:
-                problem = f"line {line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?"
-                raise BadFile(one.name, problem)
+        held.write(data[end:])
+        if held.tell() > LONGEST_LINE:
+            raise BadFile(one.name, f"line {line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?")
         if piece is None:
-            line, held, decode = 1, [b""], _decoder(one.encoding)
+            line, decode = 1, _decoder(one.encoding)
             yield None
     if not stopped.is_set():
-        yield from _whole(b"".join([*held, decode(b"", True)]), line)
+        yield from _whole(held.getvalue() + decode(b"", True), line)
 
 
 def _whole(data: bytes, line: int) -> list[Chunk]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Unpack
 
@@ -90,10 +91,11 @@ class Following:
             columns[_FINAL] = _YES_NO
         options["labels"] = False
         rows: Writer = Rows(Annotator(self._sink, columns, self._piped, live=True))
-        if is_chain(what):
-            known: Known | KnownChain = known_inputs(what, vocabulary, **options)
-        else:
-            known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+        with self._waiting_for_rows():
+            if is_chain(what):
+                known: Known | KnownChain = known_inputs(what, vocabulary, **options)
+            else:
+                known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
         if isinstance(known, KnownChain):
             rows = LabelLines(self._sink, columns)
         self._held = known.held
@@ -124,14 +126,19 @@ class Following:
     def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
         blocks = iter(known)
         while True:
-            self.waiting = True
-            try:
+            with self._waiting_for_rows():
                 one = next(blocks, None)
-            finally:
-                self.waiting = False
             if one is None:
                 return
             yield one
+
+    @contextmanager
+    def _waiting_for_rows(self) -> Iterator[None]:
+        self.waiting = True
+        try:
+            yield
+        finally:
+            self.waiting = False
 
     def _tell_of_limits(self, notice: Callable[[str], None]) -> None:
         """Once, as an endless stream has no end at which to say it."""
