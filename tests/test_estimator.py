@@ -883,6 +883,8 @@ def test_a_loaded_estimator_has_the_settings_it_was_made_by(tmp_path: Path) -> N
     assert found == {"algorithm": "pa", "pa_type": 2, "c": 0.5, "max_iterations": 3}
     loaded.partial_fit(X, Y)
     assert loaded.model_.training["algorithm"] == "pa"
+    CRF(hash_bits=9, max_iterations=3).fit(X, Y).save(tmp_path / "m")
+    assert CRF.load(tmp_path / "m").hash_bits == 9
 
 
 def test_bytes_are_texts_and_nan_is_no_label() -> None:

@@ -550,10 +550,11 @@ def test_a_wrong_row_of_a_program_changes_nothing(tmp_path: Path) -> None:
     found = [encoder.push(good[0]).ids.tolist()]
     for row, words in (
         ({"w": "a", "n": float("nan"), "l": "x"}, "row 2, column 'n': nan is no finite number"),
-        ({"w": "a", "n": "one", "l": "x"}, "column 'n' is to hold a number"),
+        ({"w": "a", "n": "one", "l": "x"}, "row 2, column 'n': 'one' is no number"),
         ({"w": "a", "n": 1, "l": "x\x01"}, "control character"),
-        ({"w": "a", "l": "x"}, "there is no column 'n'"),
-        (["a"], "a row has 1 values, but the columns are w, n"),
+        ({"w": "a", "l": "x"}, "row 2 has no column 'n'"),
+        (["a"], "row 2 has 1 values, but the columns are w, n"),
+        ([*good, {"w": ["a"], "n": 1, "l": "x"}], r"row 4, column 'w': \['a'\] is no text"),
     ):
         with pytest.raises(BadFile, match=words):
             encoder.push(row)

@@ -277,7 +277,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             if given:
                 raise ChainfoldError(
                     f"{name} means nothing to pieces that are not learnt from online: give hash_bits, and neither "
-                    f"weights nor rules nor an algorithm but adagrad, and do not fit before."
+                    f"weights nor rules nor an algorithm but adagrad, to an estimator neither fitted nor loaded before."
                 )
         if self.__sklearn_is_fitted__() and self._online is not None and self._online.rows > self._online.positions:
             raise ChainfoldError(
@@ -490,11 +490,15 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A fitted estimator, from a file that `save` or `chainfold train` wrote, with the settings it was made by."""
+        """A fitted estimator, from a file that `save` or `chainfold train` wrote, with the settings it was made by.
+
+        The sums of AdaGrad are not in the file: `partial_fit` goes on from the weights alone, and not online.
+        """
         model = open_model(path)
         values = model.training.get("objective", [])
         log = TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
-        loaded = cls(**_parameters(model.training))
+        bits = None if model.vocabulary is None else model.vocabulary.hash_bits
+        loaded = cls(**_parameters(model.training), hash_bits=bits)
         loaded._keep(model, log)
         return loaded
 

@@ -21,6 +21,8 @@ from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile
 
 _PROGRAM = "the rows"
+_KINDS = {"bag": "list of texts", "number": "number", "symbol": "text"}
+_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # what a value that does not fit raises
 
 
 class RowEncoder:
@@ -126,28 +128,23 @@ class RowEncoder:
         return list(rows) if all(isinstance(row, inner) for row in rows) else [rows]
 
     def _column(self, name: str, kind: str, rows: list[Any]) -> Any:
-        values = [self._value(row, name) for row in rows]
+        values = [self._value(row, name, number) for number, row in enumerate(rows, self._rows + 1)]
         try:
-            if kind == "bag":
-                entries = pa.array(values, pa.large_list(pa.string()))
-                return pa.LargeListArray.from_arrays(entries.offsets, entries.values.dictionary_encode())
-            if kind == "number":
-                return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
-            return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise BadFile(_PROGRAM, f"column {name!r} is to hold a {kind}: {error}.") from None
+            return _array(values, kind)
+        except _WRONG:
+            number, value = next((k, value) for k, value in enumerate(values, self._rows + 1) if not _fits(value, kind))
+            raise BadFile(_PROGRAM, f"row {number}, column {name!r}: {value!r} is no {_KINDS[kind]}.") from None
 
-    def _value(self, row: Any, name: str) -> Any:
+    def _value(self, row: Any, name: str, number: int) -> Any:
         if isinstance(row, Mapping):
             if name in row:
                 return row[name]
-            raise BadFile(
-                _PROGRAM, f"there is no column {name!r}, which the model looks at; give None if it is missing."
-            )
+            problem = f"row {number} has no column {name!r}, which the model looks at; give None if it is missing."
+            raise BadFile(_PROGRAM, problem)
         place = self._places(len(row)).get(name)
         if place is None:
             expected = ", ".join(one for one in self._plan.kinds if one != self._plan.label)
-            raise BadFile(_PROGRAM, f"a row has {len(row)} values, but the columns are {expected}.")
+            raise BadFile(_PROGRAM, f"row {number} has {len(row)} values, but the columns are {expected}.")
         return row[place]
 
     def _places(self, width: int) -> dict[str, int]:
@@ -163,6 +160,24 @@ class RowEncoder:
         schema = pa.schema([(name, types[kind]) for name, kind in self._kinds.items()])
         batch = pa.RecordBatch.from_pylist([], schema=schema)
         return Stretch(batch, np.empty(0, np.bool_), np.empty(0, np.int64), _PROGRAM, "row")
+
+
+def _array(values: list[Any], kind: str) -> Any:
+    """A column of values; raises one of `_WRONG` where one does not fit."""
+    if kind == "bag":
+        entries = pa.array(values, pa.large_list(pa.string()))
+        return pa.LargeListArray.from_arrays(entries.offsets, entries.values.dictionary_encode())
+    if kind == "number":
+        return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
+    return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
+
+
+def _fits(value: Any, kind: str) -> bool:
+    try:
+        _array([value], kind)
+    except _WRONG:
+        return False
+    return True
 
 
 def _spelt(value: Any) -> str | None:
