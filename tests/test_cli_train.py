@@ -358,7 +358,9 @@ def test_a_damaged_state_is_refused(text: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_to_resume_what_was_never_begun(text: Path, tmp_path: Path) -> None:
     succeeded("train", text, "-o", tmp_path / "m")
-    succeeded("train", text, "-o", tmp_path / "n", "--resume")
+    done = run("train", text, "-o", tmp_path / "n", "--resume")
+    assert done.exit_code == 0
+    assert done.stderr == "chainfold: there is no unfinished run to go on with; a new one begins.\n"
     assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
 
 

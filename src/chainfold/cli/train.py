@@ -384,6 +384,8 @@ def _check_state(state: Path, resume: bool, fresh: bool) -> None:
         raise ChainfoldError("go on or begin anew: give --resume or --fresh, not both.")
     if state.exists() and not resume and not fresh:
         raise ChainfoldError(f"{state} holds an unfinished run; go on with --resume, or begin anew with --fresh.")
+    if resume and not state.exists():
+        typer.echo("chainfold: there is no unfinished run to go on with; a new one begins.", err=True)
 
 
 def _every(text: str) -> Every:
