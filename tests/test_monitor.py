@@ -135,7 +135,7 @@ RULES = {
     "entropy>0.5": lambda stream: stream.posteriors[:, 3] > 0.5,  # a label that is called so comes first
     "share(scan)>0.4": lambda stream: stream.share(1, 100) > 0.4,
     "share(a>b)<2e-1": lambda stream: stream.share(2, 100) < 0.2,
-    "scan>2": lambda stream: stream.posteriors[:, 1] > 2.0,
+    "surprise>600": lambda stream: stream.surprise > 600.0,
     "scan>-1": lambda stream: stream.posteriors[:, 1] > -1.0,
 }
 VALUES = {
@@ -217,6 +217,8 @@ def test_rows_that_waited_too_long_are_counted(stream: Stream) -> None:
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
+        ("scan>2", "the alarm 'scan>2' can never be raised: the probability of a label is between 0 and 1"),
+        ("share(scan)<-1", "the alarm 'share(scan)<-1' can never be raised: a share is between 0 and 1"),
         ("scan", "cannot read 'scan' as an alarm; write NAME>NUMBER"),
         ("", "cannot read"),
         (">1", "cannot read"),

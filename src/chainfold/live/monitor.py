@@ -68,7 +68,11 @@ class Rule:
                 f"share(LABEL), one of {', '.join(labels)}."
             )
         number = labels.index(name) if name in labels else None
-        return cls(text, name, number, share, text[at] == ">", threshold)
+        above = text[at] == ">"
+        if number is not None and (threshold >= 1.0 if above else threshold <= 0.0):
+            what = "a share" if share else "the probability of a label"
+            raise ChainfoldError(f"the alarm {text!r} can never be raised: {what} is between 0 and 1.")
+        return cls(text, name, number, share, above, threshold)
 
 
 @dataclass(frozen=True)
