@@ -125,6 +125,25 @@ def test_tables_as_text(delimiter: str, suffix: str, trained: Trained, tmp_path:
     assert f"{path}: several labellings of a sequence" in failed("tag", trained.path, path, "--nbest", "2")
 
 
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize("verb", ["tag", "eval"])
+def test_tables_through_a_pipe(verb: str, delimiter: str, trained: Trained, tmp_path: Path) -> None:
+    rows = [(f"{word},x" if word < "c" else word, shape, tag) for one in ROWS for word, shape, tag in one]
+    assert {"," in word for word, *_ in rows} == {False, True}
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter).writerows([("word", "shape", "tag"), *rows])
+    path = tmp_path / "test"
+    path.write_text(out.getvalue())
+    expected = succeeded(verb, trained.path, path, "--format", "csv" if delimiter == "," else "tsv")
+    got = succeeded(verb, trained.path, "-", given=out.getvalue().encode())
+    assert got == expected.replace(bytes(path), b"standard input")
+    if verb == "tag":
+        assert got.startswith(delimiter.join(("word", "shape", "tag", "predicted")).encode())
+        assert succeeded(verb, trained.path, "-", "--follow", given=out.getvalue().encode()).count(b"\n") == 1 + len(
+            rows
+        )
+
+
 def table() -> pa.Table:
     flat = [(*row, number) for number, rows in enumerate(ROWS) for row in rows]
     return pa.table(dict(zip(("word", "shape", "tag", "sentence"), zip(*flat, strict=True), strict=True)))

@@ -201,12 +201,40 @@ FORMATS = [
     (b"O\nB\ta\n", Format.CRFSUITE),
     (b"a,b\n1,2\n", Format.CSV),
     (b"a,b\nNew York,2\nx,3\n", Format.CSV),
+    (b'a,b\nx,"y,z"\n"1,2,3",4\n', Format.CSV),
+    (b'a,b\r\nx,"y\r\n\r\nz, z z"\r\n1,2\r\n', Format.CSV),
+    (b"a,b\n0,0\n" + b'1,"a row,\nof two lines"\n' * 300, Format.CSV),
+    (b"one, two words\nno comma\n", Format.CONLL),
+    (b'one, two words\n"Three," he, said, "four"\n', Format.CONLL),
+    (b'1,000\n"\nHello\n,\n', Format.CONLL),
+    (b"\" '' O\n1,000 CD O\n2,000 CD O\n\" '' O\n", Format.CONLL),
+    (b"a,b\rc\nd,e f\n", Format.CONLL),
 ]
 
 
 @pytest.mark.parametrize(("data", "form"), FORMATS)
 def test_formats_are_known_by_content(data: bytes, form: Format) -> None:
-    assert module._by_content(next(iter(Inputs(io.BytesIO(data)))).open()) == form
+    assert module._by_content(next(iter(Inputs(io.BytesIO(data)))).open(), Reading()) == form
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (b"\xef\xbb\xbfword\ttag\r\na\tb\r\n", Format.TSV),
+        (b"\n \ntag\tsize\tword\nb\t1\ta\n", Format.TSV),
+        (b"word\ttag", Format.TSV),
+        (b"word\tother\na\tb\n", Format.CONLL),
+        (b"word\tword\na\tb\n", Format.CONLL),
+        (b"word\ntag\n", Format.CONLL),
+        (b"word tag\na b\n", Format.CONLL),
+        (b"a\tb\nword\ttag\n", Format.CONLL),
+    ],
+)
+def test_a_header_is_known_by_the_columns_of_a_model(data: bytes, form: Format) -> None:
+    known = frozenset({"word", "tag", "size"})
+    stream = next(iter(Inputs(io.BytesIO(data)))).open()
+    assert module._by_content(stream, Reading(known=known)) == form
+    assert module._by_content(stream, Reading(known=known, header=False)) == Format.CONLL
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,15 @@ from chainfold.data.ahead import read_ahead
 from chainfold.data.attributes import Entries
 from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
-from chainfold.data.encode import ReadOptions, check_options, stretches
+from chainfold.data.encode import ReadOptions, are_files, check_options
 from chainfold.data.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
-from chainfold.data.reading import Reading, format_called
+from chainfold.data.inputs import Inputs
+from chainfold.data.reading import Reading, by_name, format_called, read, read_table
 from chainfold.data.roles import Encoding, Roles, Rows
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import joined
+from chainfold.data.tables import TABLE
 from chainfold.data.template import Template, every_column
 from chainfold.data.text_formats import ATTRIBUTES, EDGE
 from chainfold.data.vocabulary import Vocabulary
@@ -195,10 +197,13 @@ class Plan:
 
     def stretches(self, inputs: Any) -> Iterator[Stretch]:
         """The rows of files or a table, their columns named as they were before."""
-        options = self._options.copy()
-        if options.get("header") is None:
-            options["header"] = self._before.header
-        rows = stretches(inputs, options, self.texts)
+        if are_files(inputs):
+            encoding = self._options.get("encoding", "utf-8")
+            files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, encoding, self.progress.read)
+            self.progress.total(files.total_bytes)
+            rows = read(files, self.reading())
+        else:
+            rows = read_table(inputs, self.reading())
         self.progress.phase("reading", None)
         return map(self.renamed, rows)
 
@@ -218,15 +223,16 @@ class Plan:
             if name in wanted
         }
 
-    def reading(self) -> Reading:
-        """How to read an input that is still being written."""
+    def reading(self, live: bool = False) -> Reading:
+        """How to read an input; live: one that is still being written."""
         columns, header = self._options.get("columns"), self._options.get("header")
         return Reading(
             format=format_called(self._options.get("format")),
             columns=None if columns is None else tuple(map(str, columns)),
             header=self._before.header if header is None else header,
             symbols=self.texts,
-            live=True,
+            live=live,
+            known=frozenset(name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()),
         )
 
     def renamed(self, stretch: Stretch) -> Stretch:
@@ -235,10 +241,12 @@ class Plan:
         names = self.names(given)
         if names is None:
             before = self._before.kinds
+            told = self._options.get("format") or by_name(stretch.source) or stretch.source == TABLE
+            remedy = "" if told else ", or say --format if it was recognised wrongly"
             raise BadFile(
                 stretch.source,
                 f"has {len(given)} columns without names, but the model was made of {len(before)}, "
-                f"{', '.join(before)}; name them with --columns.",
+                f"{', '.join(before)}; name them with --columns{remedy}.",
             )
         return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
 

@@ -322,7 +322,7 @@ class _Rows:
         self._plan, self._input, self._name, self._lines = plan, one, one.name, lines
         self._on_error = on_error
         self._complaints = _Complaints(notice, on_error)
-        self._reading = plan.reading()
+        self._reading = plan.reading(live=True)
         self._form = self._reading.format or by_name(one.name)
         if self._form is not None and self._form not in TEXT:
             raise BadFile(one.name, f"{self._form.value} cannot be read while it is written; send lines of text.")
@@ -361,13 +361,13 @@ class _Rows:
 
     def _format_of(self, line: str) -> Format:
         """What a line looks like, if it can be what the model was made of."""
+        if self._reading.is_header(line):
+            return Format.TSV
         kinds = self._plan.kinds
         if "bag" in kinds.values():
             return Format.CRFSUITE
         if tuple(kinds) == CONLLU_COLUMNS:
             return Format.CONLLU
-        if "\t" in line and set(line.rstrip("\r").split("\t")) <= kinds.keys():  # the names of the columns
-            return Format.TSV
         found = format_of([line])
         if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
             return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
@@ -53,10 +54,17 @@ class Reading:
     header: bool | None = None  # does CSV begin with a line of names?
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
     live: bool = False  # is it still being written?
+    known: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is known
 
     def __post_init__(self) -> None:
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise BadSetting("the list of columns", list(self.columns), "names that are all different")
+
+    def is_header(self, line: str) -> bool:
+        """Are the fields of a line, tabs between them, names of the model's columns?"""
+        fields = line.rstrip("\r").split("\t")
+        different = len(set(fields)) == len(fields) > 1
+        return different and self.known.issuperset(fields) and self.header is not False
 
 
 class _Reader(Protocol):
@@ -72,7 +80,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
         with closing(one.open()) as stream:
             if not stream.peek(1):
                 raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
-            form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream)
+            form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
             text = form if form in TEXT else text
             reader = readers.setdefault(form, reader_of(form, reading))
             rows = 0
@@ -165,11 +173,13 @@ def table_of(head: bytes) -> Format | None:
     return Format.ARROW if head.startswith((_ARROW_MAGIC, _STREAM_MAGIC)) else None
 
 
-def _by_content(stream: Stream) -> Format:
+def _by_content(stream: Stream, reading: Reading) -> Format:
     """A guess from the first lines of a text."""
     text = stream.peek_text(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
     lines = text.split("\n")[:_MOST_LINES]
-    return format_of(lines[:-1] if len(lines) > 1 else lines)
+    lines = lines[:-1] if len(lines) > 1 else lines
+    first = next((line for line in lines if line.strip()), "")
+    return Format.TSV if reading.is_header(first) else format_of(lines)
 
 
 def format_of(lines: list[str]) -> Format:
@@ -200,6 +210,14 @@ def _is_crfsuite(rows: list[list[str]]) -> bool:
 
 
 def _is_csv(rows: list[str]) -> bool:
-    """The same number of commas on every line, but not the same number of words."""
-    commas, words = {row.count(",") for row in rows}, {len(row.split()) for row in rows}
-    return len(commas) == 1 and 0 not in commas and (len(words) > 1 or words == {1})
+    """The same number of fields in every row, but not the same number of words on every line."""
+    reader = csv.reader(f"{row}\n" for row in rows)
+    widths, whole = set(), 0  # whole: the lines up to the last row that is there to its end
+    with suppress(csv.Error):
+        for fields in reader:
+            if not fields[-1].endswith("\n"):  # else its quote may be closed further on
+                widths.add(len(fields))
+                whole = reader.line_num
+    words = {len(row.split()) for row in rows}
+    mostly = reader.line_num == len(rows) < 2 * whole
+    return mostly and len(widths) == 1 and 1 not in widths and (len(words) > 1 or words == {1})
