@@ -230,6 +230,11 @@ def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stre
         header=options.get("header"),
         symbols=texts,
     )
+    return rows_of(inputs, reading, options)
+
+
+def rows_of(inputs: Any, reading: Reading, options: ReadOptions) -> Iterator[Stretch]:
+    """The rows of files or a table, read in a certain way."""
     if not are_files(inputs):
         return read_table(inputs, reading)
     progress = _progress(options)

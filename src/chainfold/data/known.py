@@ -23,10 +23,9 @@ from chainfold.data.ahead import read_ahead
 from chainfold.data.attributes import Entries
 from chainfold.data.chain import Block, Chain, Source, frozen, vocabulary_of
 from chainfold.data.columns import Columns, Stretch, kinds_of
-from chainfold.data.encode import ReadOptions, are_files, check_options
+from chainfold.data.encode import ReadOptions, check_options, rows_of
 from chainfold.data.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
-from chainfold.data.inputs import Inputs
-from chainfold.data.reading import Reading, by_name, format_called, read, read_table
+from chainfold.data.reading import Reading, by_name, format_called
 from chainfold.data.roles import Encoding, Roles, Rows
 from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
@@ -197,13 +196,7 @@ class Plan:
 
     def stretches(self, inputs: Any) -> Iterator[Stretch]:
         """The rows of files or a table, their columns named as they were before."""
-        if are_files(inputs):
-            encoding = self._options.get("encoding", "utf-8")
-            files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, encoding, self.progress.read)
-            self.progress.total(files.total_bytes)
-            rows = read(files, self.reading())
-        else:
-            rows = read_table(inputs, self.reading())
+        rows = rows_of(inputs, self.reading(), self._options)
         self.progress.phase("reading", None)
         return map(self.renamed, rows)
 
