@@ -312,6 +312,14 @@ def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     (tmp_path / "template").write_text("U:%x[0,0]\nB\n")
     facts(text, "--online", "-o", model, "--template", tmp_path / "template")
+    lines = tmp_path / "x.crfsuite"
+    lines.write_text("A\tw=a\nB\tw=b\t@edge\te=1\n")
+    sentence = failed("train", lines, "--online", "-o", tmp_path / "edges")
+    assert sentence == "edge attributes cannot be learnt online; leave them out."
+    (tmp_path / "x.csv").write_text("edge,label\na,A\nb,B\n")
+    (tmp_path / "template").write_text("B:%x[0,0]\n")
+    sentence = failed("train", tmp_path / "x.csv", "--online", "-o", model, "--template", tmp_path / "template")
+    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     text.write_text("a x O\nb x _\n")
     assert "row 2 has no label" in failed("train", text, "--online", "-o", model, "--unknown", "_", "--fresh")
 

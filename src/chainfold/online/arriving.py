@@ -71,7 +71,8 @@ def _of_rows(
     rows: Iterator[Stretch], template: Template, roles: Roles, given: Encoding, labels: Labels, again: bool
 ) -> Arriving:
     assert given.hash_bits is not None, "attributes are hashed"
-    if any(feature.edge and feature.columns for feature in template.features):
+    looked_at = [str(column) for feature in template.features if feature.edge for column in feature.columns]
+    if any(roles.kinds[column] != "bag" for column in looked_at):  # bags may be empty at all rows
         raise ChainfoldError("edge attributes cannot be learnt online; leave them out of the template.")
     lexicon = Lexicon(labels, HashedNames(given.hash_bits), HashedNames(given.hash_bits))
     numberer = Numberer(template, roles, given.one_sequence, lexicon)
