@@ -6,7 +6,8 @@
 
 State and journal together give back all but the block that was being read when the run was killed. A run over files
 goes on after the rows that it has, and ends with the bytes of one that was never interrupted; one over a pipe goes on
-with what comes now, as a new sequence.
+with what comes now, as a new sequence. So rows that wait for others, since the template looks ahead, are in the journal
+as the last of their sequence.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
+from chainfold.online.window import NOTHING
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
@@ -75,6 +77,7 @@ class OnlineRun:
         self.vocabulary: Vocabulary | None = None
         self.prequential = Prequential(tell)
         self.waiting = False  # for rows; nothing is lost if it is left then
+        self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
     def restore(self) -> None:
@@ -108,9 +111,10 @@ class OnlineRun:
             try:
                 self._learn(trainer, journal)
                 for block in self._new_blocks(arriving, trainer):
-                    if not arriving.again:
-                        journal.append(Record(trainer.rows, self._names(), block))
-                    trainer.add(block)
+                    if arriving.again:
+                        trainer.add(block)
+                    else:
+                        self._take(block, arriving.waiting(), trainer, journal)
                     self._learn(trainer, journal)
             except Asked:
                 self._save(journal)
@@ -147,6 +151,14 @@ class OnlineRun:
                 )
         return self.trainer
 
+    def _take(self, block: Block, held: Block, trainer: OnlineTrainer, journal: Journal) -> None:
+        """Rows that do not come again, and those after them that wait for what follows."""
+        journal.append(Record(trainer.rows, self._names(), block))
+        trainer.add(block)
+        trainer.check(held)
+        self._held = held
+        journal.append(Record(trainer.rows, self._names(), held))
+
     def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
         """Those that were not learnt from before."""
         before = trainer.rows if arriving.again else 0
@@ -156,7 +168,7 @@ class OnlineRun:
             size = block.labels.size
             low = min(size, before - skipped)
             skipped += low
-            if low < size:
+            if low < size or not arriving.again:  # where none can be done as yet, some may have come
                 trainer.check(block)
                 self._know(arriving.labels)
                 yield joined([block.part(low, size)])
@@ -199,10 +211,12 @@ class OnlineRun:
                 raise Stopped(trainer.positions, self.state_path)
 
     def _save(self, journal: Journal | None) -> None:
-        """The state, so that the journal begins anew, if all of it was learnt from, and the model."""
+        """The state, so that the journal begins anew, if all of it was taken, and the model."""
         self._write_state()
         if journal is not None:
+            assert self.trainer is not None, "the run has begun"
             journal.clear()
+            journal.append(Record(self.trainer.rows, self._names(), self._held))
         if self.learnt:
             save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
