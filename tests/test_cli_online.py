@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -319,8 +320,15 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     pipe.process.wait(60)
     status, out, err = pipe.end()
     assert (status, out) == (130, "")
-    assert err.splitlines()[-1].endswith(f"which are learnt and kept in {model}.run; go on with --resume.")
-    assert open_model(model).training["positions"] > 5_000
+    learnt = open_model(model).training["positions"]
+    assert learnt > 5_000
+    told = re.fullmatch(
+        rf"chainfold: stopped after {learnt:,} positions, which are learnt and kept in {re.escape(str(model))}.run, as "
+        rf"are ([\d,]+) that wait for more; go on with --resume\.",
+        err.splitlines()[-1],
+    )
+    assert told
+    assert 1 < int(told[1].replace(",", "")) <= 20_000 - learnt
     [record] = records(tmp_path / "m.journal")
     assert record.block.labels.size == 1  # it waits: is it the last of its sequence?
 

@@ -51,9 +51,10 @@ class Asked(Exception):
 class Stopped(ChainfoldError):
     """The run was asked to stop, and is saved."""
 
-    def __init__(self, positions: int, saved: Path) -> None:
+    def __init__(self, positions: int, waiting: int, saved: Path) -> None:
         super().__init__(
-            f"stopped after {positions:,} positions, which are learnt and kept in {saved}; go on with --resume."
+            f"stopped after {positions:,} positions, which are learnt and kept in {saved}, as are {waiting:,} that "
+            f"wait for more; go on with --resume."
         )
 
 
@@ -118,7 +119,7 @@ class OnlineRun:
                     self._learn(trainer, journal)
             except Asked:
                 self._save(journal)
-                raise Stopped(trainer.positions, self.state_path) from None
+                raise self._stopped(trainer) from None
             self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
@@ -208,7 +209,7 @@ class OnlineRun:
             if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
                 self._save(journal)
             if stopped:
-                raise Stopped(trainer.positions, self.state_path)
+                raise self._stopped(trainer)
 
     def _save(self, journal: Journal | None) -> None:
         """The state, so that the journal begins anew, if all of it was taken, and the model."""
@@ -220,6 +221,10 @@ class OnlineRun:
         if self.learnt:
             save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
+
+    def _stopped(self, trainer: OnlineTrainer) -> Stopped:
+        waiting = trainer.rows - trainer.positions + self._held.labels.size
+        return Stopped(trainer.positions, waiting, self.state_path)
 
     def _write_state(self) -> None:
         assert self.trainer is not None, "the run has begun"
