@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,11 @@ import numpy as np
 import pytest
 
 from chainfold.data.store import joined
+from chainfold.errors import ChainfoldError
 from chainfold.model_file import open_model
 from chainfold.online.arriving import Arriving, arriving
 from chainfold.online.journal import records
-from chainfold.online.run import OnlineRun
+from chainfold.online.run import Asked, OnlineRun, Stopped
 from chainfold.online.weights import OnlineSettings
 from chainfold.training import Every
 from verbs import conll, failed, run, succeeded
@@ -180,6 +185,55 @@ def test_labels_that_only_the_journal_has_are_known_again(tmp_path: Path) -> Non
     assert online.vocabulary.labels == tuple(fed.labels)
 
 
+class Dripping(io.RawIOBase):
+    """A pipe that gives a text in pieces, and then whatever ends the waiting for more."""
+
+    def __init__(self, text: bytes, dice: random.Random, end: type[BaseException] | None) -> None:
+        self._text, self._dice, self._end = text, dice, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        if not self._text and self._end is not None:
+            raise self._end
+        piece = self._text[: min(len(target), self._dice.choice((1, 5, 20, 200)))]
+        target[: len(piece)], self._text = piece, self._text[len(piece) :]
+        return len(piece)
+
+
+@pytest.mark.parametrize("end", [Killed, Asked])
+@pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
+def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_for(
+    attributes: str, end: type[BaseException], tmp_path: Path
+) -> None:
+    """A pipe that is left begins a new sequence when the run goes on, as a blank line would."""
+    how: Any = MADE | {"attributes": attributes, "format": "conll"}
+    settings, every, dice = OnlineSettings(batch=16), Every(iterations=3), random.Random(0)
+    lines = conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
+    blank = lines.index("\n", 50)
+    cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]
+    parts = ["".join(lines[low:high]) for low, high in itertools.pairwise(cuts)]
+    (tmp_path / "t").write_text("\n".join(parts))
+    OnlineRun(tmp_path / "whole", settings).run(arriving([str(tmp_path / "t")], how))
+    for part in (part for part in parts if part.strip()):
+        online = OnlineRun(tmp_path / "m", settings, every=every)
+        if online.state_path.exists():
+            online.restore()
+        pipe: Any = Dripping(part.encode(), dice, None if part == parts[-1] else end)
+        with nullcontext() if part == parts[-1] else pytest.raises((Killed, Stopped)):
+            online.run(arriving([pipe], how, online.vocabulary))
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_rows_without_labels_are_refused_before_they_are_in_the_journal(tmp_path: Path) -> None:
+    pipe: Any = Dripping(b"a x A\nb x _\n", random.Random(0), Killed)
+    how: Any = MADE | {"format": "conll", "unknown": "_"}
+    with pytest.raises(ChainfoldError, match="row 2 has no label"):
+        OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], how))
+    assert [record.block.labels.size for record in records(tmp_path / "m.journal")] == [1]
+
+
 class Pipe:
     """A command with a pipe to it."""
 
@@ -266,9 +320,17 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     pipe.process.wait(60)
     status, out, err = pipe.end()
     assert (status, out) == (130, "")
-    assert err.splitlines()[-1].endswith(f"which are learnt and kept in {model}.run; go on with --resume.")
-    assert open_model(model).training["positions"] > 5_000
-    assert (tmp_path / "m.journal").stat().st_size == 0
+    learnt = open_model(model).training["positions"]
+    assert learnt > 5_000
+    told = re.fullmatch(
+        rf"chainfold: stopped after {learnt:,} positions, which are learnt and kept in {re.escape(str(model))}.run, as "
+        rf"are ([\d,]+) that wait for more; go on with --resume\.",
+        err.splitlines()[-1],
+    )
+    assert told
+    assert 1 < int(told[1].replace(",", "")) <= 20_000 - learnt
+    [record] = records(tmp_path / "m.journal")
+    assert record.block.labels.size == 1  # it waits: is it the last of its sequence?
 
 
 # Sentences
@@ -312,6 +374,14 @@ def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     (tmp_path / "template").write_text("U:%x[0,0]\nB\n")
     facts(text, "--online", "-o", model, "--template", tmp_path / "template")
+    lines = tmp_path / "x.crfsuite"
+    lines.write_text("A\tw=a\nB\tw=b\t@edge\te=1\n")
+    sentence = failed("train", lines, "--online", "-o", tmp_path / "edges")
+    assert sentence == "edge attributes cannot be learnt online; leave them out."
+    (tmp_path / "x.csv").write_text("edge,label\na,A\nb,B\n")
+    (tmp_path / "template").write_text("B:%x[0,0]\n")
+    sentence = failed("train", tmp_path / "x.csv", "--online", "-o", model, "--template", tmp_path / "template")
+    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     text.write_text("a x O\nb x _\n")
     assert "row 2 has no label" in failed("train", text, "--online", "-o", model, "--unknown", "_", "--fresh")
 

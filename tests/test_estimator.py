@@ -739,6 +739,24 @@ def test_pieces_are_learnt_from_as_the_command_line_does(tmp_path: Path) -> None
     assert_same(in_pieces(CRF(**ONLINE), pieces), CRF(**ONLINE).partial_fit(chain))
 
 
+def test_lines_of_attributes_are_learnt_from_as_the_same_items_are(tmp_path: Path) -> None:
+    x, y = corpus(70, seed=3)
+    items = [[[f"w={item['word']}", f"i={t % 3}"] for t, item in enumerate(sequence)] for sequence in x]
+    both = [zip(sequence, labels, strict=True) for sequence, labels in zip(items, y, strict=True)]
+    text = "\n".join("".join("\t".join([label, *item]) + "\n" for item, label in rows) for rows in both)
+    lines, model, options = tmp_path / "x.crfsuite", tmp_path / "m", ("--hash-bits", 10, "--batch", 20, "--json")
+    lines.write_text(text)
+    fitted = CRF(hash_bits=10, batch=20).partial_fit(items, y)
+    succeeded("train", lines, "--online", *options, "-o", model)
+    assert open_model(model).weights.tobytes() == fitted.model_.weights.tobytes()
+    succeeded("train", "-", "--format", "crfsuite", "--online", *options, "-o", tmp_path / "p", given=text.encode())
+    assert (tmp_path / "p").read_bytes() == model.read_bytes()
+    predicted = [label for labels in fitted.predict(items) for label in labels]
+    for arguments in ((lines,), ("-", "--follow"), ("-", "--format", "crfsuite")):
+        tagged = succeeded("tag", model, *arguments, given=text.encode()).decode()
+        assert [row.split("\t")[-1] for row in tagged.splitlines() if row] == predicted
+
+
 def test_pieces_of_a_table_are_learnt_from_as_one() -> None:
     """Of attributes that see no other rows and no borders: a template does not see beyond its piece."""
     rows = flat(*corpus(40, seed=5))

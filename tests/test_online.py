@@ -272,6 +272,17 @@ def test_a_journal_gives_back_whole_records(tmp_path: Path) -> None:
     assert not list(records(tmp_path / "none"))
 
 
+def test_a_record_takes_the_place_of_one_that_begins_with_the_same_row(tmp_path: Path) -> None:
+    chain, path = a_chain(30), tmp_path / "journal"
+    with Journal(path) as journal:
+        for low, high in ((0, 10), (10, 11), (10, 12), (12, 12), (10, 20), (20, 21)):
+            journal.append(Record(low, [], joined([chain.block(low, high)])))
+    assert [(one.first, one.block.labels.size) for one in records(path)] == [(0, 10), (10, 10), (20, 1)]
+    with Journal(path) as journal:
+        journal.append(Record(21, [], joined([chain.block(21, 30)])))
+    assert [one.first for one in records(path)] == [0, 10, 20, 21]
+
+
 # What is told
 
 

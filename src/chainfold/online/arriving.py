@@ -7,7 +7,7 @@ Bins and scales of numbers are fitted on the first rows, which are held until th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain as chained
 from pathlib import Path
@@ -28,6 +28,7 @@ from chainfold.data.store import is_chain, open_chain
 from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
+from chainfold.online.window import NOTHING
 from chainfold.tagging import blocks_of
 
 DEFAULT_HASH_BITS = 18
@@ -42,6 +43,8 @@ class Arriving:
     vocabulary: Vocabulary  # without the labels
     labels: list[str]  # those that have come so far
     again: bool  # would the same rows come once more, and not others?
+    waiting: Callable[[], Block] = lambda: NOTHING
+    """The rows that are in no block as yet, since the template looks ahead: as they are if nothing follows them."""
 
 
 def arriving(inputs: list[str], options: Options, before: Vocabulary | None = None) -> Arriving:
@@ -71,7 +74,8 @@ def _of_rows(
     rows: Iterator[Stretch], template: Template, roles: Roles, given: Encoding, labels: Labels, again: bool
 ) -> Arriving:
     assert given.hash_bits is not None, "attributes are hashed"
-    if any(feature.edge and feature.columns for feature in template.features):
+    looked_at = [str(column) for feature in template.features if feature.edge for column in feature.columns]
+    if any(roles.kinds[column] != "bag" for column in looked_at):  # bags may be empty at all rows
         raise ChainfoldError("edge attributes cannot be learnt online; leave them out of the template.")
     lexicon = Lexicon(labels, HashedNames(given.hash_bits), HashedNames(given.hash_bits))
     numberer = Numberer(template, roles, given.one_sequence, lexicon)
@@ -86,8 +90,17 @@ def _of_rows(
         template=template.to_json(),
         columns=roles.columns(given).to_json(),
     )
+
+    def waiting() -> Block:
+        if not numberer.held:
+            return NOTHING
+        other = Numberer(template, roles, given.one_sequence, lexicon)
+        other.restore(numberer.state())
+        [numbered] = other.finish()
+        return numbered.block
+
     blocks = (numbered.block for numbered in numberer.numbered(rows, ahead=again))
-    return Arriving(blocks, vocabulary, labels.names, again)
+    return Arriving(blocks, vocabulary, labels.names, again, waiting)
 
 
 def _of_chain(path: str | Path, options: Options) -> Arriving:

@@ -5,7 +5,9 @@ Each record is handed to the operating system before its rows are learnt from. I
     JSON     the first row, the labels that are new in it, and the sizes of the arrays
     arrays   those of the block, one after another
 
-A record that was cut short, because its writer was killed, is the end of the journal.
+A record that was cut short, because its writer was killed, is the end of the journal. Rows that wait for what follows
+them are written as they are if nothing does; once something does, a record that begins with the same row takes the
+place of theirs.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class Journal:
         self._file.close()
 
     def append(self, record: Record) -> None:
+        """Rows, if there are any."""
+        if not record.block.labels.size:
+            return
         arrays = [np.ascontiguousarray(getattr(record.block, name)) for name in _KEPT]
         about = {"first": record.first, "labels": record.labels, "sizes": [array.size for array in arrays]}
         head = json.dumps(about).encode()
@@ -73,14 +78,18 @@ class Journal:
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The records of a journal, as far as they are whole; what follows them is cut off."""
+    """The records of a journal that count, as far as they are whole; what follows them is cut off."""
     if not path.exists():
         return
-    whole = 0
+    whole, last = 0, None
     with path.open("rb") as file:
         while (body := _body(file)) is not None:
-            whole = file.tell()
-            yield _record(body)
+            whole, record = file.tell(), _record(body)
+            if last is not None and last.first < record.first:
+                yield last
+            last = record
+    if last is not None:
+        yield last
     with path.open("r+b") as file:
         file.truncate(whole)
 

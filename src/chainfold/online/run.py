@@ -6,7 +6,8 @@
 
 State and journal together give back all but the block that was being read when the run was killed. A run over files
 goes on after the rows that it has, and ends with the bytes of one that was never interrupted; one over a pipe goes on
-with what comes now, as a new sequence.
+with what comes now, as a new sequence. So rows that wait for others, since the template looks ahead, are in the journal
+as the last of their sequence.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
+from chainfold.online.window import NOTHING
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
@@ -49,9 +51,10 @@ class Asked(Exception):
 class Stopped(ChainfoldError):
     """The run was asked to stop, and is saved."""
 
-    def __init__(self, positions: int, saved: Path) -> None:
+    def __init__(self, positions: int, waiting: int, saved: Path) -> None:
         super().__init__(
-            f"stopped after {positions:,} positions, which are learnt and kept in {saved}; go on with --resume."
+            f"stopped after {positions:,} positions, which are learnt and kept in {saved}, as are {waiting:,} that "
+            f"wait for more; go on with --resume."
         )
 
 
@@ -75,6 +78,7 @@ class OnlineRun:
         self.vocabulary: Vocabulary | None = None
         self.prequential = Prequential(tell)
         self.waiting = False  # for rows; nothing is lost if it is left then
+        self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
     def restore(self) -> None:
@@ -108,13 +112,14 @@ class OnlineRun:
             try:
                 self._learn(trainer, journal)
                 for block in self._new_blocks(arriving, trainer):
-                    if not arriving.again:
-                        journal.append(Record(trainer.rows, self._names(), block))
-                    trainer.add(block)
+                    if arriving.again:
+                        trainer.add(block)
+                    else:
+                        self._take(block, arriving.waiting(), trainer, journal)
                     self._learn(trainer, journal)
             except Asked:
                 self._save(journal)
-                raise Stopped(trainer.positions, self.state_path) from None
+                raise self._stopped(trainer) from None
             self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
@@ -147,6 +152,14 @@ class OnlineRun:
                 )
         return self.trainer
 
+    def _take(self, block: Block, held: Block, trainer: OnlineTrainer, journal: Journal) -> None:
+        """Rows that do not come again, and those after them that wait for what follows."""
+        journal.append(Record(trainer.rows, self._names(), block))
+        trainer.add(block)
+        trainer.check(held)
+        self._held = held
+        journal.append(Record(trainer.rows, self._names(), held))
+
     def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
         """Those that were not learnt from before."""
         before = trainer.rows if arriving.again else 0
@@ -156,7 +169,7 @@ class OnlineRun:
             size = block.labels.size
             low = min(size, before - skipped)
             skipped += low
-            if low < size:
+            if low < size or not arriving.again:  # where none can be done as yet, some may have come
                 trainer.check(block)
                 self._know(arriving.labels)
                 yield joined([block.part(low, size)])
@@ -196,16 +209,22 @@ class OnlineRun:
             if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
                 self._save(journal)
             if stopped:
-                raise Stopped(trainer.positions, self.state_path)
+                raise self._stopped(trainer)
 
     def _save(self, journal: Journal | None) -> None:
-        """The state, so that the journal begins anew, if all of it was learnt from, and the model."""
+        """The state, so that the journal begins anew, if all of it was taken, and the model."""
         self._write_state()
         if journal is not None:
+            assert self.trainer is not None, "the run has begun"
             journal.clear()
+            journal.append(Record(self.trainer.rows, self._names(), self._held))
         if self.learnt:
             save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
+
+    def _stopped(self, trainer: OnlineTrainer) -> Stopped:
+        waiting = trainer.rows - trainer.positions + self._held.labels.size
+        return Stopped(trainer.positions, waiting, self.state_path)
 
     def _write_state(self) -> None:
         assert self.trainer is not None, "the run has begun"

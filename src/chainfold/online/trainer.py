@@ -105,7 +105,7 @@ class OnlineTrainer:
     def check(self, block: Block) -> None:
         """Raise unless the rows can be learnt from."""
         if block.edge_ids.size:
-            raise ChainfoldError("edge attributes cannot be learnt online; leave them out of the template.")
+            raise ChainfoldError("edge attributes cannot be learnt online; leave them out.")
         if block.weights.size:
             raise ChainfoldError("weights of positions cannot be learnt by online; leave --weight out.")
         unknown = np.flatnonzero(block.labels < 0)
