@@ -490,11 +490,19 @@ class Attributes:
         """The rows still waiting: no more will come."""
         return self._do(self._starts.size)
 
-    def _do(self, high: int) -> tuple[Findings, Findings]:
+    def foreseen(self) -> tuple[Findings, Findings]:
+        """What `finish` would find, but the rows go on waiting."""
+        return self._look(self._starts.size)
+
+    def _look(self, high: int) -> tuple[Findings, Findings]:
         window = Window(self._starts, self._done, high)
         made: dict[int, Codes] = {}
         state, edge = (self._findings(kind, window, made) for kind in (False, True))
         self._afresh = False
+        return state, edge
+
+    def _do(self, high: int) -> tuple[Findings, Findings]:
+        state, edge = self._look(high)
         behind = max(high - self._left, 0)
         for source in self._sources.values():
             source.drop(behind)

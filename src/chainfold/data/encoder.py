@@ -199,6 +199,10 @@ class Numberer:
         """The rows still waiting: their sequence has ended, and what comes next starts another."""
         return [self._numbered(self._end())]
 
+    def foreseen(self) -> Numbered:
+        """What `finish` would give, but the rows go on waiting; for hashed attributes, which get no new numbers."""
+        return self._numbered(_Found(self._waiting, *self._attributes.foreseen(), ended=True))
+
     def check(self, stretch: Stretch) -> None:
         """Raise if a row is wrong; nothing is changed but for the labels that are known."""
         self._attributes.check(stretch)

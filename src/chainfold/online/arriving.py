@@ -90,17 +90,8 @@ def _of_rows(
         template=template.to_json(),
         columns=roles.columns(given).to_json(),
     )
-
-    def waiting() -> Block:
-        if not numberer.held:
-            return NOTHING
-        other = Numberer(template, roles, given.one_sequence, lexicon)
-        other.restore(numberer.state())
-        [numbered] = other.finish()
-        return numbered.block
-
     blocks = (numbered.block for numbered in numberer.numbered(rows, ahead=again))
-    return Arriving(blocks, vocabulary, labels.names, again, waiting)
+    return Arriving(blocks, vocabulary, labels.names, again, lambda: numberer.foreseen().block)
 
 
 def _of_chain(path: str | Path, options: Options) -> Arriving:
