@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import re
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from typing import IO
 
 import pytest
 
+from chainfold.live.follow import Following
+from chainfold.model_file import open_model
 from verbs import conll, failed, run, succeeded
 
 COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
@@ -50,6 +53,14 @@ def test_tables_have_a_header_for_what_is_new(trained: Trained) -> None:
     tagged = succeeded("tag", trained.model, "-", "--follow", "--max-lag", "3", given=text).decode().splitlines()
     assert tagged[0] == "word,shape,predicted,final"
     assert [line.rsplit(",", 1)[1] for line in tagged[1:]] == ["yes", "yes"]
+
+
+def test_a_request_to_stop_is_heard_before_rows_are_waited_for(trained: Trained) -> None:
+    sink = io.BytesIO()
+    following = Following(sink, open_model(trained.model))
+    with pytest.raises(KeyboardInterrupt):
+        following.run(io.BytesIO(trained.text.read_bytes()), stop=lambda: True)
+    assert sink.getvalue() == b""
 
 
 def test_lags_are_told(trained: Trained) -> None:

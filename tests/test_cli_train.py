@@ -308,7 +308,7 @@ def stopped_after(pieces: int) -> Iterator[Callable[[], bool]]:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, pieces: int = 5) -> None:
-    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "_interruptible", lambda say: stopped_after(pieces))
+    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "interruptible", lambda heard: stopped_after(pieces))
 
 
 def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +377,8 @@ def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
 LONG = ("--c2", "0.01", "--epsilon", "1e-12", "--period", "0", "--max-iterations", "80")
 
 
-def test_interrupted_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
     text = conll(tmp_path / "t", 400, noise=0.4)
     succeeded("train", text, "-o", tmp_path / "whole", *LONG)
     one = process("train", text, "-o", tmp_path / "m", *LONG, "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -385,7 +386,7 @@ def test_interrupted_by_hand(tmp_path: Path) -> None:
         assert one.stderr is not None
         while not one.stderr.readline().startswith(b"iteration 3 "):
             assert one.poll() is None
-        one.send_signal(signal.SIGINT)
+        one.send_signal(number)
         output, said = one.communicate(timeout=60)
     assert one.returncode == 130
     assert output == b""

@@ -36,7 +36,7 @@ def follow_input(
         following = Following(sink, model, piped=output == _STANDARD_OUTPUT, lags=lags, **wanted)
         asked = False
         try:
-            with interruptible(lambda: following.waiting) as stop:
+            with interruptible(following.leave_if_waiting) as stop:
                 following.run(what, on_error=way, notice=tell, stop=stop, **how)
         except KeyboardInterrupt:
             asked = True

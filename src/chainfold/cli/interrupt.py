@@ -9,12 +9,11 @@ from typing import Any
 
 
 @contextmanager
-def interruptible(
-    waiting: Callable[[], bool] = lambda: False, leave: type[BaseException] = KeyboardInterrupt
-) -> Iterator[Callable[[], bool]]:
-    """Gives a function that says whether it was asked to stop; where one only waits, `leave` is raised at once.
+def interruptible(heard: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Gives a function that says whether it was asked to stop.
 
-    A second request raises KeyboardInterrupt wherever it comes.
+    `heard` is called when it is, and raises where nothing would be left half done. A second request raises
+    KeyboardInterrupt wherever it comes.
     """
     asked = False
 
@@ -23,8 +22,7 @@ def interruptible(
         if asked:
             raise KeyboardInterrupt
         asked = True
-        if waiting():
-            raise leave
+        heard()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

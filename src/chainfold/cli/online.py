@@ -71,7 +71,7 @@ def learn(
             shown.say(f"chainfold: going on after {run.learnt:,} positions.")
         if prequential is not None:
             shown.tell(stack.enter_context(Table(prequential, run.learnt)).add)
-        asked = stack.enter_context(interruptible(lambda: run.waiting, Asked))
+        asked = stack.enter_context(interruptible(run.leave_if_waiting))
         try:
             model = run.run(run.wait(lambda: arriving(inputs, how, run.vocabulary)))
         except Asked:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
+from chainfold.cli.interrupt import interruptible
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.files import check_output
@@ -340,7 +340,7 @@ def train(
         state.unlink(missing_ok=True)
     try:
         total = source.positions if training.algorithm == "lbfgs" else None
-        with _shown(total, verbose) as shown, _interruptible(shown.say) as stop:
+        with _shown(total, verbose) as shown, interruptible(shown.stopping) as stop:
             model = run_training(
                 source,
                 training,
@@ -447,25 +447,6 @@ def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], 
     return Constraints.of(vocabulary.labels, scheme, forbid, allow)
 
 
-@contextmanager
-def _interruptible(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks the run to stop where it can be resumed; a second one stops it at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        say("chainfold: saving after this step; Ctrl-C again stops at once.")
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class _Shown:
     """What is seen of a run while it goes on."""
 
@@ -473,6 +454,10 @@ class _Shown:
         self._verbose, self._live, self._bar, self._total = verbose, live, bar, total
         self._rows: list[tuple[str, ...]] = []
         self._done = 0
+
+    def stopping(self) -> None:
+        """It was asked to stop, and will where the run can be resumed."""
+        self.say("chainfold: saving after this step; Ctrl-C again stops at once.")
 
     def say(self, text: str) -> None:
         """A line above what is shown."""

@@ -70,7 +70,8 @@ class Following:
         self._lags = np.zeros(0, np.int64)
         self._held: Callable[[], int] = lambda: 0  # rows that wait for the template
         self._told = False
-        self.waiting = False  # for rows: nothing is half done if it is left then
+        self._stop: Callable[[], bool] = lambda: False
+        self._waiting = False  # for rows: nothing is half done if it is left then
 
     def run(
         self,
@@ -83,8 +84,9 @@ class Following:
     ) -> None:
         """Write each row of the input, with its label, as soon as that is final.
 
-        `stop` is asked after each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
+        `stop` is asked before each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
         """
+        self._stop = stop
         vocabulary = names_of(self._model)
         columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
         if self._marked:
@@ -100,7 +102,7 @@ class Following:
             rows = LabelLines(self._sink, columns)
         self._held = known.held
         with rows as writer:
-            for final in self._found(known, stop):
+            for final in self._found(known):
                 writer.add(final.starts, *self._values(final))
                 self._sink.flush()
                 self._tell_of_limits(notice or (lambda sentence: None))
@@ -116,11 +118,9 @@ class Following:
         window = self._window
         return Followed(window.positions, window.waiting + self._held(), window.unproven, window.limit, self._lags)
 
-    def _found(self, known: Iterable[KnownBlock], stop: Callable[[], bool]) -> Iterator[Final]:
+    def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
         for one in self._awaited(known):
             yield from map(self._counted, self._pushed(one))
-            if stop():
-                raise KeyboardInterrupt
         yield self._counted(self._window.end())
 
     def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
@@ -132,13 +132,20 @@ class Following:
                 return
             yield one
 
+    def leave_if_waiting(self) -> None:
+        """Raise KeyboardInterrupt where it only waits for rows."""
+        if self._waiting:
+            raise KeyboardInterrupt
+
     @contextmanager
     def _waiting_for_rows(self) -> Iterator[None]:
-        self.waiting = True
+        self._waiting = True
         try:
+            if self._stop():
+                raise KeyboardInterrupt
             yield
         finally:
-            self.waiting = False
+            self._waiting = False
 
     def _tell_of_limits(self, notice: Callable[[str], None]) -> None:
         """Once, as an endless stream has no end at which to say it."""

@@ -77,7 +77,7 @@ class OnlineRun:
         self.trainer: OnlineTrainer | None = None
         self.vocabulary: Vocabulary | None = None
         self.prequential = Prequential(tell)
-        self.waiting = False  # for rows; nothing is lost if it is left then
+        self._waiting = False  # for rows; nothing is lost if it is left then
         self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
@@ -180,15 +180,20 @@ class OnlineRun:
                 f"--fresh.",
             )
 
+    def leave_if_waiting(self) -> None:
+        """Raise `Asked` where it only waits for rows."""
+        if self._waiting:
+            raise Asked
+
     def wait(self, come: Callable[[], T]) -> T:
         """Whatever it takes time to get; raises `Asked` if the run is to stop meanwhile, or was to before."""
-        self.waiting = True
+        self._waiting = True
         try:
             if self._stop():
                 raise Asked
             return come()
         finally:
-            self.waiting = False
+            self._waiting = False
 
     def _replay(self, trainer: OnlineTrainer, record: Record) -> None:
         """Learn from rows of the journal, which stays as it is: those that are in a state are passed over."""
