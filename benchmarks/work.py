@@ -82,7 +82,17 @@ def _round(problem: Problem) -> dict[str, float]:
         _since(begin, "forward", seconds)
         gamma[:] = alpha[-1] / alpha[-1].sum()
         lattice = messages.Lattice(
-            block.starts, alpha, predicted, potentials.edge, entry, block.labels, block.weights, nothing, False, n
+            block.starts,
+            alpha,
+            predicted,
+            potentials.edge,
+            entry,
+            block.labels,
+            block.weights,
+            nothing,
+            nothing,
+            False,
+            n,
         )
         begin = time.perf_counter()
         messages.backward(found, lattice, potentials.edge_t, gamma, layout.rows, pairs, counts)

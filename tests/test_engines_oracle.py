@@ -64,16 +64,16 @@ def test_expected_counts_are_the_derivative_of_log_z(case: str, engine: str) -> 
 
 def test_the_cases_reach_every_path_of_the_kernels() -> None:
     """Logarithms, real numbers, carried blocks, cuts that hold: each is met by some case."""
-    in_logs, real, carried, cut = (False,) * 4
+    wide, real, carried, cut = (False,) * 4
     for name in CASES:
         model, chain, _ = solved(name)
         stream = evaluate(model, chain, "stream", block=1, lookahead=1).report
         parallel = evaluate(model, chain, "parallel", block=2).report
-        in_logs |= stream.blocks_in_logs > 0
-        real |= stream.blocks_in_logs == 0
+        wide |= stream.wide_blocks > 0
+        real |= stream.wide_blocks == 0
         carried |= stream.carried_blocks > 0
         cut |= parallel.in_order == 0 and chain.positions >= 4
-    assert in_logs
+    assert wide
     assert real
     assert carried
     assert cut

@@ -84,7 +84,7 @@ def test_sequences_whose_numbers_leave_the_range_are_done_in_logarithms() -> Non
         labels=labels, starts=chain.starts, offsets=chain.offsets, ids=chain.ids, n_labels=3, n_attributes=30
     )
     found = evaluate(model, given, "stream")
-    assert 0 < found.report.blocks_in_logs < found.report.blocks
+    assert 0 < found.report.wide_blocks < found.report.blocks
     agree(found, evaluate(model, given, "fb"))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, frozen
-from chainfold.engines.sweep import Belief, Potentials
+from chainfold.engines.sweep import NO_FLOW, Belief, Potentials
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import decode, messages
 from chainfold.kernels.scores import edge_scores, state_scores
@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 
     lattice: messages.Lattice
     log_scale: float
-    shift: Floats  # [B or 1]  what was taken out of the scores of transitions; nothing in logarithms
+    shift: Floats  # [B or 1]  what was taken out of the scores of transitions; nothing where numbers are wide
 
 
 class Scorer(Potentials):
@@ -83,7 +83,7 @@ class Forward:
         self._pointer = np.uint8 if scorer.n_labels <= 256 else np.uint16
         self._score = np.zeros(2)
         self.delta = np.zeros(scorer.width)
-        self.belief = Belief(np.zeros(scorer.width), in_logs=False)
+        self.belief = Belief(np.zeros(scorer.width))
 
     @property
     def heads(self) -> NDArray[np.int64]:
@@ -106,32 +106,43 @@ class Forward:
             raise ScoreNotFinite(low + fault)
         return back, finals, best
 
-    def lattice(self, block: Block, scored: Scored, logs: bool = False) -> Passed:
-        """Forward vectors, in the place of the scores, after `viterbi` of the same block.
+    def lattice(self, low: int, block: Block, scored: Scored, wide: bool = False) -> Passed:
+        """Forward vectors, after `viterbi` of the same block, which begins at position `low`; the scores are used up.
 
-        They are real numbers where these have the range, unless told otherwise, and else logarithms.
+        They are real numbers where these have the range, unless told otherwise, and else wide ones.
         """
-        predicted, shift = np.empty_like(scored.states), self._scorer.shift
-        entry = None if logs else self.belief.real()
+        entry = None if wide else self.belief.real()
         if entry is not None:
-            shift = np.empty(scored.starts.size) if scored.own else shift
+            predicted = np.empty_like(scored.states)
+            shift = np.empty(scored.starts.size) if scored.own else self._scorer.shift
             log_scale = self._forward_real(scored, predicted, entry, shift)
-            entry = None if log_scale is None else entry
-        in_logs = entry is None
-        if entry is None:
-            if not logs:
-                self._scorer.score_again(block, scored)
-            shift, entry = np.zeros(1), self.belief.logs()
-            status, log_scale, _ = messages.forward_log(
-                scored.starts, scored.states, predicted, scored.edges, entry, self._scorer.n_labels
-            )
-            assert status == messages.OK, "Viterbi has found a way"
-        assert log_scale is not None
-        last = scored.states[-1].copy()
-        self.belief = Belief(last if in_logs else last / last.sum(), in_logs)
-        edge = self._scorer.edge if not (scored.own or in_logs) else scored.edges
-        lattice = lattice_of(scored.starts, block.labels, scored.states, predicted, edge, Belief(entry, in_logs))
-        return Passed(lattice, log_scale, shift)
+            if log_scale is not None:
+                edge = scored.edges if scored.own else self._scorer.edge
+                return self._passed(block, scored.states, predicted, edge, Belief(entry), log_scale, shift)
+        if not wide:
+            self._scorer.score_again(block, scored)
+        before = Belief(self.belief.widened(), wide=True)
+        alpha, predicted = np.empty((2, scored.starts.size, 2 * self._scorer.width))
+        status, log_scale, fault = messages.forward_wide(
+            scored.starts, scored.states, scored.edges, before.values, self._scorer.n_labels, alpha, predicted
+        )
+        if status == messages.NOT_FINITE:
+            raise ScoreNotFinite(low + fault)
+        assert status == messages.OK, "Viterbi has found a way"
+        return self._passed(block, alpha, predicted, scored.edges, before, log_scale, np.zeros(1))
+
+    def _passed(
+        self,
+        block: Block,
+        alpha: Floats,
+        predicted: Floats,
+        edge: Floats,
+        entry: Belief,
+        log_scale: float,
+        shift: Floats,
+    ) -> Passed:
+        self.belief, _ = Belief(alpha[-1], entry.wide).normalised()
+        return Passed(lattice_of(block.starts, block.labels, alpha, predicted, edge, entry), log_scale, shift)
 
     def _forward_real(self, scored: Scored, predicted: Floats, entry: Floats, shift: Floats) -> float | None:
         """The log of the scale; None where real numbers do not have the range."""
@@ -141,7 +152,7 @@ class Forward:
             edge, watch = scored.edges, True
             if not messages.exponentiate_edges(edge, shift) <= messages.EDGE_RANGE:
                 return None
-        elif p.only_logs:
+        elif p.only_wide:
             return None
         status, log_scale = messages.forward(
             scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tiles
@@ -153,8 +164,7 @@ def lattice_of(
     starts: NDArray[np.bool_], labels: Labels, alpha: Floats, predicted: Floats, edge: Floats, entry: Belief
 ) -> messages.Lattice:
     """A block after the forward pass, its positions without weights."""
-    no_weights, no_change = frozen(None, np.float64), np.empty(0)
-    n_labels = edge.shape[1] // alpha.shape[1]
+    no_weights, n_labels = frozen(None, np.float64), edge.shape[1] // (entry.values.size // (1 + entry.wide))
     return messages.Lattice(
-        starts, alpha, predicted, edge, entry.values, labels, no_weights, no_change, entry.in_logs, n_labels
+        starts, alpha, predicted, edge, entry.values, labels, no_weights, *NO_FLOW, entry.wide, n_labels
     )

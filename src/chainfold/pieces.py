@@ -44,7 +44,7 @@ from chainfold.model import Model
 from chainfold.model_file import fingerprint
 from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 
-TOKEN, TOKEN_VERSION = "resume token", 1
+TOKEN, TOKEN_VERSION = "resume token", 2
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
 
 

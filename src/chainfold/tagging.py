@@ -224,10 +224,10 @@ class _Recording:
         accounts: dict[str, Floats] = {}
         entry = None
         if want.lattice:
-            lattice = self._forward.lattice(block, scored).lattice
+            lattice = self._forward.lattice(low, block, scored).lattice
             accounts = self._accounts(lattice, scored.ends, back, finals)
             if want.posteriors or want.samples:
-                entry = Belief(lattice.entry, lattice.in_logs)
+                entry = Belief(lattice.entry, lattice.wide)
                 arrays |= {"alpha": lattice.alpha, "predicted": lattice.predicted}
                 arrays |= {"edge": lattice.edge} if scored.own else {}
         record = _Record(
@@ -359,10 +359,10 @@ class _Marginals:
         lattice = self._lattice(record, arrays)
         if record.ends[-1]:
             self._target = None
-            return Settled(record.index, Belief(lattice.alpha[-1], lattice.in_logs).posterior())
+            return Settled(record.index, Belief(lattice.alpha[-1], lattice.wide).posterior())
         if self._target is not None:
             h = self._horizon
-            certified, _ = look_ahead(lattice, self._tolerance, h.ignore, h.q, h.scratch, h.shares, h.gamma)
+            certified, _ = look_ahead(lattice, self._tolerance, h.ignore, h.q, h.scratch, h.gamma)
             if certified:
                 settled, self._target = Settled(self._target, h.gamma), None
         if self._target is None:
@@ -391,13 +391,13 @@ class _Marginals:
     def _lattice(self, record: _Record, arrays: Arrays) -> messages.Lattice:
         """As it was after the forward pass."""
         assert record.entry is not None, "kept where forward vectors are"
-        shared = self._scorer.scores if record.entry.in_logs else self._scorer.edge
+        shared = self._scorer.scores if record.entry.wide else self._scorer.edge
         edge = arrays.get("edge", shared)
         return lattice_of(record.starts, record.given, arrays["alpha"], arrays["predicted"], edge, record.entry)
 
     def _backward(self, lattice: messages.Lattice, gamma: Floats) -> tuple[Floats, Floats]:
         """The posterior of the position before the block, and all those in it."""
-        gamma, out = gamma.copy(), np.empty_like(lattice.alpha)
+        gamma, out = gamma.copy(), np.empty((lattice.starts.size, self._scorer.width))
         fast = lattice.edge is self._scorer.edge
         decode.posteriors(lattice, self._scorer.edge_t if fast else np.empty((0, 0)), gamma, out)
         return gamma, out

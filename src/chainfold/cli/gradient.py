@@ -298,6 +298,6 @@ def _show(facts: dict[str, Any]) -> None:
         ]
     if facts["in_order"]:
         rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
-    if facts["blocks_in_logs"]:
-        rows.append(("blocks in logarithms", f"{facts['blocks_in_logs']:,}"))
+    if facts["wide_blocks"]:
+        rows.append(("blocks in wide numbers", f"{facts['wide_blocks']:,}"))
     Console().print(table((), rows, f"gradient by {facts['engine']}"))

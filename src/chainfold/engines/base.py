@@ -22,6 +22,7 @@ from chainfold.data.chain import Block, Source, check_block
 from chainfold.engines.desk import Desk, Room
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
+from chainfold.kernels.simd import WIDTH
 from chainfold.model import Floats, Layout, Model, room_for
 
 Arrays = dict[str, NDArray[Any]]  # a state, by name, as a file may keep it
@@ -34,8 +35,9 @@ LOG_ADDITION = 150.0
 """Time of one ⊕ in multiply-adds: it takes an exponential and a logarithm, and no vector."""
 
 _LEAST_BLOCK = 256  # positions: with smaller ones nearly all the time would be Python's
-_FOLD_EVERY = 32768  # positions: after so many the recent sums are added to the totals, so that rounding stays small
+_FOLD_EVERY = 4096  # positions: after so many the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
+_HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Report:
     blocks: int = 0
     passes: float = 0.0  # times the data was read
     bytes_read: int = 0
-    blocks_in_logs: int = 0  # blocks whose numbers needed logarithms
+    wide_blocks: int = 0  # blocks whose numbers needed more than the range of a double
     lookahead_mean: float = 0.0  # positions looked at beyond a block until its end was certified
     lookahead_max: int = 0
     carried_blocks: int = 0  # blocks whose end did not certify, carried with one expectation for each end label
@@ -191,9 +193,10 @@ class Engine:
 
 
 class Accumulator:
-    """A vector of sums in two levels: kernels add to `recent`, which is folded into `total` now and then.
+    """A vector of sums in levels: kernels add to `recent`, which is folded into `total` now and then.
 
-    A million small terms added to one large number lose five digits to rounding; added in portions, hardly one.
+    A million small terms added to one large number lose five digits to rounding; added in portions, hardly one. The
+    sums of the most frequent attributes, which come first, have a level in between (`kernels.scores.fold`).
     """
 
     def __init__(self, layout: Layout, room: Room) -> None:
@@ -201,12 +204,14 @@ class Accumulator:
         self._recent = room.zeros(layout.slots)
         self._total: Floats | None = None
         self._pending = 0
-        self.slots: Slots = layout.view(self._recent)
+        self._hot = room.zeros(min(_HOT, layout.dense * layout.width) // WIDTH * WIDTH)
+        self.slots: Slots = layout.view(self._recent)._replace(hot=self._hot)
 
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         self._pending += positions
         if self._pending >= max(_FOLD_EVERY, self._recent.size // _SLOTS_A_POSITION):
+            self._take_hot()
             self.add(self._recent)
             self._recent[:] = 0.0
             self._pending = 0
@@ -219,8 +224,13 @@ class Accumulator:
         else:
             self._total += slots
 
+    def _take_hot(self) -> None:
+        self._recent[: self._hot.size] += self._hot
+        self._hot[:] = 0.0
+
     def result(self) -> Floats:
         """The sums, in slots; nothing can be added after that."""
+        self._take_hot()
         if self._total is None:
             return self._recent
         self._recent += self._total
@@ -231,16 +241,18 @@ class Accumulator:
     def release(self) -> None:
         """Give back the result, which nobody looks at any more."""
         self._room.give(self.result())
+        self._room.give(self._hot)
 
     def state(self) -> Arrays:
-        """Both levels, in the order of the weights: padding is always zero."""
+        """All levels, but for the hot one in the order of the weights: padding is always zero."""
         levels = {"recent": self._recent} if self._total is None else {"recent": self._recent, "total": self._total}
         unpacked = {name: self.layout.unpack(level) for name, level in levels.items()}
-        return {"pending": np.array([self._pending]), **unpacked}
+        return {"pending": np.array([self._pending]), "hot": self._hot, **unpacked}
 
     def restore(self, state: Arrays) -> None:
         """Go on from there, to the bit."""
         self.layout.pack(state["recent"], self._recent, padding=0.0)
+        self._hot[:] = state["hot"]
         if "total" in state:
             self._total = self.layout.pack(state["total"], self._room.take(self._recent.size), padding=0.0)
         self._pending = int(state["pending"][0])

@@ -18,13 +18,13 @@ class Vectors:
 
     def __init__(self, problem: Problem) -> None:
         self._sweep = Sweep(problem, Potentials.of(problem))
-        self._kept: list[tuple[Belief, Floats, bool]] = []
+        self._kept: list[tuple[Belief, Floats | None]] = []
 
     def next_sweep(self) -> Sweep:
         return self._sweep
 
     def push(self, sweep: Sweep) -> None:
-        self._kept.append((sweep.entry, sweep.alpha.copy(), sweep.in_logs))
+        self._kept.append((sweep.entry, None if sweep.wide else sweep.alpha.copy()))
 
     def pop(self, low: int, block: Block) -> Sweep:
         self._sweep.restore(low, block, *self._kept.pop())

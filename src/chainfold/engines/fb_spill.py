@@ -1,7 +1,7 @@
 """Forward-backward with the forward vectors on disk: the paper's Case IV.
 
-Each block's forward vectors, with the one before the block as their first row, go to an unnamed temporary file that the
-operating system removes with the process, however it ends. On the way back they are read in reverse.
+Each block's forward vectors go to an unnamed temporary file that the operating system removes with the process, however
+it ends. On the way back they are read in reverse.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from chainfold.engines.twice import there_and_back
 
 
 class Spill:
-    """Keeps forward vectors in a file; in memory, two marks a block say whether its numbers are logarithms."""
+    """Keeps forward vectors in a file, unless they are wide; in memory, what is before each block."""
 
     def __init__(self, problem: Problem, file: IO[bytes]) -> None:
         self._sweep = Sweep(problem, Potentials.of(problem))
         self._file = file
-        self._in_logs: list[tuple[bool, bool]] = []
+        self._kept: list[tuple[Belief, bool]] = []
 
     def next_sweep(self) -> Sweep:
         return self._sweep
 
     def push(self, sweep: Sweep) -> None:
-        sweep.entry.values.tofile(self._file)
-        sweep.alpha.tofile(self._file)
-        self._in_logs.append((sweep.entry.in_logs, sweep.in_logs))
+        if not sweep.wide:
+            sweep.alpha.tofile(self._file)
+        self._kept.append((sweep.entry, sweep.wide))
 
     def pop(self, low: int, block: Block) -> Sweep:
-        stored = read_back(self._file, (block.labels.size + 1, self._sweep.alpha.shape[1]))
-        entry_in_logs, in_logs = self._in_logs.pop()
-        self._sweep.restore(low, block, Belief(stored[0], entry_in_logs), stored[1:], in_logs)
+        entry, wide = self._kept.pop()
+        shape = block.labels.size, self._sweep.width
+        self._sweep.restore(low, block, entry, None if wide else read_back(self._file, shape))
         return self._sweep
 
 

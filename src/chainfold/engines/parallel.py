@@ -23,7 +23,7 @@ from chainfold.data.chain import frozen
 from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
-from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
+from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep, boundary_flow
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model import Floats
 
@@ -169,18 +169,16 @@ def certify_future(
     """
     horizon = Horizon(potentials.width)
     low, halo = position, _FIRST_HALO
-    belief = before
+    belief, sweeps = before, list[Sweep]()
     while low - position < _LAST_HALO:
         high = min(low + halo, problem.positions)
-        sweep = Sweep(problem, potentials)
-        belief = sweep.forward(low, problem.read(low, high), belief)
-        sweep.look_ahead(horizon)
-        if horizon.certified:
-            return horizon.gamma
-        if high == problem.positions or (anyway and high - position >= _LAST_HALO):
-            gamma: Floats = (horizon.q * belief.posterior()).sum(axis=1)
-            gamma /= gamma.sum()
-            return horizon.shares + problem.before(high).weight * gamma if problem.weighted else gamma
+        sweeps.append(Sweep(problem, potentials))
+        belief = sweeps[-1].forward(low, problem.read(low, high), belief)
+        sweeps[-1].look_ahead(horizon)
+        if horizon.certified or high == problem.positions or (anyway and high - position >= _LAST_HALO):
+            if problem.weighted:
+                return boundary_flow(sweeps, horizon.last)
+            return horizon.gamma if horizon.certified else horizon.mixed(belief)
         low, halo = high, 2 * halo
     return None
 

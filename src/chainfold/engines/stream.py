@@ -35,7 +35,16 @@ from chainfold.engines.base import (
     under,
     what_is_under,
 )
-from chainfold.engines.sweep import Belief, Horizon, Potentials, Sequences, Sweep, last_posterior
+from chainfold.engines.sweep import (
+    Belief,
+    Flow,
+    Horizon,
+    Potentials,
+    Sequences,
+    Sweep,
+    boundary_flow,
+    last_posterior,
+)
 from chainfold.model import Floats
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
@@ -46,21 +55,21 @@ class Doings:
     """What happened on the way, for the report."""
 
     blocks: int = 0
-    blocks_in_logs: int = 0
+    wide_blocks: int = 0
     carried_blocks: int = 0
     certified: int = 0
     looked: int = 0
     lookahead_max: int = 0
 
     def add(self, other: Doings) -> None:
-        for name in ("blocks", "blocks_in_logs", "carried_blocks", "certified", "looked"):
+        for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.lookahead_max = max(self.lookahead_max, other.lookahead_max)
 
     def report(self, problem: Problem, in_order: int = 0) -> Report:
         return problem.report(
             blocks=self.blocks,
-            blocks_in_logs=self.blocks_in_logs,
+            wide_blocks=self.wide_blocks,
             carried_blocks=self.carried_blocks,
             lookahead_mean=self.looked / max(self.certified, 1),
             lookahead_max=self.lookahead_max,
@@ -151,8 +160,7 @@ class Stream:
         if self._pending:
             entry = self._pending[0].entry
             state["sizes"] = np.array([sweep.size for sweep in self._pending])
-            state["entry"] = entry.values[: layout.n_labels]
-            state["entry_in_logs"] = np.array([entry.in_logs])
+            state["entry"] = entry.values
         if self._carried is not None:
             state["carried"] = np.array([layout.unpack(row) for row in self._carried])
         return state
@@ -165,10 +173,7 @@ class Stream:
         self._tally.restore(what_is_under("tally", state))
         self.position = int(state["position"][0])
         if "sizes" in state:
-            in_logs = bool(state["entry_in_logs"][0])
-            values = np.full(layout.width, -np.inf if in_logs else 0.0)
-            values[: layout.n_labels] = state["entry"]
-            self._belief = Belief(values, in_logs)
+            self._belief = Belief(state["entry"], wide=state["entry"].size > layout.width)
             low = self.position - int(state["sizes"].sum())
             for size in state["sizes"].tolist():
                 sweep = Sweep(self._problem, self._potentials)
@@ -193,7 +198,7 @@ class Stream:
         self._tally.scale(sweep.log_scale, sweep.likelihood)
         self._tally.observe(begin, block)
         self.doings.blocks += 1
-        self.doings.blocks_in_logs += sweep.in_logs
+        self.doings.wide_blocks += sweep.wide
         self._pending.append(sweep)
         return belief
 
@@ -230,7 +235,7 @@ class Stream:
                 return
             sweep = self._pending.popleft()
             if horizon.certified:
-                self._collapse(sweep, horizon.gamma)
+                self._collapse(sweep, self._posterior(horizon))
                 self.doings.certified += 1
                 self.doings.looked += horizon.positions
                 self.doings.lookahead_max = max(self.doings.lookahead_max, horizon.positions)
@@ -247,12 +252,19 @@ class Stream:
         self._collect(gamma)
         self._horizon = Horizon(self._potentials.width)
 
+    def _posterior(self, horizon: Horizon) -> Floats:
+        """Of the boundary before the pending blocks, its flow where positions have weights."""
+        if not self._problem.weighted:
+            return horizon.gamma
+        return boundary_flow([self._pending[k] for k in range(horizon.blocks)], horizon.last)
+
     def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
         self._collect(self._backward(sweep, gamma))
 
-    def _backward(self, sweep: Sweep, gamma: Floats, keep: bool = False) -> Floats:
+    def _backward(self, sweep: Sweep, gamma: Floats, own: Flow | None = None) -> Floats:
+        """own: the flow of the block's weights alone, after which its sweep is still needed."""
         expected = self._tally.expected
-        before = sweep.backward(gamma, expected.slots, keep)
+        before = sweep.backward(gamma, expected.slots, own is not None, own)
         expected.added(sweep.size)
         return before
 
@@ -265,16 +277,16 @@ class Stream:
     def _carry(self, sweep: Sweep) -> None:
         """Block EMP: the expected counts up to the end of this block, given each of its end labels."""
         layout = self._problem.model.layout
-        pinned_change = None
+        pinned_flow = None
         if self._problem.weighted:  # what the block's own weights ask for depends on no future
-            self._collect(self._backward(sweep, np.zeros(layout.width), keep=True), keep=True)
-            pinned_change = np.zeros(sweep.size)
+            own, pinned_flow = sweep.own_flow()
+            self._collect(self._backward(sweep, np.zeros(layout.width), own), keep=True)
         carried = np.zeros((layout.n_labels, layout.slots))
         before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
         for f in np.flatnonzero(sweep.exit.possible()):
             pinned = np.zeros(layout.width)
             pinned[f] = 1.0
-            before[f] = sweep.backward(pinned, layout.view(carried[f]), True, pinned_change)[: layout.n_labels]
+            before[f] = sweep.backward(pinned, layout.view(carried[f]), True, pinned_flow)[: layout.n_labels]
         if self._carried is not None:
             for low, high in cut(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
                 carried[:, low:high] += np.einsum("fe,em->fm", before, self._carried[:, low:high])

@@ -34,7 +34,7 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
     tally = Tally(problem)
     blocks = list(problem.blocks(block_size))
     belief: Belief | None = None
-    in_logs = 0
+    wide = 0
     for low, high in blocks:
         block = problem.read(low, high)
         sweep = keeper.next_sweep()
@@ -42,7 +42,7 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         keeper.push(sweep)
         tally.scale(sweep.log_scale, sweep.likelihood)
         tally.observe(low, block)
-        in_logs += sweep.in_logs
+        wide += sweep.wide
         problem.settings.progress((high - low) // 2)
     assert belief is not None, "a chain has at least one position"
     gamma = last_posterior(problem, problem.positions, belief, tally)
@@ -51,4 +51,4 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         gamma = sweep.backward(gamma, tally.expected.slots)
         tally.expected.added(high - low)
         problem.settings.progress(high - low - (high - low) // 2)
-    return tally, problem.report(blocks=len(blocks), blocks_in_logs=in_logs)
+    return tally, problem.report(blocks=len(blocks), wide_blocks=wide)

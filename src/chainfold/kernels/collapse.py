@@ -14,15 +14,11 @@ The same agreement read the other way says what the past can still change. Start
 label i some weight. Pr(f | i) = Q(i | f) α_{b+L}(f) / α_b(i); so where the columns agree in every row, so do the rows
 Pr(· | i), and α_{b+L} is within ε of the forward vector of any past whatever. From there on it stays so.
 
-Where positions have weights (see `messages`), the terms of the positions looked at ask for their own share of the
-boundary: that of t is -(w_t - w_{t-1}) Q(· | y_t), and the future as a whole w_t γ_b.
-
 All numbers are probabilities: nothing overflows, and rounding alone (about L · 1e-16) keeps the columns apart.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -30,6 +26,7 @@ import numpy as np
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.messages import transfer
 from chainfold.kernels.simd import WIDTH, fma, load, splat, store
+from chainfold.kernels.wide import real
 
 NEGLIGIBLE = 1e-200
 """A posterior that is this small whatever the future holds counts as zero; products of it would underflow."""
@@ -58,11 +55,11 @@ def multiply(left: Any, right: Any, n_labels: Any, out: Any) -> None:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def row_agrees(row: Any, ignore: Any, alpha: Any, impossible: Any, n_labels: Any, tolerance: Any) -> Any:
+def row_agrees(row: Any, ignore: Any, alpha: Any, n_labels: Any, tolerance: Any) -> Any:
     """Do the columns agree in this row, those of impossible labels f left out? Rows below `ignore` need not."""
     low, high = np.inf, 0.0
     for f in range(n_labels):
-        if alpha[f] > impossible:
+        if alpha[f] > 0.0:  # of a wide number the first part: it may still matter where a double would underflow
             low = min(low, row[f])
             high = max(high, row[f])
     return high < ignore or (low > _SUBNORMAL and high - low <= tolerance * low)
@@ -82,48 +79,36 @@ def mix(q: Any, weight: Any, n_labels: Any, gamma: Any) -> None:
 
 
 @kernel(fastmath=STRICT)
-def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, shares: Any, gamma: Any) -> Any:
+def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, gamma: Any) -> Any:
     """Extend Q over one block; scratch: [2, width, width]. Returns (certified, positions looked at).
 
-    q holds Q on entry and, where the block did not settle it, on return, and shares: [width] what the positions looked
-    at ask for by their weights; where it did, gamma is the posterior of the boundary, or its flow where there are
-    weights. ignore: [width], for each row how small it must be to count as zero.
+    q holds Q on entry and, where the block did not settle it, on return; where it did, gamma is the posterior of the
+    boundary. ignore: [width], for each row how small it must be to count as zero.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
-    weighted = lattice.change.size > 0
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
-    weight = np.zeros(alpha.shape[1])
-    impossible = -np.inf if in_logs else 0.0  # an α that underflows in exp() may still matter: ask the logarithm
+    weight = np.zeros(q.shape[1])
     doubtful = 0  # the row that disagreed last is asked first
     for t in range(alpha.shape[0]):
         previous = alpha[t - 1] if t > 0 else lattice.entry
         if lattice.starts[t]:
             for f in range(n_labels):
-                weight[f] = math.exp(previous[f]) if in_logs else previous[f]
+                weight[f] = real(previous, f, wide)
             mix(q, weight, n_labels, gamma)
-            if weighted:
-                for i in range(n_labels):
-                    gamma[i] = shares[i] + lattice.change[t] * gamma[i]
             return True, t
-        transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
+        transfer(previous, lattice.predicted[t], edge[t * step], wide, n_labels, scratch[0])
         multiply(q, scratch[0], n_labels, scratch[1])
         for c in range(0, q.size, WIDTH):
             store(q, c, load(scratch[1], c))
-        if weighted:
-            for i in range(n_labels):
-                shares[i] -= lattice.change[t] * q[i, lattice.labels[t]]
-        if row_agrees(q[doubtful], ignore[doubtful], alpha[t], impossible, n_labels, tolerance):
+        if row_agrees(q[doubtful], ignore[doubtful], alpha[t], n_labels, tolerance):
             certified = True
             for i in range(n_labels):
-                if not row_agrees(q[i], ignore[i], alpha[t], impossible, n_labels, tolerance):
+                if not row_agrees(q[i], ignore[i], alpha[t], n_labels, tolerance):
                     certified, doubtful = False, i
                     break
             if certified:
                 for f in range(n_labels):
-                    weight[f] = math.exp(alpha[t, f]) if in_logs else alpha[t, f]
+                    weight[f] = real(alpha[t], f, wide)
                 mix(q, weight, n_labels, gamma)
-                if weighted:
-                    for i in range(n_labels):
-                        gamma[i] = shares[i] + lattice.weights[t] * gamma[i]
                 return True, t + 1
     return False, alpha.shape[0]

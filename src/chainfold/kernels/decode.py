@@ -2,7 +2,7 @@
 
 Everything goes forward over the blocks, carrying what the next block needs, and back inside a block once the state of
 its last position is known. A sequence is from a start mark to an end mark; scores of labels that may not start or end
-one are -inf already. `lattice` is a block after the forward pass, in real numbers or in logarithms (see `messages`).
+one are -inf already. `lattice` is a block after the forward pass, in real or in wide numbers (see `messages`).
 
     Pr(i | j) = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j)
 
@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, transfer, two_sum
+from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, end_posterior, log_conditional, row_sum, transfer, two_sum
 from chainfold.kernels.simd import WIDTH, fma, load, max_lanes, maximum, splat, store, where_positive
+from chainfold.kernels.wide import log_share, power, wide_exp
 
 _TINY = 1e-300
 
@@ -187,8 +188,8 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
     gamma: [width], of the last position in, of the position before the block out. out: [B, width].
     edge_t: [N, width], E transposed, for a lattice of real numbers with one transition matrix; else empty.
     """
-    alpha, predicted, edge, in_logs = lattice.alpha, lattice.predicted, lattice.edge, lattice.in_logs
-    width, n_labels = alpha.shape[1], lattice.n_labels
+    alpha, predicted, edge, wide = lattice.alpha, lattice.predicted, lattice.edge, lattice.wide
+    width, n_labels = out.shape[1], lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     scratch = np.zeros((n_labels, width))
     v = scratch[0]
@@ -197,12 +198,7 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
         for c in range(0, width, WIDTH):
             store(out, t * width + c, load(gamma, c))
         if lattice.starts[t]:
-            scale = 0.0
-            for i in range(n_labels):
-                gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
-                scale += gamma[i]
-            for i in range(n_labels):
-                gamma[i] /= max(scale, _TINY)
+            end_posterior(previous, wide, n_labels, gamma)
         elif edge_t.size:
             for c in range(0, width, WIDTH):
                 store(v, c, load(gamma, c) / maximum(load(predicted, t * width + c), splat(_TINY)))
@@ -212,7 +208,7 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
                     total = fma(splat(v[j]), load(edge_t, j * width + c), total)
                 store(gamma, c, load(previous, c) * total)
         else:
-            transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch)
+            transfer(previous, predicted[t], edge[t * step], wide, n_labels, scratch)
             for i in range(n_labels):
                 gamma[i] = 0.0
                 for j in range(n_labels):
@@ -225,32 +221,29 @@ def draw(lattice: Any, posterior: Any, uniforms: Any, labels: Any) -> None:
 
     uniforms: [B, k], one number from [0, 1) for each label. labels: [1 + B, k], those before the block first.
     """
-    predicted, edge, in_logs = lattice.predicted, lattice.edge, lattice.in_logs
+    predicted, edge, wide = lattice.predicted, lattice.edge, lattice.wide
     width, n_labels = posterior.shape[1], lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
-    v, weight = np.empty(n_labels), np.empty(n_labels)
+    v, weight, powers = np.empty(n_labels), np.empty(n_labels), np.zeros(n_labels)
     for t in range(posterior.shape[0]):
         start = lattice.starts[t]
         for j in range(n_labels):
-            v[j] = posterior[t, j]
-            if in_logs and not start:
-                v[j] = math.log(v[j]) - predicted[t, j] if v[j] > 0.0 else -np.inf
-            elif not start:
-                v[j] /= max(predicted[t, j], _TINY)
+            v[j] = posterior[t, j] if start else posterior[t, j] / max(predicted[t, j], _TINY)
         for k in range(labels.shape[1]):
             base = labels[t, k] * width
-            high, total = -np.inf, 0.0
+            top, total = -np.inf, 0.0
             for j in range(n_labels):
-                if start:
-                    weight[j] = v[j]
-                elif in_logs:
-                    weight[j] = v[j] + edge[t * step, base + j]
-                    high = max(high, weight[j])
-                else:
-                    weight[j] = v[j] * edge[t * step, base + j]
+                weight[j], powers[j] = v[j], 0.0
+                if wide and not start:
+                    m, powers[j] = wide_exp(edge[t * step, base + j])
+                    weight[j] *= m
+                    powers[j] -= predicted[t, width + j] if weight[j] > 0.0 else 0.0
+                elif not start:
+                    weight[j] *= edge[t * step, base + j]
+                if weight[j] > 0.0:
+                    top = max(top, powers[j])
             for j in range(n_labels):
-                if in_logs and not start:
-                    weight[j] = math.exp(weight[j] - high)
+                weight[j] = weight[j] * power(powers[j] - top) if weight[j] > 0.0 else 0.0
                 total += weight[j]
             rest, label = uniforms[t, k] * total, 0
             for j in range(n_labels):
@@ -261,24 +254,9 @@ def draw(lattice: Any, posterior: Any, uniforms: Any, labels: Any) -> None:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def log_conditional(previous: Any, predicted: Any, edge: Any, i: Any, j: Any, in_logs: Any) -> Any:
-    """log Pr(i | j)."""
-    joint = edge[i * predicted.size + j]
-    if in_logs:
-        return previous[i] + joint - predicted[j] if predicted[j] > -np.inf else -np.inf
-    joint *= previous[i]
-    return math.log(joint / predicted[j]) if joint > 0.0 else -np.inf
-
-
-@kernel(fastmath=STRICT, inline=True)
-def log_posterior(alpha: Any, label: Any, in_logs: Any, n_labels: Any) -> Any:
+def log_posterior(alpha: Any, label: Any, wide: Any, n_labels: Any) -> Any:
     """log γ(label) of a position where a sequence ends: its α, normalised."""
-    if in_logs:
-        return alpha[label]
-    total = 0.0
-    for j in range(n_labels):
-        total += alpha[j]
-    return math.log(alpha[label] / total) if alpha[label] > 0.0 else -np.inf
+    return log_share(alpha, label, wide, row_sum(alpha, wide, n_labels))
 
 
 @kernel(fastmath=STRICT)
@@ -287,7 +265,7 @@ def best_probability(lattice: Any, ends: Any, back: Any, finals: Any, logs: Any,
 
     logs: [N] and total: [2], what was taken out of them, are carried. out: for each sequence that ends here.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     fresh = np.empty(n_labels)
     sequence = 0
@@ -301,14 +279,14 @@ def best_probability(lattice: Any, ends: Any, back: Any, finals: Any, logs: Any,
             high = -np.inf
             for j in range(n_labels):
                 i = back[t, j]
-                fresh[j] = logs[i] + log_conditional(previous, lattice.predicted[t], edge[t * step], i, j, in_logs)
+                fresh[j] = logs[i] + log_conditional(previous, lattice.predicted[t], edge[t * step], i, j, wide)
                 high = max(high, fresh[j])
             for j in range(n_labels):
                 logs[j] = fresh[j] - high
             total[0], total[1] = two_sum(total[0], total[1], high)
         if ends[t]:
             label = finals[sequence]
-            out[sequence] = total[0] + (total[1] + logs[label] + log_posterior(alpha[t], label, in_logs, n_labels))
+            out[sequence] = total[0] + (total[1] + logs[label] + log_posterior(alpha[t], label, wide, n_labels))
             sequence += 1
 
 
@@ -318,7 +296,7 @@ def given_probability(lattice: Any, ends: Any, before: Any, total: Any, out: Any
 
     before: the label before the block. total: [2], the sum since the sequence began, carried.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     sequence = 0
     for t in range(alpha.shape[0]):
@@ -331,9 +309,9 @@ def given_probability(lattice: Any, ends: Any, before: Any, total: Any, out: Any
             term = np.nan
         else:
             if not lattice.starts[t]:
-                term = log_conditional(previous, lattice.predicted[t], edge[t * step], before, label, in_logs)
+                term = log_conditional(previous, lattice.predicted[t], edge[t * step], before, label, wide)
             if ends[t]:
-                term += log_posterior(alpha[t], label, in_logs, n_labels)
+                term += log_posterior(alpha[t], label, wide, n_labels)
         if term > -np.inf and total[0] > -np.inf:
             total[0], total[1] = two_sum(total[0], total[1], term)
         else:
@@ -352,12 +330,11 @@ def entropy(lattice: Any, ends: Any, log_edge: Any, given: Any, total: Any, out:
     given: [width], h, and total: [2], what was taken out of it, are carried. log_edge: [N · width], log E or 0 where E
     is zero, for a lattice of real numbers with one transition matrix.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
-    width = alpha.shape[1]
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
+    width = given.size
     step = 1 if edge.shape[0] > 1 else 0
     logs = log_edge if log_edge.size else np.zeros(n_labels * width)
     inverse, fresh = np.zeros(width), np.zeros(width)
-    impossible = -np.inf if in_logs else 0.0
     sequence = 0
     for t in range(alpha.shape[0]):
         previous = alpha[t - 1] if t > 0 else lattice.entry
@@ -368,13 +345,13 @@ def entropy(lattice: Any, ends: Any, log_edge: Any, given: Any, total: Any, out:
             total[0], total[1] = 0.0, 0.0
         else:
             for j in range(n_labels):
-                possible = predicted[j] > impossible
-                fresh[j] = math.log(predicted[j]) if possible and not in_logs else 0.0
-                inverse[j] = 1.0 / predicted[j] if possible and not in_logs else 0.0
-            if in_logs:
+                possible = predicted[j] > 0.0
+                fresh[j] = math.log(predicted[j]) if possible and not wide else 0.0
+                inverse[j] = 1.0 / predicted[j] if possible and not wide else 0.0
+            if wide:
                 for i in range(n_labels):
                     for j in range(n_labels):
-                        term = log_conditional(previous, predicted, edge[t * step], i, j, in_logs)
+                        term = log_conditional(previous, predicted, edge[t * step], i, j, wide)
                         if term > -np.inf:
                             fresh[j] += math.exp(term) * (given[i] - term)
             else:
@@ -389,15 +366,15 @@ def entropy(lattice: Any, ends: Any, log_edge: Any, given: Any, total: Any, out:
                             fresh[j] += share * (own - logs[i * width + j])
             high = -np.inf
             for j in range(n_labels):
-                if predicted[j] > impossible:
+                if predicted[j] > 0.0:
                     high = max(high, fresh[j])
             for j in range(n_labels):
-                given[j] = fresh[j] - high if predicted[j] > impossible else 0.0
+                given[j] = fresh[j] - high if predicted[j] > 0.0 else 0.0
             total[0], total[1] = two_sum(total[0], total[1], high)
         if ends[t]:
             rest = 0.0
             for j in range(n_labels):
-                log_gamma = log_posterior(alpha[t], j, in_logs, n_labels)
+                log_gamma = log_posterior(alpha[t], j, wide, n_labels)
                 if log_gamma > -np.inf:
                     rest += math.exp(log_gamma) * (given[j] - log_gamma)
             out[sequence] = max(total[0] + (total[1] + rest), 0.0)

@@ -13,15 +13,15 @@ Only when it says that the oldest position is final, the window is searched from
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from chainfold.kernels.collapse import mix, multiply, row_agrees
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.messages import transfer
+from chainfold.kernels.messages import end_posterior, transfer
 from chainfold.kernels.simd import WIDTH, fma, load, maximum, splat, store
+from chainfold.kernels.wide import real
 
 _TINY = 1e-300
 
@@ -83,10 +83,9 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
     from the head back. The boundary t = -1 is the entry of the lattice. Returns t and gamma, its posterior, or -2; q is
     Q_{t+1}, for whoever goes on from there. Before a start mark the posterior is α.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
-    width = alpha.shape[1]
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
+    width = q.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
-    impossible = -np.inf if in_logs else 0.0
     head = alpha[alpha.shape[0] - 1]
     weight = np.zeros(width)
     doubtful = 0
@@ -96,24 +95,19 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
     for t in range(alpha.shape[0] - 1, -1, -1):
         previous = alpha[t - 1] if t > 0 else lattice.entry
         if lattice.starts[t]:
-            total = 0.0
-            for i in range(n_labels):
-                gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
-                total += gamma[i]
-            for i in range(n_labels):
-                gamma[i] /= max(total, _TINY)
+            end_posterior(previous, wide, n_labels, gamma)
             return t - 1
-        transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch[0])
+        transfer(previous, lattice.predicted[t], edge[t * step], wide, n_labels, scratch[0])
         multiply(scratch[0], q, n_labels, scratch[1])
-        certified = row_agrees(scratch[1, doubtful], ignore[doubtful], head, impossible, n_labels, tolerance)
+        certified = row_agrees(scratch[1, doubtful], ignore[doubtful], head, n_labels, tolerance)
         if certified:
             for i in range(n_labels):
-                if not row_agrees(scratch[1, i], ignore[i], head, impossible, n_labels, tolerance):
+                if not row_agrees(scratch[1, i], ignore[i], head, n_labels, tolerance):
                     certified, doubtful = False, i
                     break
         if certified:
             for f in range(n_labels):
-                weight[f] = math.exp(head[f]) if in_logs else head[f]
+                weight[f] = real(head, f, wide)
             mix(scratch[1], weight, n_labels, gamma)
             return t - 1
         if t > 0:
@@ -125,16 +119,16 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
 @kernel(fastmath=CONTRACT)
 def count_pairs(lattice: Any, posteriors: Any, pairs: Any) -> None:
     """pairs(i, j) += Σ_t ξ_t(i, j), ξ_t(i, j) = Pr(y_{t-1} = i | y_t = j) γ_t(j), but at start marks; [N, width]."""
-    alpha, predicted, edge, in_logs = lattice.alpha, lattice.predicted, lattice.edge, lattice.in_logs
-    width, n_labels = alpha.shape[1], lattice.n_labels
+    alpha, predicted, edge, wide = lattice.alpha, lattice.predicted, lattice.edge, lattice.wide
+    width, n_labels = posteriors.shape[1], lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     scratch = np.zeros((n_labels, width))
     for t in range(alpha.shape[0]):
         if lattice.starts[t]:
             continue
         previous = alpha[t - 1] if t > 0 else lattice.entry
-        if in_logs:
-            transfer(previous, predicted[t], edge[t * step], in_logs, n_labels, scratch)
+        if wide:
+            transfer(previous, predicted[t], edge[t * step], wide, n_labels, scratch)
             for i in range(n_labels):
                 for j in range(n_labels):
                     pairs[i, j] += scratch[i, j] * posteriors[t, j]

@@ -12,7 +12,9 @@ max e_t), up to one common factor a position whose logarithm goes into log Z:
 
 Where positions have weights w_t, γ_t is not a posterior but the flow Σ_{u >= t} of what each later term of the log
 likelihood, w_u log p(y_u | y_{u+1}, x up to u), asks of position t. It adds up to w_t: the observed label of t takes
-w_t - w_{t-1} out of it on the way to t-1, and before a start mark it is w_{t-1} α_{t-1}. All of it is linear in γ.
+w_t - w_{t-1} out of it on the way to t-1, and before a start mark it is w_{t-1} α_{t-1}. All of it is linear in γ. A
+large weight that is taken out leaves the rounding of a large number behind. What of that adds up to zero is forgotten
+on the way back as the future is; the rest is not, and so the known total is restored at each position.
 
 The way back needs α and the predictions alone: no scale, no state score. A posterior is a number in [0, 1], so nothing
 overflows, and a label that cannot be reached has α = 0 and stays out of the way.
@@ -21,7 +23,11 @@ overflows, and a label that cannot be reached has α = 0 and stays out of the wa
 scores of transitions span at most EDGE_RANGE, one step forward or back changes the odds between two labels by at most
 e^150: a label whose α underflows has a posterior below 1e-150, and nothing is lost. Elsewhere the forward kernel
 watches: if a positive number comes near the end of the range, it reports UNSAFE and the block is done again by the
-second set of kernels, which keep logarithms (alpha, predicted and edge then hold log α_t, …) and judge what is zero.
+second set of kernels, in wide numbers, whose range has no end (`wide`). alpha, predicted and entry then hold wide
+numbers, and edge the scores e_t.
+
+Rounding. What is known of γ_t is kept: it adds up to one, or to w_t, and is made to do so again every few positions, or
+at each. Sums over many positions are taken in portions, each of which is added to the next larger one.
 """
 
 from __future__ import annotations
@@ -33,7 +39,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.jit import CONTRACT, STRICT, kernel
-from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, Found, prefetch_short_rows, sizes, state_scores
+from chainfold.kernels.scores import (
+    AHEAD,
+    COUNT,
+    COUNT_BITS,
+    PORTION,
+    Found,
+    fold,
+    prefetch_short_rows,
+    sizes,
+    state_scores,
+)
 from chainfold.kernels.simd import (
     WIDTH,
     exp,
@@ -53,6 +69,7 @@ from chainfold.kernels.simd import (
     where_positive,
     zeros,
 )
+from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, log_share, normal, power, real, wide_exp
 
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
 
@@ -61,14 +78,15 @@ class Lattice(NamedTuple):
     """A block after the forward pass."""
 
     starts: NDArray[np.bool_]  # [B]
-    alpha: NDArray[np.float64]  # [B, width]
-    predicted: NDArray[np.float64]  # [B, width]
-    edge: NDArray[np.float64]  # [B or 1, N · width]
-    entry: NDArray[np.float64]  # [width]  α of the position before the block
+    alpha: NDArray[np.float64]  # [B, width], wide: [B, 2 · width]
+    predicted: NDArray[np.float64]  # the same
+    edge: NDArray[np.float64]  # [B or 1, N · width]  E_t, wide: e_t
+    entry: NDArray[np.float64]  # [width], wide: [2 · width]  α of the position before the block
     labels: NDArray[np.int32]  # [B]
     weights: NDArray[np.float64]  # [B], or empty: all ones
     change: NDArray[np.float64]  # [B]  w_t - w_{t-1}, at a start mark w_{t-1}; or empty
-    in_logs: bool  # whether alpha, predicted, edge and entry are logarithms
+    totals: NDArray[np.float64]  # [B]  w_{t-1}, what the flow before t adds up to; or empty
+    wide: bool  # whether alpha, predicted and entry are wide numbers
     n_labels: int
 
 
@@ -239,12 +257,11 @@ def scatter(found: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
 def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tiles: Any, pairs: Any) -> None:
     """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time or two; low > 0."""
     tile, columns, width = sizes(tiles)
+    zero = zeros(tile)
     for c in range(0, width, columns):
         if len(tile) <= 6:
             for i in range(0, n_labels, 4):
-                at = i * width + c
-                sum0, sum1 = load_tile(pairs, at, tile), load_tile(pairs, at + width, tile)
-                sum2, sum3 = load_tile(pairs, at + 2 * width, tile), load_tile(pairs, at + 3 * width, tile)
+                sum0, sum1, sum2, sum3 = zero, zero, zero, zero
                 for t in range(low, high):
                     right = load_tile(v, t * width + c, tile)
                     left = (t - 1) * width + i
@@ -252,21 +269,52 @@ def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tiles: A
                     sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
                     sum2 = fma(splat(number(alpha, left + 2)), right, sum2)
                     sum3 = fma(splat(number(alpha, left + 3)), right, sum3)
-                store(pairs, at, sum0)
-                store(pairs, at + width, sum1)
-                store(pairs, at + 2 * width, sum2)
-                store(pairs, at + 3 * width, sum3)
+                at = i * width + c
+                add_to(pairs, at, sum0, tile)
+                add_to(pairs, at + width, sum1, tile)
+                add_to(pairs, at + 2 * width, sum2, tile)
+                add_to(pairs, at + 3 * width, sum3, tile)
         else:
             for i in range(0, n_labels, 2):
-                at = i * width + c
-                sum0, sum1 = load_tile(pairs, at, tile), load_tile(pairs, at + width, tile)
+                sum0, sum1 = zero, zero
                 for t in range(low, high):
                     right = load_tile(v, t * width + c, tile)
                     left = (t - 1) * width + i
                     sum0 = fma(splat(number(alpha, left)), right, sum0)
                     sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
-                store(pairs, at, sum0)
-                store(pairs, at + width, sum1)
+                at = i * width + c
+                add_to(pairs, at, sum0, tile)
+                add_to(pairs, at + width, sum1, tile)
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def add_to(sums: Any, at: Any, terms: Any, tile: Any) -> None:
+    store(sums, at, load_tile(sums, at, tile) + terms)
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def normalise(gamma: Any, tiles: Any) -> None:
+    """γ / Σ γ; as it is if it adds up to nothing."""
+    tile, columns, width = sizes(tiles)
+    lane_sum = zeros(tile)
+    for c in range(0, width, columns):
+        lane_sum = lane_sum + load_tile(gamma, c, tile)
+    total = sum_lanes(lane_sum)
+    if total > 0.0:
+        for c in range(0, width, columns):
+            store(gamma, c, load_tile(gamma, c, tile) / splat(total))
+
+
+@kernel(fastmath=STRICT, inline=True)
+def take_out(gamma: Any, label: Any, change: Any, total: Any, n_labels: Any) -> None:
+    """The observed label takes its change of weight out of the flow; the largest part makes up for the rounding."""
+    gamma[label] -= change
+    sum_, largest = 0.0, 0
+    for j in range(n_labels):
+        sum_ += gamma[j]
+        if abs(gamma[j]) > abs(gamma[largest]):
+            largest = j
+    gamma[largest] += total - sum_
 
 
 @kernel(fastmath=CONTRACT)
@@ -294,7 +342,7 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
                 store(gamma, c, splat(weight) * (load_tile(previous, c, tile) / splat(scale)))
         else:
             if weighted:
-                gamma[lattice.labels[t]] -= lattice.change[t]
+                take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
             for c in range(0, width, columns):
                 at = t * width + c
                 inverse = splat(1.0) / maximum(load_tile(predicted, at, tile), splat(_TINY))  # γ need not be waited for
@@ -305,6 +353,10 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
         if t > 0 and (high - t == _TILE or t == 1):
             count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
+            if not weighted:
+                normalise(gamma, rows.tiles)
+        if (alpha.shape[0] - t) % PORTION == 0:
+            fold(counts)
     for i in range(n_labels):
         for c in range(0, width, columns):
             at = i * width + c
@@ -331,7 +383,7 @@ def whole_sequences(
     log of their scale): a sequence that is longer than the room, or whose numbers leave the range, ends it.
     """
     starts, n_labels = lattice.starts, lattice.n_labels
-    total, compensation, low = 0.0, 0.0, 0
+    total, compensation, low, folded = 0.0, 0.0, 0, 0
     while low < starts.size:
         high = min(low + lattice.alpha.shape[0], starts.size)
         while high > low and high < starts.size and not starts[high]:
@@ -349,6 +401,7 @@ def whole_sequences(
             lattice.labels,
             lattice.weights,
             lattice.change,
+            lattice.totals,
             False,
             n_labels,
         )
@@ -366,66 +419,97 @@ def whole_sequences(
             gamma[j] = last[j] / scale
         backward(here, part, edge_t, gamma, rows, pairs, counts)
         low = high
+        if low - folded >= PORTION:
+            fold(counts)
+            folded = low
     return low, total + compensation
 
 
 @kernel(fastmath=STRICT)
-def forward_log(starts: Any, alpha: Any, predicted: Any, edge: Any, entry: Any, n_labels: Any) -> Any:
-    """The forward pass in logarithms: state scores in, log α out, each α summing to one. edge: e_t, entry: log α.
+def forward_wide(starts: Any, scores: Any, edge: Any, entry: Any, n_labels: Any, alpha: Any, predicted: Any) -> Any:
+    """The forward pass in wide numbers, the largest k of each α_t being zero. scores: [B, width], edge: e_t.
 
-    Returns (status, log of the scale, position of the fault).
+    Each α and prediction is a sum of N products, with a relative error of N + 4 roundings and of what its scores have.
+    Returns (status, log of the scale, the logarithm of the last vector's sum included, position of the fault).
     """
-    width = alpha.shape[1]
+    width = scores.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
-    previous = entry
+    moves, powers = np.zeros(n_labels * width), np.zeros(n_labels * width)
+    previous, known = entry, False
     total, compensation = 0.0, 0.0
-    for t in range(alpha.shape[0]):
-        for j in range(n_labels):
-            if not alpha[t, j] < np.inf:
-                return NOT_FINITE, 0.0, t
-            if starts[t]:
-                predicted[t, j] = 0.0
-                continue
-            high = -np.inf
-            for i in range(n_labels):
-                if not edge[t * step, i * width + j] < np.inf:
+    for t in range(scores.shape[0]):
+        ahead, row = predicted[t], alpha[t]
+        if starts[t] and t > 0:
+            total, compensation = two_sum(total, compensation, math.log(row_sum(previous, True, n_labels)))
+        if not (starts[t] or known):
+            for k in range(n_labels * width):
+                if not edge[t * step, k] < np.inf:
                     return NOT_FINITE, 0.0, t
-                high = max(high, previous[i] + edge[t * step, i * width + j])
-            sum_ = 0.0
-            if high > -np.inf:
-                for i in range(n_labels):
-                    sum_ += math.exp(previous[i] + edge[t * step, i * width + j] - high)
-                high += math.log(sum_)
-            predicted[t, j] = high
-        high = -np.inf
-        for j in range(n_labels):
-            alpha[t, j] += predicted[t, j]
-            high = max(high, alpha[t, j])
-        if high == -np.inf:
+                moves[k], powers[k] = wide_exp(edge[t * step, k])
+            known = step == 0
+        top = -np.inf
+        for j in range(width):
+            if starts[t] and j < n_labels:
+                ahead[j], ahead[width + j] = 0.5, 1.0
+            elif j < n_labels:
+                ahead[j], ahead[width + j] = predict_wide(previous, moves, powers, j, n_labels, width)
+            else:
+                ahead[j], ahead[width + j] = 0.0, -np.inf
+            score = scores[t, j] if j < n_labels else -np.inf
+            m, k = wide_exp(score)
+            row[j], row[width + j] = normal(ahead[j] * m, ahead[width + j] + k)
+            if not score < np.inf or (row[j] > 0.0 and not abs(row[width + j]) < np.inf):
+                return NOT_FINITE, 0.0, t
+            top = max(top, row[width + j])
+        if top == -np.inf:
             return ZERO, 0.0, t
-        sum_ = 0.0
-        for j in range(n_labels):
-            sum_ += math.exp(alpha[t, j] - high)
-        scale = high + math.log(sum_)
-        for j in range(n_labels):
-            alpha[t, j] -= scale
-        for j in range(n_labels, width):
-            alpha[t, j] = -np.inf
-            predicted[t, j] = -np.inf
-        total, compensation = two_sum(total, compensation, scale)
-        previous = alpha[t]
-    return OK, total + compensation, -1
+        for j in range(width):
+            row[width + j] -= top
+        total, compensation = two_sum(total, compensation, top * LN2_HIGH)
+        total, compensation = two_sum(total, compensation, top * LN2_LOW)
+        previous = row
+    total, compensation = two_sum(total, compensation, math.log(row_sum(previous, True, n_labels)))
+    return OK if abs(total) < np.inf else NOT_FINITE, total + compensation, scores.shape[0] - 1
 
 
 @kernel(fastmath=STRICT, inline=True)
-def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: Any, out: Any) -> None:
+def predict_wide(previous: Any, moves: Any, powers: Any, j: Any, n_labels: Any, width: Any) -> Any:
+    """Σ_i α(i) E(i,j), at the largest k of its terms; E(i,j) is moves · 2^powers. Where a k overflows, it is inf."""
+    top, sum_ = -np.inf, 0.0
+    for i in range(n_labels):
+        if previous[i] > 0.0 and moves[i * width + j] > 0.0:
+            k = previous[width + i] + powers[i * width + j]
+            top = max(top, k if k > -np.inf else np.inf)
+    if top == np.inf:
+        return 0.5, top
+    if top > -np.inf:
+        for i in range(n_labels):
+            k = previous[width + i] + powers[i * width + j]
+            sum_ += previous[i] * moves[i * width + j] * power(k - top)
+    return normal(sum_, top)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def row_sum(row: Any, wide: Any, n_labels: Any) -> Any:
+    """Σ_i row(i)."""
+    sum_ = 0.0
+    for i in range(n_labels):
+        sum_ += real(row, i, wide)
+    return sum_
+
+
+@kernel(fastmath=STRICT, inline=True)
+def transfer(previous: Any, predicted: Any, edge: Any, wide: Any, n_labels: Any, out: Any) -> None:
     """out[i, j] = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j); 0 where j cannot be."""
     width = out.shape[1]
-    if in_logs:
+    if wide:
         for i in range(n_labels):
             for j in range(n_labels):
-                possible = predicted[j] > -np.inf
-                out[i, j] = math.exp(previous[i] + edge[i * width + j] - predicted[j]) if possible else 0.0
+                out[i, j] = 0.0
+                if previous[i] > 0.0 and predicted[j] > 0.0:
+                    m, k = wide_exp(edge[i * width + j])
+                    k += previous[width + i] - predicted[width + j]
+                    out[i, j] = previous[i] * m / predicted[j] * power(k)
     else:
         for c in range(0, width, WIDTH):
             inverse = splat(1.0) / maximum(load(predicted, c), splat(_TINY))
@@ -433,47 +517,92 @@ def transfer(previous: Any, predicted: Any, edge: Any, in_logs: Any, n_labels: A
                 store(out, i * width + c, splat(previous[i]) * load(edge, i * width + c) * inverse)
 
 
+@kernel(fastmath=STRICT, inline=True)
+def log_conditional(previous: Any, predicted: Any, edge: Any, i: Any, j: Any, wide: Any) -> Any:
+    """log Pr(i | j)."""
+    if previous[i] <= 0.0 or predicted[j] <= 0.0:
+        return -np.inf
+    if wide:
+        width = predicted.size // 2
+        k = previous[width + i] - predicted[width + j]
+        return (edge[i * width + j] + k * LN2_HIGH) + (k * LN2_LOW + math.log(previous[i] / predicted[j]))
+    joint = previous[i] * edge[i * predicted.size + j]
+    return math.log(joint / predicted[j]) if joint > 0.0 else -np.inf
+
+
+@kernel(fastmath=STRICT, inline=True)
+def end_posterior(row: Any, wide: Any, n_labels: Any, gamma: Any) -> None:
+    """γ of a position where a sequence ends: its α, normalised; zero where there is none."""
+    scale = max(row_sum(row, wide, n_labels), _TINY)
+    for i in range(n_labels):
+        gamma[i] = real(row, i, wide) / scale
+
+
 @kernel(fastmath=STRICT)
 def backward_general(block: Any, found: Any, lattice: Any, gamma: Any, rows: Any, scratch: Any, counts: Any) -> None:
-    """The way back for edges that differ from position to position, or in logarithms.
+    """The way back for edges that differ from position to position, or in wide numbers.
 
     ξ_t(i,j) = Pr(i | j) γ_t(j) is formed outright and counted for the transition and each edge attribute of t.
-    scratch: [N, width].
+    scratch: [2, N, width].
     """
-    alpha, edge, in_logs = lattice.alpha, lattice.edge, lattice.in_logs
-    width, n_labels = alpha.shape[1], lattice.n_labels
+    width, n_labels = scratch.shape[2], lattice.n_labels
     weighted = lattice.change.size > 0
-    step = 1 if edge.shape[0] > 1 else 0
-    for t in range(alpha.shape[0] - 1, -1, -1):
+    joint, pairs = scratch[0], scratch[1]
+    pairs[:] = 0.0
+    for t in range(lattice.starts.size - 1, -1, -1):
         scatter(found, rows, t, gamma, counts)
-        previous = alpha[t - 1] if t > 0 else lattice.entry
-        if block.starts[t]:
-            scale = 0.0
+        step_back(lattice, t, gamma, joint)
+        if not weighted and t % _TILE == 0:
+            normalise(gamma, rows.tiles)
+        if not lattice.starts[t]:
             for i in range(n_labels):
-                gamma[i] = math.exp(previous[i]) if in_logs else previous[i]
-                scale += gamma[i]
-            weight = lattice.change[t] if weighted else 1.0
+                for j in range(n_labels):
+                    pairs[i, j] += joint[i, j]
+            if block.edge_offsets.size:
+                for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
+                    value = 1.0 if block.edge_values.size == 0 else block.edge_values[k]
+                    base = block.edge_ids[k] * n_labels * width
+                    for i in range(n_labels):
+                        for j in range(n_labels):
+                            counts.edge[base + i * width + j] += value * joint[i, j]
+        if t % PORTION == 0:
+            fold(counts)
             for i in range(n_labels):
-                gamma[i] = weight * (gamma[i] / max(scale, _TINY))
-            continue
+                for j in range(n_labels):
+                    counts.transition[i * width + j] += pairs[i, j]
+                    pairs[i, j] = 0.0
+
+
+@kernel(fastmath=STRICT, inline=True)
+def step_back(lattice: Any, t: Any, gamma: Any, joint: Any) -> None:
+    """γ_t becomes γ_{t-1}; joint: [N, width], ξ_t(i,j) out, not set at a start mark."""
+    n_labels, wide = lattice.n_labels, lattice.wide
+    weighted = lattice.change.size > 0
+    edge = lattice.edge[t if lattice.edge.shape[0] > 1 else 0]
+    previous = lattice.alpha[t - 1] if t > 0 else lattice.entry
+    if lattice.starts[t]:
+        end_posterior(previous, wide, n_labels, gamma)
         if weighted:
-            gamma[lattice.labels[t]] -= lattice.change[t]
-        transfer(previous, lattice.predicted[t], edge[t * step], in_logs, n_labels, scratch)
-        for i in range(n_labels):
-            for j in range(n_labels):
-                scratch[i, j] *= gamma[j]
-                counts.transition[i * width + j] += scratch[i, j]
-        if block.edge_offsets.size:
-            for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
-                value = 1.0 if block.edge_values.size == 0 else block.edge_values[k]
-                base = block.edge_ids[k] * n_labels * width
-                for i in range(n_labels):
-                    for j in range(n_labels):
-                        counts.edge[base + i * width + j] += value * scratch[i, j]
-        for i in range(n_labels):
-            gamma[i] = 0.0
-            for j in range(n_labels):
-                gamma[i] += scratch[i, j]
+            for i in range(n_labels):
+                gamma[i] *= lattice.change[t]
+        return
+    if weighted:
+        take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
+    transfer(previous, lattice.predicted[t], edge, wide, n_labels, joint)
+    for i in range(n_labels):
+        for j in range(n_labels):
+            joint[i, j] *= gamma[j]
+    for i in range(n_labels):
+        gamma[i] = 0.0
+        for j in range(n_labels):
+            gamma[i] += joint[i, j]
+
+
+@kernel(fastmath=STRICT)
+def flow_back(lattice: Any, size: Any, gamma: Any, scratch: Any) -> None:
+    """The flow of position size-1 of a block becomes that of the position before the block; scratch: [N, width]."""
+    for t in range(size - 1, -1, -1):
+        step_back(lattice, t, gamma, scratch)
 
 
 @kernel(fastmath=STRICT)
@@ -483,27 +612,16 @@ def path_likelihood(lattice: Any, label: Any, weight: Any) -> Any:
     p(i | j) = α_{t-1}(i) E_t(i,j) / predicted_t(j), and before a start mark α_{t-1}(i) / Σ α_{t-1}. Returns the sum and
     the smallest of the logarithms that count.
     """
-    alpha, edge, in_logs, n_labels = lattice.alpha, lattice.edge, lattice.in_logs, lattice.n_labels
-    width = alpha.shape[1]
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
     step = 1 if edge.shape[0] > 1 else 0
     total, compensation, least = 0.0, 0.0, 0.0
     for t in range(alpha.shape[0]):
         previous = alpha[t - 1] if t > 0 else lattice.entry
         if weight > 0.0:
-            after = lattice.labels[t]
             if lattice.starts[t]:
-                scale = 0.0
-                for i in range(n_labels):
-                    scale += math.exp(previous[i]) if in_logs else previous[i]
-                part, whole = previous[label], math.log(scale) if in_logs else scale
-            elif in_logs:
-                part, whole = previous[label] + edge[t * step, label * width + after], lattice.predicted[t, after]
+                term = log_share(previous, label, wide, row_sum(previous, wide, n_labels))
             else:
-                part, whole = previous[label] * edge[t * step, label * width + after], lattice.predicted[t, after]
-            if in_logs:
-                term = part - whole
-            else:
-                term = math.log(part) - math.log(whole) if part > 0.0 and whole > 0.0 else -np.inf
+                term = log_conditional(previous, lattice.predicted[t], edge[t * step], label, lattice.labels[t], wide)
             least = min(least, term)
             total, compensation = two_sum(total, compensation, weight * term)
         label, weight = lattice.labels[t], lattice.weights[t]

@@ -41,6 +41,13 @@ class Buffer:
         if self._begin == self._end:
             self._begin = self._end = 0
 
+    def recast(self, columns: Arrays) -> None:
+        """Other values for the rows of some columns, which may be of another shape."""
+        for name, values in columns.items():
+            room = np.empty((len(self._room[name]), *values.shape[1:]), values.dtype)
+            room[self._begin : self._end] = values
+            self._room[name] = room
+
     @property
     def arrays(self) -> Arrays:
         """All rows, by column."""

@@ -140,7 +140,7 @@ class Sums:
         n, label = self._scorer.n_labels, int(self._before)
         gamma = belief.posterior()[:n]
         with np.errstate(divide="ignore"):
-            logs = belief.values[:n] if belief.in_logs else np.log(gamma)
+            logs = belief.logs()[:n] if belief.wide else np.log(gamma)
         likelihood = float(self._given.sum() + logs[label]) if label >= 0 else float("nan")
         there = gamma > 0.0
         rest = float(np.sum(gamma[there] * (self._entropies[:n][there] - logs[there])))

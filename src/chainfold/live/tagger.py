@@ -19,7 +19,7 @@ from chainfold.model import Floats, Model
 from chainfold.model_file import fingerprint, open_model
 from chainfold.sealed import damage, read_sealed, write_sealed
 
-STREAM, VERSION = "saved stream", 1
+STREAM, VERSION = "saved stream", 2
 _AT_ONCE = 65536  # positions of a chain that are read at once
 _WINDOW, _ENCODER = "window", "encoder"  # parts of what is saved
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, check_block, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut, under, what_is_under
-from chainfold.engines.sweep import Belief, Horizon
+from chainfold.engines.sweep import Belief, Horizon, widened
 from chainfold.errors import BadSetting, ChainfoldError, ZeroProbability
 from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.kernels import decode, live, messages
@@ -82,8 +82,8 @@ class Window:
         self._forward = Forward(scorer, watch=quantities)
         self._sums = Sums(scorer) if quantities else None
         self._smooth = posteriors or quantities
+        self._wide = False  # are the forward vectors in the buffer wide numbers?
         self._rows = Buffer(self._columns())
-        self._in_logs = False  # are the forward vectors in the buffer logarithms?
         self._entry = np.zeros(scorer.width)  # the forward vector of the row before them
         self._origin = np.zeros(scorer.n_labels, np.int64)
         self._horizon = Horizon(scorer.width)
@@ -92,7 +92,7 @@ class Window:
         self._open = False  # has the sequence at the head not ended?
         self._failed = False  # is it not known what is in the buffer?
         self.unproven = 0  # rows that were given so
-        row = sum(array[:1].nbytes for array in self._columns().values())
+        row = sum(array[:1].nbytes for array in self._columns(wide=scorer.watch or quantities).values())
         self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row + beside), 1)  # the buffer has twice its size
         self.limit = "memory" if max_lag is None or max_lag > self._most else "lag"  # what bounds the wait
         self._most = self._most if max_lag is None else min(self._most, max_lag)
@@ -195,7 +195,7 @@ class Window:
         if self._smooth:
             self._find_posteriors(known)
 
-    def _columns(self) -> Arrays:
+    def _columns(self, wide: bool = False) -> Arrays:
         """What is kept of a row: arrays with one of it."""
         scorer = self._scorer
         columns: Arrays = {
@@ -206,21 +206,23 @@ class Window:
             "back": np.zeros((1, scorer.n_labels), np.uint8 if scorer.n_labels <= 256 else np.uint16),
         }
         if self._smooth:
-            columns |= {name: np.zeros((1, scorer.width)) for name in ("alpha", "predicted")}
+            columns |= {name: np.zeros((1, (1 + wide) * scorer.width)) for name in ("alpha", "predicted")}
             if self.model.layout.n_edge_attributes:
                 columns |= {"edge": np.zeros((1, scorer.scores.size)), "shift": np.zeros(1)}
         return columns
 
     def _forward_vectors(self, piece: Block, scored: Scored, known: int) -> Arrays:
-        """The forward vectors of new rows: logarithms wherever those of the rows that wait are."""
-        scorer = self._scorer
-        lattice, log_scale, shift = self._forward.lattice(piece, scored, logs=self._in_logs and known > 0)
+        """The forward vectors of new rows: wide numbers wherever those of the rows that wait are."""
+        scorer, wide = self._scorer, self._wide and known > 0
+        lattice, log_scale, shift = self._forward.lattice(self.positions, piece, scored, wide)
         if self._sums is not None:
             self._sums.forward(lattice, log_scale)
         if known == 0:
-            self._in_logs, self._entry = lattice.in_logs, lattice.entry
-        elif lattice.in_logs and not self._in_logs:
-            self._to_logs()
+            if lattice.wide != self._wide:
+                self._wide, self._rows = lattice.wide, Buffer(self._columns(lattice.wide))
+            self._entry = lattice.entry
+        elif lattice.wide and not self._wide:
+            self._widen()
         lattice.alpha[-1] = self._forward.belief.values  # as the next row will see it
         columns: Arrays = {"alpha": lattice.alpha, "predicted": lattice.predicted}
         if self.model.layout.n_edge_attributes:
@@ -228,17 +230,20 @@ class Window:
             columns |= {"shift": np.broadcast_to(shift, piece.labels.size)}
         return columns
 
-    def _to_logs(self) -> None:
-        """The forward vectors of the rows that wait as logarithms, as later ones need them."""
+    def _widen(self) -> None:
+        """The forward vectors of the rows that wait as wide numbers, as later ones need them."""
         rows, wait = self._rows, slice(self._smoothed, None)  # before them there are posteriors, which stay as they are
-        shift = rows["shift"][wait] if self.model.layout.n_edge_attributes else self._scorer.shift
-        with np.errstate(divide="ignore"):
-            self._entry = np.log(self._entry)
-            rows["alpha"][:] = np.log(rows["alpha"])
-            rows["predicted"][wait] = np.log(rows["predicted"][wait]) + shift.reshape(-1, 1)
-            if self.model.layout.n_edge_attributes:
-                rows["edge"][wait] = np.log(rows["edge"][wait]) + shift.reshape(-1, 1)
-        self._in_logs = True
+        own = self.model.layout.n_edge_attributes > 0
+        shift = (rows["shift"][wait] if own else self._scorer.shift).reshape(-1, 1)
+        predicted = np.zeros((len(rows), 2 * self._scorer.width))
+        predicted[:, : self._scorer.width] = rows["predicted"]
+        predicted[wait] = widened(rows["predicted"][wait], shift)
+        self._entry = widened(self._entry)
+        rows.recast({"alpha": widened(rows["alpha"]), "predicted": predicted})
+        if own:
+            with np.errstate(divide="ignore"):
+                rows["edge"][wait] = np.log(rows["edge"][wait]) + shift
+        self._wide = True
 
     def _close(self) -> None:
         """The sequence at the head has ended: labels that may not end one are not possible there."""
@@ -261,17 +266,12 @@ class Window:
         belief, never = self._forward.belief, self._scorer.never_last
         if not never.size:
             return belief, 0.0
-        logs = belief.logs().copy()
-        logs[never] = -np.inf
-        log_kept = float(np.logaddexp.reduce(logs))
+        ended = belief._replace(values=belief.values.copy())
+        ended.values.reshape(1 + belief.wide, -1)[:, never] = [[0.0], [-np.inf]][: 1 + belief.wide]
+        ended, log_kept = ended.normalised()
         if log_kept == -np.inf:
             raise ZeroProbability(self.positions - 1)
-        values = logs - log_kept
-        if not belief.in_logs:
-            values = belief.values.copy()
-            values[never] = 0.0
-            values /= values.sum()
-        return Belief(values, belief.in_logs), log_kept
+        return ended, log_kept
 
     # What is final
 
@@ -295,7 +295,7 @@ class Window:
             first += 1
         new = self._lattice(first, len(self._rows))
         how = (self._tolerance, guard.ignore)
-        certified, _ = look_ahead(new, *how, guard.q, guard.scratch, guard.shares, guard.gamma)
+        certified, _ = look_ahead(new, *how, guard.q, guard.scratch, guard.gamma)
         if not certified:
             return
         q, gamma = np.zeros_like(guard.q), np.zeros_like(guard.gamma)
@@ -314,7 +314,8 @@ class Window:
             _, posteriors = self._backward(lattice, gamma)
             if self._sums is not None:
                 self._sums.settle(lattice, posteriors)
-            self._rows["predicted"][self._smoothed : high] = posteriors  # in the place of what is not needed any more
+            settled = self._rows["predicted"][self._smoothed : high]
+            settled[:, : posteriors.shape[1]] = posteriors  # in the place of what is not needed any more
             self._smoothed = high
 
     def _force(self) -> None:
@@ -353,16 +354,16 @@ class Window:
         """Rows low … high-1 of the buffer."""
         rows, scorer = self._rows, self._scorer
         entry = rows["alpha"][low - 1] if low else self._entry
-        edge = scorer.scores if self._in_logs else scorer.edge
+        edge = scorer.scores if self._wide else scorer.edge
         if self.model.layout.n_edge_attributes:
             edge = rows["edge"][low:high]
         starts, given = frozen(rows["start"][low:high], np.bool_), frozen(rows["given"][low:high], np.int32)
         alpha, predicted = rows["alpha"][low:high], rows["predicted"][low:high]
-        return lattice_of(starts, given, alpha, predicted, edge, Belief(entry, self._in_logs))
+        return lattice_of(starts, given, alpha, predicted, edge, Belief(entry, self._wide))
 
     def _backward(self, lattice: messages.Lattice, gamma: Floats) -> tuple[Floats, Floats]:
         """The posterior of the row before the lattice, and those in it."""
-        gamma, out = gamma.copy(), np.empty_like(lattice.alpha)
+        gamma, out = gamma.copy(), np.empty((lattice.starts.size, self._scorer.width))
         fast = lattice.edge is self._scorer.edge
         decode.posteriors(lattice, self._scorer.edge_t if fast else np.empty((0, 0)), gamma, out)
         return gamma, out
@@ -400,7 +401,7 @@ class Window:
         forward, belief = self._forward, self._forward.belief
         state = {
             "counts": np.array([self._low, self._labelled, self._smoothed, self.unproven], np.int64),
-            "flags": np.array([self._in_logs, belief.in_logs, self._open], np.bool_),
+            "flags": np.array([self._wide, belief.wide, self._open], np.bool_),
             "delta": forward.delta,
             "belief": belief.values,
             "entry": self._entry,
@@ -413,13 +414,13 @@ class Window:
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state, in a window of the same model and settings."""
         self._low, self._labelled, self._smoothed, self.unproven = state["counts"].tolist()
-        self._in_logs, in_logs, self._open = state["flags"].tolist()
+        self._wide, wide, self._open = state["flags"].tolist()
         self._forward.delta[:] = state["delta"]
-        self._forward.belief = Belief(state["belief"].copy(), in_logs)
+        self._forward.belief = Belief(state["belief"].copy(), wide)
         self._entry, self._origin = state["entry"].copy(), state["origin"].copy()
         self._horizon = Horizon(self._scorer.width)
         self._horizon.q[:] = state["q"]
-        self._rows = Buffer(self._columns())
+        self._rows = Buffer(self._columns(self._wide))
         self._rows.add(what_is_under("rows", state))
         if self._sums is not None:
             self._sums.restore(what_is_under("sums", state))

@@ -143,8 +143,7 @@ def _future(
     sweep.look_ahead(horizon)
     if horizon.certified:
         return horizon.gamma, True
-    gamma: Floats = (horizon.q * belief.posterior()).sum(axis=1)
-    return gamma / gamma.sum(), window.ended
+    return horizon.mixed(belief), window.ended
 
 
 def _best(problem: Problem, potentials: Potentials) -> NDArray[np.int32]:

@@ -1,0 +1,60 @@
+"""Numbers of any size: m · 2^k, with 1/2 <= m < 1 and a whole number k that is kept as a double.
+
+A product is m m' · 2^(k + k'), a sum is taken at the largest k of its terms, and each has a relative error of one
+rounding, whatever k is. A logarithm in a double is worse: its rounding grows with its size, and becomes a relative
+error of the number. Zero is m = 0, k = -inf.
+
+A row of wide numbers has the m of all labels, then their k: [2 · width].
+
+    power(k) = 2^k   normal(m, k)   wide_exp(x) = e^x   real(row, i, wide)   log_share(row, i, wide, whole)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from chainfold.kernels.jit import STRICT, kernel
+
+LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
+"""ln 2 in two parts: k · LN2_HIGH is exact for |k| < 2^33."""
+
+_LEAST_POWER = -1074.0  # of a double, subnormal ones included
+
+
+@kernel(fastmath=STRICT, inline=True)
+def power(k: Any) -> Any:
+    """2^k for k <= 1023; zero below the range of a double."""
+    return math.ldexp(1.0, int(k)) if k >= _LEAST_POWER else 0.0
+
+
+@kernel(fastmath=STRICT, inline=True)
+def normal(m: Any, k: Any) -> Any:
+    """The same number with 1/2 <= m < 1."""
+    fraction, exponent = math.frexp(m)
+    return (fraction, k + exponent) if m > 0.0 else (0.0, -np.inf)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def wide_exp(x: Any) -> Any:
+    """e^x as (m, k), m near one. Beyond |x| = 1e15, where doubles are more than one apart, k alone counts."""
+    k = math.floor(x * (1.0 / math.log(2.0)) + 0.5)
+    rest = min(max((x - k * LN2_HIGH) - k * LN2_LOW, -1.0), 1.0)
+    return (math.exp(rest), k) if x > -np.inf else (0.0, -np.inf)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def real(row: Any, i: Any, wide: Any) -> Any:
+    """Number i of a row as a double, zero where it is too small for one."""
+    return row[i] * power(row[row.size // 2 + i]) if wide else row[i]
+
+
+@kernel(fastmath=STRICT, inline=True)
+def log_share(row: Any, i: Any, wide: Any, whole: Any) -> Any:
+    """log(row(i) / whole)."""
+    if row[i] <= 0.0:
+        return -np.inf
+    k = row[row.size // 2 + i] if wide else 0.0
+    return k * LN2_HIGH + (k * LN2_LOW + math.log(row[i] / whole))
