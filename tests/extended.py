@@ -18,7 +18,7 @@ from chainfold import Chain, Evaluation, Model
 
 DIGITS = 50
 _CONTEXT = decimal.Context(prec=DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-_ZERO, _ONE = Decimal(0), Decimal(1)
+_ZERO, _ONE, _LEAST = Decimal(0), Decimal(1), Decimal("1e-120")
 Row = list[Decimal]
 
 
@@ -32,10 +32,10 @@ class Exact(NamedTuple):
     magnitude: Row  # Σ |value| · posterior (or |flow|) of the terms of each expected count
 
     def errors(self, found: Evaluation) -> NDArray[np.float64]:
-        """[M] the error of each expected count, relative to the magnitude of its terms."""
+        """[M] the error of each expected count, by the magnitude of its terms; those below 1e-120 may vanish."""
         with decimal.localcontext(_CONTEXT):
             pairs = zip(found.expected.tolist(), self.expected, self.magnitude, strict=True)
-            return np.array([float(abs(Decimal(f) - e) / m) if m else abs(f) for f, e, m in pairs])
+            return np.array([float(abs(Decimal(f) - e) / max(m, _LEAST)) for f, e, m in pairs])
 
     def log_z_error(self, found: Evaluation) -> float:
         """Absolute."""

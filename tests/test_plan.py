@@ -16,8 +16,8 @@ LONG = Shape(positions=10**7, n_labels=23, weights=115_529, active=41.0, n_edge_
 @pytest.mark.parametrize(
     ("settings", "engine", "reason"),
     [
-        (Settings(), "stream", "only one thread"),
-        (Settings(threads=2), "parallel", "2 threads"),
+        (Settings(), "parallel", "any number of threads"),
+        (Settings(threads=2), "parallel", "any number of threads"),
         (Settings(threads=2, memory=8_000_000), "stream", "more memory than is allowed"),
         (Settings(memory=4_000_000), "stream", "one pass"),
         (Settings(memory=450_000), "stream", "one pass"),
@@ -60,13 +60,26 @@ def test_edge_attributes_make_fb_keep_matrices() -> None:
     assert ENGINES["fb"].cost(shape, Settings()).memory > 10 * ENGINES["fb"].cost(LONG, Settings()).memory
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_auto_is_the_engine_that_was_planned(threads: int) -> None:
-    source = SyntheticChain(60_000, 3, 10, 2)
+@pytest.mark.parametrize(("positions", "engine"), [(60_000, "parallel"), (3_000, "stream")])
+def test_auto_is_the_engine_that_was_planned_with_the_same_bits_for_any_number_of_threads(
+    positions: int, engine: str
+) -> None:
+    source = SyntheticChain(positions, 3, 10, 2)
     model = Model.random(Layout.full(3, 10))
-    found = evaluate(model, source, "auto", threads=threads)
-    assert found.engine == {1: "stream", 2: "parallel"}[threads]
-    assert found.expected == pytest.approx(evaluate(model, source, "fb").expected, rel=1e-11)
+    runs = [evaluate(model, source, "auto", threads=threads) for threads in (1, 2, 5)]
+    assert {found.engine for found in runs} == {engine}
+    assert len({(found.log_z, found.expected.tobytes()) for found in runs}) == 1
+    assert runs[0].expected == pytest.approx(evaluate(model, source, "fb").expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("memory", [None, 10**6, 8 * 10**6, 3 * 10**7, 10**8, 10**9])
+@pytest.mark.parametrize("positions", [10**3, 10**5, 10**7])
+def test_the_choice_does_not_depend_on_the_number_of_threads(positions: int, memory: int | None) -> None:
+    shape = LONG._replace(positions=positions)
+    choices = [choose(shape, Settings(threads=threads, memory=memory)) for threads in (1, 2, 3, 16, 200)]
+    assert len({choice.engine for choice in choices}) == 1
+    if memory is not None and choices[0].engine in ("stream", "parallel"):
+        assert all(choice.costs["parallel"].memory <= memory for choice in choices)
 
 
 def test_stream_keeps_within_the_memory_it_is_given() -> None:

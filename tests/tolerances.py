@@ -14,3 +14,9 @@ LOG_DOMAIN_AT_LENGTH = 1e-9
 
 DIFFERENCES = 1e-6
 """Gradients against central differences of log Z, whose own error is about 1e-8."""
+
+ROUNDING = 1e-12
+"""Production engines against 50 digits on chains made to lose them: counts by their terms, log Z by its size."""
+
+OWN_SIZE = 1e-10
+"""Each component of a weighted gradient, relative to itself."""

@@ -90,6 +90,13 @@ class ScoreNotFinite(ChainfoldError):
         )
 
 
+class ResultNotFinite(ChainfoldError):
+    """Sums that leave the range of a double, though every score is finite."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is too large for a number: rescale the values of the attributes, or the weights.")
+
+
 class ZeroProbability(ChainfoldError):
     def __init__(self, position: int) -> None:
         super().__init__(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from chainfold.data.chain import Source
 from chainfold.engines import ENGINES
 from chainfold.engines.base import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
 from chainfold.engines.desk import Desk
 from chainfold.engines.plan import choose
-from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, UnknownEngine
-from chainfold.model import Floats, Model
+from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
+from chainfold.model import Floats, Layout, Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +83,28 @@ def evaluate(
 def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
     """What an engine has added up; the room that it took is given back."""
     layout = problem.model.layout
-    log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
-    gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
-    if problem.weighted:
-        likelihood: float | None = tally.weighted_likelihood
-    else:
-        likelihood = None if tally.observed is None else tally.score - log_z
+    with np.errstate(invalid="ignore", over="ignore"):  # it is looked at below
+        log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
+        gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
+        if problem.weighted:
+            likelihood: float | None = tally.weighted_likelihood
+        else:
+            likelihood = None if tally.observed is None else tally.score - log_z
     tally.release()
     problem.release()
+    _check_finite(layout, log_z, expected if gradient is None else gradient, likelihood)
+    likelihood = None if likelihood is None else min(likelihood, 0.0)  # a probability, whatever rounding makes of it
     return Evaluation(engine, log_z, likelihood, expected, gradient, report)
+
+
+def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: float | None) -> None:
+    if not math.isfinite(log_z):
+        raise ResultNotFinite("log Z")
+    if not math.isfinite(counts.max(initial=0.0) - counts.min(initial=0.0)):
+        for index in np.flatnonzero(~np.isfinite(counts))[:1].tolist():
+            raise ResultNotFinite(f"the count of weight {index} ({layout.name(index)})")
+    if likelihood is not None and not math.isfinite(likelihood):
+        raise ResultNotFinite("the log likelihood")
 
 
 def count_observed(model: Model, chain: Source) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, frozen
+from chainfold.engines.rounding import Extent, ScoreSizes, check_scores
 from chainfold.engines.sweep import NO_FLOW, Belief, Potentials
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import decode, messages
@@ -46,7 +47,7 @@ class Scorer(Potentials):
     """The weights of a model as kernels want them."""
 
     def __init__(self, model: Model) -> None:
-        self._layout = model.layout
+        self._layout, self._sizes = model.layout, ScoreSizes(model.layout, model.weights)
         self._weights = self._layout.view(self._layout.pack(model.weights))
         masked = model.first is not None or model.last is not None
         super().__init__(self._layout, self._weights, masked=masked)
@@ -55,12 +56,14 @@ class Scorer(Potentials):
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         )
 
-    def score(self, block: Block, ended: bool) -> Scored:
-        """ended: does a sequence end with the block?"""
+    def score(self, low: int, block: Block, ended: bool) -> Scored:
+        """low: the position of the block; ended: does a sequence end with it?"""
         size, own = block.labels.size, block.edge_offsets.size > 0
         ends = np.append(block.starts[1:], ended)
         edges = np.empty((size, self.scores.size)) if own else self.scores
         scored = Scored(block.starts, ends, np.empty((size, self.width)), edges, own)
+        if self._sizes.may_overflow(Extent.of(block)):
+            check_scores(self._layout, self._weights, low, block)
         self.score_again(block, scored)
         return scored
 

@@ -196,7 +196,9 @@ class _Pass:
         while self._stream.position < self.source.positions:
             self._stream.step(self.source.positions, closed=True)
         self._stream.end()
-        return evaluation_of("stream", self._problem, self._tally, self._stream.doings.report(self._problem))
+        return evaluation_of(
+            "stream", self._problem, self._tally, self._stream.doings.report(self._problem, self._tally)
+        )
 
     def state(self) -> Tensors:
         first, earlier = self.source.first, self._problem.earlier

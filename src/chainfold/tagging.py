@@ -125,7 +125,7 @@ class Tagger:
                     yield from pending.add(*forward.step(piece.low, piece.block, scored))
 
     def _score(self, piece: _Piece) -> tuple[_Piece, Scored]:
-        return piece, self._scorer.score(piece.block, piece.ended)
+        return piece, self._scorer.score(piece.low, piece.block, piece.ended)
 
     def _check_room(self, want: Want) -> None:
         """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""

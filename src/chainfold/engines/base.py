@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, Source, check_block
 from chainfold.engines.desk import Desk, Room
+from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
 from chainfold.kernels.simd import WIDTH
@@ -78,6 +79,8 @@ class Report:
     lookahead_max: int = 0
     carried_blocks: int = 0  # blocks whose end did not certify, carried with one expectation for each end label
     in_order: int = 0  # cuts of `parallel` that did not certify, so that both sides were done in order
+    error_bound: float = math.inf  # of every posterior and expected count, relative to the size of its terms
+    log_z_error_bound: float = math.inf  # of log Z, absolute
 
 
 class Shape(NamedTuple):
@@ -210,7 +213,7 @@ class Accumulator:
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         self._pending += positions
-        if self._pending >= max(_FOLD_EVERY, self._recent.size // _SLOTS_A_POSITION):
+        if self._pending >= self._portion:
             self._take_hot()
             self.add(self._recent)
             self._recent[:] = 0.0
@@ -227,6 +230,15 @@ class Accumulator:
     def _take_hot(self) -> None:
         self._recent[: self._hot.size] += self._hot
         self._hot[:] = 0.0
+
+    @property
+    def _portion(self) -> int:
+        """Positions after which sums are folded."""
+        return max(_FOLD_EVERY, self._recent.size // _SLOTS_A_POSITION)
+
+    def terms(self, positions: int) -> float:
+        """That are added one after another on any level, at most, beside those of one block."""
+        return min(self._portion, positions) + positions / self._portion
 
     def result(self) -> Floats:
         """The sums, in slots; nothing can be added after that."""
@@ -283,7 +295,7 @@ class Tally:
 
     @property
     def log_z(self) -> float:
-        return math.fsum(self._scales)
+        return _sum(self._scales)
 
     @property
     def score(self) -> float:
@@ -296,7 +308,7 @@ class Tally:
     @property
     def weighted_likelihood(self) -> float:
         """The log likelihood, where positions have weights."""
-        return math.fsum(self._likelihoods)
+        return _sum(self._likelihoods)
 
     def scale(self, log_scale: float, likelihood: float = 0.0) -> None:
         """Add a block's share of log Z, and of the likelihood where positions have weights."""
@@ -372,8 +384,16 @@ def _shortened(terms: list[float]) -> list[float]:
     """The same sum in two numbers, so that what is kept does not grow with the chain."""
     if len(terms) < 64:
         return terms
-    total = math.fsum(terms)
-    return [total, math.fsum([*terms, -total])]
+    total = _sum(terms)
+    return [total, _sum([*terms, -total])] if math.isfinite(total) else [total]
+
+
+def _sum(terms: list[float]) -> float:
+    """Exact, or not a number where it leaves the range of a double."""
+    try:
+        return math.fsum(terms)
+    except (OverflowError, ValueError):
+        return math.nan
 
 
 class Problem:
@@ -389,6 +409,8 @@ class Problem:
         self._found = None if desk is None else desk.found
         self.packed: Floats = model.layout.pack(model.weights, self.room.take(model.layout.slots))
         self.weights: Slots = model.layout.view(self.packed)
+        self._sizes = ScoreSizes(model.layout, model.weights)
+        self._extent = Extent() if desk is None or desk.extent is None else desk.extent
         self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
@@ -419,10 +441,23 @@ class Problem:
         layout = self.model.layout
         if self._found is None:  # else it has been looked at
             check_block(block, low, high, layout.n_labels, layout.n_attributes, self.source.n_edge_attributes)
+            extent = Extent.of(block)
         with self._lock:
             self._positions_read += high - low
             self._bytes_read += block.nbytes
+            if self._found is None:
+                self._extent = self._extent.joined(extent)
         return block
+
+    @property
+    def most_score(self) -> float:
+        """The size of what a position can add to the score of a labelling, and the logarithm of N."""
+        sizes, extent = self._sizes, self._extent
+        return sizes.states(extent) + sizes.edges(extent) + math.log(sizes.n_labels)
+
+    def may_overflow(self, block: Block) -> bool:
+        """Are weights, and the values of a block that was read, so large that a score could be?"""
+        return self._sizes.may_overflow(self._extent) and self._sizes.may_overflow(Extent.of(block))
 
     def put_back(self, block: Block) -> None:
         """Say that positions were read but not used; they will be read again."""
@@ -477,10 +512,17 @@ class Problem:
     def restore(self, state: Arrays) -> None:
         self._positions_read, self._bytes_read = int(state["positions"][0]), int(state["bytes"][0])
 
-    def report(self, **what_happened: int | float) -> Report:
-        """The report of a run, with what was read filled in."""
-        passes = self._positions_read / self.positions
-        return Report(passes=passes, bytes_read=self._bytes_read, **what_happened)  # type: ignore[arg-type]
+    def report(self, tally: Tally, promise: Promise, **what_happened: int | float) -> Report:
+        """The report of a run, with what was read and what it can promise filled in."""
+        terms = promise.terms + tally.expected.terms(self.positions)
+        bounds = error_bounds(self._sizes, self._extent, self.positions, tally.log_z, promise._replace(terms=terms))
+        return Report(
+            passes=self._positions_read / self.positions,
+            bytes_read=self._bytes_read,
+            error_bound=bounds[0],
+            log_z_error_bound=bounds[1],
+            **what_happened,  # type: ignore[arg-type]
+        )
 
 
 def shape_of(layout: Layout, source: Source) -> Shape:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.chain import Chain, Source, check_block, gather
+from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
 from chainfold.kernels.scores import Found
 from chainfold.kernels.simd import aligned
@@ -62,11 +63,12 @@ class Desk:
         self.room = Room()
         self.source = source
         self.found: Found | None = None
+        self.extent: Extent | None = None
         if hold and held_bytes(source) <= _HELD:
             self.source = source if isinstance(source, Chain) else gather(source)
             block = self.source.block(0, source.positions)
             check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
-            self.found = layout.find_rows(block)
+            self.found, self.extent = layout.find_rows(block), Extent.of(block)
 
     def check(self, layout: Layout, source: Source) -> None:
         """Raise unless it is the desk of this chain under this layout."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.engines.base import LOG_ADDITION, Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.logdomain import LogScores, before_the_chain, check_fault, close
+from chainfold.engines.logdomain import LogScores, before_the_chain, check_fault, close, promise
 from chainfold.kernels.expectation import backward_vectors, kernels_and_forward, signed_total, terminate
 
 
@@ -25,7 +25,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     for low, high in blocks:
         block = problem.read(low, high)
         previous = alpha[low - 1] if low else entry
-        fault = kernels_and_forward(block, *scores.of(block), u[low:high], previous, alpha[low:high])
+        fault = kernels_and_forward(block, *scores.of(low, block), u[low:high], previous, alpha[low:high])
         check_fault(fault, low)
         tally.observe(low, block)
         problem.settings.progress((high - low) // 2)
@@ -38,7 +38,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
         terminate(problem.read(low, high), *vectors, layout.features, gradient, sign)
         problem.settings.progress(high - low - (high - low) // 2)
     close(tally, log_z, gradient, sign, layout.size)
-    return tally, problem.report(blocks=len(blocks))
+    return tally, problem.report(tally, promise(problem), blocks=len(blocks))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import LOG_ADDITION, Cost, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.rounding import Promise, check_scores
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels.expectation import (
     backward_vectors,
@@ -28,9 +29,11 @@ class LogScores:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
 
-    def of(self, block: Block) -> tuple[Floats, Floats]:
-        """s: [B, width], e: [B or 1, N · width]."""
+    def of(self, low: int, block: Block) -> tuple[Floats, Floats]:
+        """s: [B, width], e: [B or 1, N · width]; low: the position of the block."""
         problem, layout = self._problem, self._problem.model.layout
+        if problem.may_overflow(block):
+            check_scores(layout, problem.weights, low, block)
         state = np.empty((block.labels.size, layout.width))
         state_scores(layout.find_rows(block), layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
@@ -60,9 +63,16 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     tally.scale(log_z)
     logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
-    expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
+    with np.errstate(over="ignore"):  # whoever takes the counts looks at them
+        expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
     tally.expected.add(layout.pack(expected, padding=0.0))
+
+
+def promise(problem: Problem) -> Promise:
+    """Logarithms of sums over the whole chain are rounded as large numbers are."""
+    positions = problem.positions
+    return Promise(span=positions, terms=positions, logs=positions * problem.most_score)
 
 
 class Keeper(Protocol):
@@ -93,7 +103,7 @@ def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
         block = problem.read(low, high)
         vectors = np.empty((1 + high - low, n_labels))
         vectors[0] = previous
-        check_fault(kernels_and_forward(block, *scores.of(block), u, vectors[0], vectors[1:]), low)
+        check_fault(kernels_and_forward(block, *scores.of(low, block), u, vectors[0], vectors[1:]), low)
         previous = vectors[-1].copy()
         keeper.push(vectors)
         tally.observe(low, block)
@@ -105,12 +115,12 @@ def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
         block, size = problem.read(low, high), high - low
         vectors = keeper.pop(1 + size)
         beta[size] = beta[0]
-        local_kernels(block, *scores.of(block), u)
+        local_kernels(block, *scores.of(low, block), u)
         backward_vectors(u[:size], beta[: 1 + size])
         terminate(block, u, vectors[0], vectors[1:], beta, layout.features, gradient, sign)
         problem.settings.progress(size - size // 2)
     close(tally, log_z, gradient, sign, layout.size)
-    return tally, problem.report(blocks=len(blocks))
+    return tally, problem.report(tally, promise(problem), blocks=len(blocks))
 
 
 def there_and_back_cost(shape: Shape, settings: Settings) -> Cost:
@@ -132,12 +142,12 @@ def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
     for low, high in problem.blocks():
         blocks += 1
         block = problem.read(low, high)
-        check_fault(carry_expectations(block, *scores.of(block), layout.features, z, h, sign), low)
+        check_fault(carry_expectations(block, *scores.of(low, block), layout.features, z, h, sign), low)
         tally.observe(low, block)
         problem.settings.progress(high - low)
     log_z, _ = signed_total(z, np.ones(z.size, np.int8))
     close(tally, log_z, h, sign, layout.size)
-    return tally, problem.report(blocks=blocks)
+    return tally, problem.report(tally, promise(problem), blocks=blocks)
 
 
 def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:

@@ -52,7 +52,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     places = cut_places(problem.shape, problem.settings)
     if places:  # a source that must find its way to the last cut does so here, where it can be interrupted
         problem.source.block(places[-1] - 1, places[-1])
-    with ThreadPoolExecutor(problem.settings.threads) as pool:
+    with ThreadPoolExecutor(at_once(problem.shape, problem.settings)) as pool:
         try:
             cuts = list(pool.map(lambda place: certify(problem, potentials, place), places))
             held = [cut for cut in cuts if cut is not None]
@@ -68,7 +68,9 @@ def run(problem: Problem) -> tuple[Tally, Report]:
             pool.shutdown(cancel_futures=True)
             raise
     assert total is not None, "a chain has at least one position"
-    return total, doings.report(problem, in_order=len(places) - len(held))
+    certified = sum(cut.before is not None for cut in held)
+    order = len(places) - len(held)
+    return total, doings.report(problem, total, in_order=order, cuts=certified, halo=_LAST_HALO if certified else 0)
 
 
 def in_order(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, Doings]]:
@@ -185,10 +187,18 @@ def certify_future(
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     memory, time = stream_cost(shape, settings)
-    stretches = len(cut_places(shape, settings)) + 1
-    at_once = min(settings.threads, stretches)
-    memory = at_once * memory + (at_once - 1) * shape.tally_bytes
-    return Cost(memory, time / at_once + stretches * shape.bookkeeping)
+    count = at_once(shape, settings)
+    memory = count * memory + (count - 1) * shape.tally_bytes
+    return Cost(memory, time / count + (len(cut_places(shape, settings)) + 1) * shape.bookkeeping)
+
+
+def at_once(shape: Shape, settings: Settings) -> int:
+    """Stretches on which threads work at a time: fewer than there are threads where the memory is too small."""
+    count = min(settings.threads, len(cut_places(shape, settings)) + 1)
+    if settings.memory is not None:
+        each, tally = stream_cost(shape, settings).memory, shape.tally_bytes
+        count = min(count, max(int((settings.memory + tally) // (each + tally)), 1))
+    return count
 
 
 ENGINE = Engine(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import NamedTuple
 
 from chainfold.engines import ENGINES
@@ -23,7 +24,10 @@ class Choice(NamedTuple):
 
 
 def choose(shape: Shape, settings: Settings) -> Choice:
-    """The quickest engine that keeps within the memory allowed, with one sentence of reason."""
+    """The quickest engine that keeps within the memory allowed, with one sentence of reason.
+
+    The number of threads does not matter: engines differ in their last bits, and an answer must not depend on it.
+    """
     costs = {name: engine.cost(shape, settings) for name, engine in ENGINES.items()}
     fits = {name: cost for name, cost in costs.items() if settings.memory is None or cost.memory <= settings.memory}
     if not fits:
@@ -32,21 +36,20 @@ def choose(shape: Shape, settings: Settings) -> Choice:
             f"no engine keeps within the memory allowed; this one needs the least, {costs[least].memory:,.0f} bytes."
         )
         return Choice(least, reason, costs)
-    if "parallel" in fits and costs["parallel"].time < costs["stream"].time:
-        reason = f"{settings.threads} threads, and the chain is long enough to be cut where certified."
-        return Choice("parallel", reason, costs)
-    if "stream" in fits:
+    if "parallel" in fits and _gains(shape, settings):
         return Choice(
-            "stream", f"one pass, in memory that does not depend on the length; {_why(settings, fits)}.", costs
+            "parallel", "the chain is long enough to be cut where certified, for any number of threads.", costs
         )
+    if "stream" in fits:
+        why = "several threads would need more memory than is allowed"
+        if not _gains(shape, replace(settings, memory=None)):
+            why = "beside its model the chain is too short for several threads"
+        return Choice("stream", f"one pass, in memory that does not depend on the length; {why}.", costs)
     name = min(fits, key=lambda name: fits[name].time)
     return Choice(name, "the quickest of the engines that keep within the memory allowed.", costs)
 
 
-def _why(settings: Settings, fits: dict[str, Cost]) -> str:
-    """Why not on several threads."""
-    if settings.threads == 1:
-        return "only one thread is asked for"
-    if "parallel" not in fits:
-        return f"{settings.threads} threads would need more memory than is allowed"
-    return f"beside its model the chain is too short for {settings.threads} threads"
+def _gains(shape: Shape, settings: Settings) -> bool:
+    """Would two threads be quicker than one?"""
+    two = replace(settings, threads=2)
+    return ENGINES["parallel"].cost(shape, two).time < ENGINES["stream"].cost(shape, two).time

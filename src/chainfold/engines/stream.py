@@ -35,6 +35,7 @@ from chainfold.engines.base import (
     under,
     what_is_under,
 )
+from chainfold.engines.rounding import Promise
 from chainfold.engines.sweep import (
     Belief,
     Flow,
@@ -60,14 +61,22 @@ class Doings:
     certified: int = 0
     looked: int = 0
     lookahead_max: int = 0
+    span: int = 0  # the most positions that were settled together, counting those looked at
 
     def add(self, other: Doings) -> None:
         for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.lookahead_max = max(self.lookahead_max, other.lookahead_max)
+        self.lookahead_max, self.span = max(self.lookahead_max, other.lookahead_max), max(self.span, other.span)
 
-    def report(self, problem: Problem, in_order: int = 0) -> Report:
+    def report(self, problem: Problem, tally: Tally, in_order: int = 0, cuts: int = 0, halo: int = 0) -> Report:
+        """cuts: those that hold by certificates; halo: the positions before a cut at which one began, at most."""
+        tolerance = problem.settings.tolerance
+        span = problem.positions if self.carried_blocks else 2 * (self.span + halo)
+        uncertain = tolerance * (3 if cuts else 1 if self.certified else 0)
+        promise = Promise(span, problem.shape.block(problem.settings), 1.01 * uncertain, cuts * tolerance)
         return problem.report(
+            tally,
+            promise,
             blocks=self.blocks,
             wide_blocks=self.wide_blocks,
             carried_blocks=self.carried_blocks,
@@ -214,6 +223,9 @@ class Stream:
         if end == 0:
             return 0
         block = self._problem.read(begin, begin + end)
+        if self._problem.may_overflow(block):
+            self._problem.put_back(block)
+            return 0
         done, log_scale = self._sequences.there_and_back(begin, block, self._tally.expected.slots)
         if done == 0:
             return 0
@@ -223,6 +235,7 @@ class Stream:
         self._tally.observe(begin, block.part(0, done))
         self._tally.expected.added(done)
         self.doings.blocks += 1
+        self.doings.span = max(self.doings.span, min(done, self._sequences.rows))
         return done
 
     def _settle(self, window: int) -> None:
@@ -239,6 +252,7 @@ class Stream:
                 self.doings.certified += 1
                 self.doings.looked += horizon.positions
                 self.doings.lookahead_max = max(self.doings.lookahead_max, horizon.positions)
+                self.doings.span = max(self.doings.span, sweep.size + horizon.positions)
             else:
                 self._carry(sweep)
             self._idle.append(sweep)
@@ -246,6 +260,7 @@ class Stream:
 
     def _finish(self, gamma: Floats) -> None:
         """The end of a sequence settles whatever is pending."""
+        self.doings.span = max(self.doings.span, sum(sweep.size for sweep in self._pending))
         while self._pending:
             self._idle.append(self._pending.pop())
             gamma = self._backward(self._idle[-1], gamma)
@@ -298,7 +313,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     tally = Tally(problem)
     stream = Stream(problem, Potentials.of(problem), tally)
     stream.run(0, problem.positions)
-    return tally, stream.doings.report(problem)
+    return tally, stream.doings.report(problem, tally)
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:

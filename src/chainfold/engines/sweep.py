@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import NOTHING_BEFORE, Problem, Tally
+from chainfold.engines.rounding import check_scores
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import messages
 from chainfold.kernels.collapse import NEGLIGIBLE, look_ahead
@@ -320,8 +321,10 @@ class Sweep:
         edge_scores(self.block, self._problem.weights, self._edge)
 
     def _score_states(self) -> None:
-        layout = self._problem.model.layout
-        state_scores(self._found, layout.rows, self._problem.weights, layout.blank, self.alpha)
+        layout, weights = self._problem.model.layout, self._problem.weights
+        if self._problem.may_overflow(self.block):
+            check_scores(layout, weights, self.low, self.block)
+        state_scores(self._found, layout.rows, weights, layout.blank, self.alpha)
         if self._masked:
             self._problem.mask(self.low, self.block, self.alpha)
 
@@ -389,7 +392,7 @@ class Sequences:
         self._problem, self._potentials = problem, potentials
         width = potentials.width
         self.most = self.most_of(problem)
-        self._rows = max(_ROOM // (16 * width), _LEAST_ROOM)
+        self.rows = max(_ROOM // (16 * width), _LEAST_ROOM)
         self._entry = aligned(width)
         self._lent: list[Floats] = []
         self._places: Found | None = None
@@ -417,7 +420,7 @@ class Sequences:
             marks = np.append(marks, high - low)
         if not marks.size or marks[0] > 0:
             return 0
-        long = np.flatnonzero(np.diff(marks) > self._rows)
+        long = np.flatnonzero(np.diff(marks) > self.rows)
         return int(marks[long[0] if long.size else -1])
 
     def there_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, float]:
@@ -457,8 +460,8 @@ class Sequences:
     def _room(self) -> list[Floats]:
         """For the forward vectors and predictions of a few sequences."""
         if not self._lent:
-            self._lent = [self._problem.room.take(self._rows * self._potentials.width) for _ in range(2)]
-        return [array.reshape(self._rows, -1) for array in self._lent]
+            self._lent = [self._problem.room.take(self.rows * self._potentials.width) for _ in range(2)]
+        return [array.reshape(self.rows, -1) for array in self._lent]
 
     def release(self) -> None:
         """Give back the room."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import Problem, Report, Tally
+from chainfold.engines.rounding import Promise, Runs
 from chainfold.engines.sweep import Belief, Sweep, last_posterior
 
 
@@ -34,7 +35,7 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
     tally = Tally(problem)
     blocks = list(problem.blocks(block_size))
     belief: Belief | None = None
-    wide = 0
+    wide, runs = 0, Runs()
     for low, high in blocks:
         block = problem.read(low, high)
         sweep = keeper.next_sweep()
@@ -42,6 +43,7 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         keeper.push(sweep)
         tally.scale(sweep.log_scale, sweep.likelihood)
         tally.observe(low, block)
+        runs.add(block.starts)
         wide += sweep.wide
         problem.settings.progress((high - low) // 2)
     assert belief is not None, "a chain has at least one position"
@@ -51,4 +53,5 @@ def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = No
         gamma = sweep.backward(gamma, tally.expected.slots)
         tally.expected.added(high - low)
         problem.settings.progress(high - low - (high - low) // 2)
-    return tally, problem.report(blocks=len(blocks), wide_blocks=wide)
+    promise = Promise(span=runs.longest, terms=max(high - low for low, high in blocks))
+    return tally, problem.report(tally, promise, blocks=len(blocks), wide_blocks=wide)

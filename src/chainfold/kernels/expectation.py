@@ -116,6 +116,8 @@ def forward_z(z: Any, u: Any, n_labels: Any, out: Any) -> Any:
             if not u[i, j] < np.inf:
                 return np.nan
             total, sign = signed_add(total, sign, u[i, j] + z[i], 1)
+        if not total < np.inf:
+            return np.nan
         out[j] = total
         peak = max(peak, total)
     return peak

@@ -39,8 +39,9 @@ def normal(m: Any, k: Any) -> Any:
 
 @kernel(fastmath=STRICT, inline=True)
 def wide_exp(x: Any) -> Any:
-    """e^x as (m, k), m near one. Beyond |x| = 1e15, where doubles are more than one apart, k alone counts."""
-    k = math.floor(x * (1.0 / math.log(2.0)) + 0.5)
+    """e^x as (m, k), m near one. Beyond |x| = 1e15, where doubles are more than one apart, k alone counts; it overflows
+    where |x| > 1.2e308."""
+    k = np.floor(x * (1.0 / math.log(2.0)) + 0.5)
     rest = min(max((x - k * LN2_HIGH) - k * LN2_LOW, -1.0), 1.0)
     return (math.exp(rest), k) if x > -np.inf else (0.0, -np.inf)
 

@@ -123,7 +123,7 @@ class Window:
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
             check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
             self._failed = True
-            for piece, scored in made_ahead(self._score, self._pieces(block), SCORERS):
+            for piece, scored in made_ahead(self._score, self._pieces(self.positions, block), SCORERS):
                 self._step(piece, scored)
                 size -= piece.labels.size
                 if size or not ended:
@@ -166,15 +166,17 @@ class Window:
 
     # Forward
 
-    def _pieces(self, block: Block) -> Iterator[Block]:
+    def _pieces(self, low: int, block: Block) -> Iterator[tuple[int, Block]]:
+        """The parts of a block that begins at position `low`, each with its own position."""
         size = _PIECE
         if block.edge_offsets.size:
             size = min(max(_PIECE_BYTES // self._scorer.scores.nbytes, 64), size)
         for begin, end in cut(0, block.labels.size, size):
-            yield block.part(begin, end)
+            yield low + begin, block.part(begin, end)
 
-    def _score(self, piece: Block) -> tuple[Block, Scored]:
-        return piece, self._scorer.score(piece, False)
+    def _score(self, placed: tuple[int, Block]) -> tuple[Block, Scored]:
+        low, piece = placed
+        return piece, self._scorer.score(low, piece, False)
 
     def _step(self, piece: Block, scored: Scored) -> None:
         if self._open and piece.starts[0]:
