@@ -229,6 +229,9 @@ def test_a_chain_that_does_not_fit_the_model(sizes: tuple[int, int, int], senten
         ({"informative": -0.1}, "informative is -0.1"),
         ({"mean_length": 0.5}, "mean_length is 0.5"),
         ({"n_edge_attributes": -1}, "n_edge_attributes is -1"),
+        ({"n_labels": 65536}, "n_labels is 65536, but must be at most 65535"),
+        ({"n_attributes": 2**31}, "n_attributes is 2147483648, but must be at most 2147483647"),
+        ({"n_edge_attributes": 2**31}, "n_edge_attributes is 2147483648, but must be at most 2147483647"),
     ],
 )
 def test_synthetic_chains_that_make_no_sense(options: dict[str, Any], sentence: str) -> None:
