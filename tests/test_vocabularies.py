@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import chainfold as cf
@@ -227,6 +228,20 @@ def test_and_refused_where_they_are_needed(door: str) -> None:
         DOORS[door](made("cb", "ax", "ba"))
 
 
+def test_the_position_of_a_refused_label_is_that_in_the_chain() -> None:
+    source = model().aligned(made("cb", "ax"), labels_needed=True)
+    assert source.block(0, 3).labels.tolist() == [2, 1, 0]
+    with pytest.raises(errors.UnseenLabel, match="position 3 has label 'x'"):
+        source.block(2, 4)
+
+
+def test_labels_alone_may_have_other_numbers() -> None:
+    ours, theirs = (cf.Chain.from_sequences([[["x"], ["x"]]], [labels]) for labels in ("AB", "BA"))
+    found = cf.log_probabilities(cf.train(ours), theirs)
+    assert found == cf.log_probabilities(cf.train(ours), ours, [1, 0])
+    assert found < cf.log_probabilities(cf.train(ours), ours)
+
+
 def test_labels_are_needed_where_positions_have_weights() -> None:
     weighted = replace(made("cb", "ax"), weights=np.ones(4))
     with pytest.raises(errors.UnseenLabel, match="position 3"):
@@ -281,6 +296,29 @@ def test_other_hashing_is_refused() -> None:
                 door(hashed, chain)
     with pytest.raises(errors.ChainfoldError, match="attributes hashed to 4 bits and the model attributes with names"):
         cf.tag(model(), four)
+
+
+def test_other_scales_are_refused_though_they_have_the_same_names() -> None:
+    few, many = ([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0])
+    tables = (pa.table({"x": x, "label": ["A", "B", "A", "B"]}) for x in (few, many))
+    chain, other = (cf.Chain.from_table(table, numbers="standard") for table in tables)
+    assert chain.vocabulary is not None
+    assert other.vocabulary is not None
+    assert chain.vocabulary.attributes.equals(other.vocabulary.attributes)
+    for door in (cf.tag, cf.evaluate):
+        with pytest.raises(errors.ChainfoldError, match="another template, or other bins of numbers, than the model"):
+            door(cf.train(chain), other)
+
+
+def test_edge_attributes_are_known_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.crfsuite").write_text("A\tx\nA\tx\t@edge\tstay\nB\tx\t@edge\tmove\nB\tx\t@edge\tstay\n")
+    (tmp_path / "b.crfsuite").write_text("A\tx\nB\tx\t@edge\tmove\nB\tx\t@edge\tstay\nA\tx\t@edge\tmove\n")
+    a, b = (cf.Chain.from_table(tmp_path / f"{name}.crfsuite") for name in "ab")
+    trained = cf.train(a)
+    assert b.edge_ids.tolist() == [0, 1, 0]
+    turned = replace(b, edge_ids=np.array([1, 0, 1], np.int32), vocabulary=trained.vocabulary)
+    assert cf.evaluate(trained, b).log_z == cf.evaluate(trained, turned).log_z
+    np.testing.assert_array_equal(cf.marginals(trained, b), cf.marginals(trained, turned))
 
 
 def test_columns_of_a_matrix_are_known_by_their_number() -> None:
