@@ -236,7 +236,7 @@ def test_the_position_of_a_refused_label_is_that_in_the_chain() -> None:
 
 
 def test_labels_alone_may_have_other_numbers() -> None:
-    ours, theirs = (cf.Chain.from_sequences([[["x"], ["x"]]], [labels]) for labels in ("AB", "BA"))
+    ours, theirs = (cf.Chain.from_sequences([[["x"], ["x"]]], [list(labels)]) for labels in ("AB", "BA"))
     found = cf.log_probabilities(cf.train(ours), theirs)
     assert found == cf.log_probabilities(cf.train(ours), ours, [1, 0])
     assert found < cf.log_probabilities(cf.train(ours), ours)
