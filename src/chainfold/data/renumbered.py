@@ -42,7 +42,8 @@ class Renumbered:
         edges = vocabulary.edge_attributes
         self.n_edge_attributes = source.n_edge_attributes if edges is None else len(edges)
         self._labels = _labels(own.labels, vocabulary.labels)
-        self.unseen = tuple(label for label in own.labels if label not in set(vocabulary.labels))
+        known = set(vocabulary.labels)
+        self.unseen = tuple(label for label in own.labels if label not in known)
         self._labels_needed = labels_needed
         self.labelled = source.labelled and (labels_needed or not self.unseen)
 
