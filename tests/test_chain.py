@@ -7,6 +7,7 @@ import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
 from chainfold.data.chain import Block, gather
+from chainfold.errors import BadChain, LabelOutOfRange
 
 
 def same(a: Block, b: Block) -> None:
@@ -102,3 +103,26 @@ def test_true_weights_at_the_ends_of_the_knobs(sticky: float, active: int) -> No
     weights = source.true_weights()
     assert not np.isnan(weights).any()
     assert evaluate(Model(Layout.full(3, 6, 2), weights), source).log_likelihood is not None
+
+
+def test_starts_of_a_matrix_are_marks_or_positions_that_ascend() -> None:
+    rows = np.ones((4, 1))
+    for starts in ([0, 2], np.array([0, 2], np.uint64), [True, False, True, False]):
+        chain = Chain.from_matrix(rows, [0, 0, 1, 1], starts=starts)
+        assert chain.starts.tolist() == [True, False, True, False]
+    for marks in ([1, 0, 1, 0], [0, 2, 2]):
+        with pytest.raises(BadChain, match="sequences start do not ascend; give marks as True and False"):
+            Chain.from_matrix(rows, [0, 0, 1, 1], starts=marks)
+    for beyond in (4, 2**32, 2**64 - 1):
+        with pytest.raises(BadChain, match="sequences start at positions from 0 to 3"):
+            Chain.from_matrix(rows, [0, 0, 1, 1], starts=[0, beyond])
+
+
+def test_labels_of_a_matrix_do_not_wrap() -> None:
+    with pytest.raises(LabelOutOfRange, match="position 0 has label 4294967296"):
+        Chain.from_matrix(np.ones((2, 1)), [2**32, 0])
+
+
+def test_start_marks_may_be_zeros_and_ones() -> None:
+    chain = Chain.from_arrays(offsets=[0, 1, 2, 3], ids=[0, 0, 0], labels=[0, 0, 0], starts=[0, 0, 1])
+    assert chain.starts.tolist() == [True, False, True]

@@ -7,6 +7,7 @@ import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain
 from chainfold.engines.base import Shape
+from chainfold.errors import BadSetting
 
 
 def observed_layout() -> Layout:
@@ -94,3 +95,9 @@ def test_random_models_are_seeded() -> None:
     layout = Layout.full(2, 3)
     assert (Model.random(layout, 1).weights == Model.random(layout, 1).weights).all()
     assert (Model.random(layout, 1).weights != Model.random(layout, 2).weights).all()
+
+
+@pytest.mark.parametrize("label", [-1, 2, 65536])
+def test_rows_with_labels_that_do_not_exist(label: int) -> None:
+    with pytest.raises(BadSetting, match=f"a label among row_labels is {label}, but must be from 0 to 1"):
+        Layout(2, 1, 0, np.array([0, 2]), np.array([0, label], np.int32))

@@ -184,3 +184,19 @@ def layout_of(chain: Chain) -> Any:
     from chainfold import Layout
 
     return Layout.full(chain.n_labels, chain.n_attributes)
+
+
+def test_an_empty_list_is_no_rows_of_columns_and_ambiguous_for_items(columns: Columns) -> None:
+    tagger = StreamTagger(columns.model)
+    assert len(tagger.push([])) == tagger.waiting == 0
+    items: Any = [[["w=a"], [], ["w=b"]], [[], ["w=a"]]]
+    tagger = StreamTagger(CRF(max_iterations=20).fit(items, [["A", "N", "B"], ["N", "A"]]).model_)
+    empty: Any
+    for empty in ([], ()):
+        with pytest.raises(ChainfoldError, match=r"an empty list may be one row .* push \{\} or \[\[\]\] for the one"):
+            tagger.push(empty)
+    assert len(tagger.flush()) == 0  # nothing was taken
+    for empty in ({}, [[]], [{}], [()], set(), pa.table({"attributes": pa.array([[]], pa.list_(pa.string()))})):
+        found = [tagger.push(["w=a"]), tagger.push(empty), tagger.push(["w=b"]), tagger.flush()]
+        assert [label for final in found for label in final] == ["A", "N", "B"]
+    assert len(tagger.push([[], ["w=a"]], end=True)) == 2

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
 from chainfold.data.chain import Block, frozen, gather
-from chainfold.errors import BadChain, BadSetting, ModelMismatch, ScoreNotFinite, ToleranceTooSmall, ZeroProbability
+from chainfold.errors import (
+    BadChain,
+    BadSetting,
+    LabelOutOfRange,
+    ModelMismatch,
+    ScoreNotFinite,
+    ToleranceTooSmall,
+    ZeroProbability,
+)
 from chainfold.tagging import (
     Tagged,
     Tagger,
@@ -598,3 +606,20 @@ def test_more_labellings_than_there_is_room_for(name: str) -> None:
     model, chain = shapes.plain(3, 2)(np.random.default_rng(0))
     with pytest.raises(BadSetting, match=f"{name} is 1000000000, but must be at most"):
         list(Tagger(model, memory=1 << 20).run(blocks_of(chain), Want(**{name: 10**9})))  # type: ignore[arg-type]
+
+
+def test_given_labels_must_be_those_of_the_model() -> None:
+    model, chain, _ = solved("3 labels")
+    given = np.zeros(chain.positions, np.int64)
+    for wrong in (3, -2, 2**32, 2**32 - 1):
+        given[1] = wrong
+        with pytest.raises(LabelOutOfRange, match=f"position 1 has label {wrong}, but labels go from 0 to 2"):
+            log_probabilities(model, chain, given)
+    large = given.astype(np.uint64)
+    large[1] = 2**64 - 1
+    with pytest.raises(BadChain, match=f"number 1 of the labels is {2**64 - 1}, which is too large"):
+        log_probabilities(model, chain, large)
+    with pytest.raises(BadChain, match="there are 7 positions, but 1 labels"):
+        log_probabilities(model, chain, [0])
+    with pytest.raises(BadChain, match="the labels are not whole numbers; give one for each position"):
+        log_probabilities(model, chain, np.zeros(chain.positions))

@@ -56,6 +56,16 @@ class ModelMismatch(ChainfoldError):
         super().__init__(f"the chain has {chain} {what}, but the model knows {model}.")
 
 
+class UnseenLabel(ChainfoldError):
+    """A label that is needed, and that the model has no number for."""
+
+    def __init__(self, position: int, label: str) -> None:
+        super().__init__(
+            f"position {position} has label {label!r}, which the model has never seen, so the chain has no likelihood; "
+            f"correct the label, or leave its sequence out."
+        )
+
+
 class BadChain(ChainfoldError):
     """Arrays that do not make a chain."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chainfold.data.chain import Source
+from chainfold.data.chain import Source, has_weights
 from chainfold.engines import ENGINES
 from chainfold.engines.base import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
 from chainfold.engines.desk import Desk
@@ -45,6 +45,10 @@ def evaluate(
 ) -> Evaluation:
     """log Z, log likelihood, expected counts and gradient of a chain.
 
+    A chain whose names are numbered otherwise than the model's is renumbered by name, see `Model.aligned`. Attributes
+    that the model has never seen have no weight, and no part in the gradient; a label that it has never seen is an
+    error, unless neither observed counts nor weights of positions ask for labels.
+
     engine     one of `chainfold engines`, or "auto" to let the planner choose
     threads    for `parallel`; the answer is the same to the last bit for any number
     memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
@@ -60,7 +64,7 @@ def evaluate(
         raise UnknownEngine(engine, ENGINES)
     if chain.positions < 1:
         raise EmptyChain
-    model.check_fits(chain)
+    chain = model.aligned(chain, labels_needed=chain.labelled and (observe or has_weights(chain)))
     shape = shape_of(model.layout, chain)
     if engine == "auto":
         engine = choose(shape, settings).engine
@@ -109,7 +113,7 @@ def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: floa
 
 def count_observed(model: Model, chain: Source) -> Floats:
     """The counts [M] of the observed labels, each of which must be known and allowed by the model."""
-    model.check_fits(chain)
+    chain = model.aligned(chain, labels_needed=True)
     problem = Problem(model, chain, Settings())
     tally = Tally(problem)
     assert tally.observed is not None, "only the labels of a labelled chain can be counted"

@@ -98,7 +98,7 @@ class Mistakes:
         """held: [M], weights that stay as they are."""
         if source.positions < 1:
             raise EmptyChain
-        model.check_fits(source)
+        source = model.aligned(source, labels_needed=True)
         self._layout, self._source, self._settings = model.layout, source, settings or MistakeSettings()
         self._rule = _rule(self._settings)
         self._learner = _learner(model, self._rule, self._settings.variance, held)

@@ -45,6 +45,10 @@ class Layout:
     def __post_init__(self) -> None:
         if self.n_labels > MOST_LABELS:
             raise BadSetting("n_labels", self.n_labels, f"at most {MOST_LABELS}")
+        labels = self.row_labels
+        if labels is not None and labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < self.n_labels:
+            outside = int(labels.min()) if labels.min() < 0 else int(labels.max())
+            raise BadSetting("a label among row_labels", outside, f"from 0 to {self.n_labels - 1}")
 
     @classmethod
     def full(cls, n_labels: int, n_attributes: int, n_edge_attributes: int = 0) -> Layout:
@@ -281,7 +285,23 @@ class Model:
         """Weights drawn from a normal distribution."""
         return cls(layout, np.random.default_rng(seed).normal(0.0, scale, layout.size))
 
-    def check_fits(self, source: Source) -> None:
+    def aligned(self, source: Source, *, labels_needed: bool = False) -> Source:
+        """The source with the numbers of the model: itself where they are the same, else a view that renumbers by name.
+
+        Attributes that the model has never seen are left out: they have no weight. A label that it has never seen
+        becomes unknown or, where labels are needed, an error when its block is read. Raises where the names cannot
+        mean the same, because of another template or other hashing. Where the model or the source has no names, only
+        their sizes can be compared: its numbers are taken to be those of the model.
+        """
+        own = None if self.vocabulary is None else vocabulary_of(source)
+        if self.vocabulary is not None and own is not None and not own.same_numbers(self.vocabulary):
+            from chainfold.data.renumbered import Renumbered  # imports Arrow, as whoever gave the names has
+
+            source = Renumbered(source, self.vocabulary, labels_needed=labels_needed)
+        self._check_sizes(source)
+        return source
+
+    def _check_sizes(self, source: Source) -> None:
         """Raise unless every label and attribute of the source has its place in the layout."""
         for what, chain, model in (
             ("labels", source.n_labels, self.layout.n_labels),

@@ -22,7 +22,7 @@ from typing import Self
 
 import numpy as np
 
-from chainfold.data.chain import Block, Source, frozen
+from chainfold.data.chain import Block, Source, frozen, has_weights
 from chainfold.data.joined import Joined, Sizes
 from chainfold.data.store import joined
 from chainfold.engines import stream
@@ -78,15 +78,18 @@ class PiecewiseGradient:
     def add(self, source: Source, *, continues: bool = False) -> None:
         """The next piece; it is read once, in order, and not needed any more after that.
 
+        Its names may be numbered otherwise than the model's, as for `evaluate`.
+
         continues   its first position goes on with the last sequence of the piece before, whatever its start mark says
         """
         self._check_open()
-        self.model.check_fits(source)
         if source.positions < 1:
             raise EmptyChain
+        needed = source.labelled and (self.settings.observe or has_weights(source))
+        source = self.model.aligned(source, labels_needed=needed)
         if continues and not self.positions:
             raise ChainfoldError("there is nothing before the first piece that it could continue.")
-        weighted = bool(source.labelled and source.block(0, 1).weights.size > 0)
+        weighted = bool(source.labelled and has_weights(source))
         if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
             raise ChainfoldError(
                 "of the pieces so far and this one, only one side has weights of positions and all labels; give all "

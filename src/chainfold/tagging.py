@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.data.ahead import made_ahead
-from chainfold.data.chain import Block, Source, check_block, frozen
+from chainfold.data.chain import Block, Source, check_block, checked_labels, frozen
 from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut
 from chainfold.engines.sweep import Belief, Horizon
 from chainfold.errors import BadChain, BadSetting
@@ -113,10 +113,19 @@ class Tagger:
         self.memory, self.tolerance = settings.memory or DEFAULT_MEMORY, settings.tolerance
         self._scorer = Scorer(model)
 
-    def run(self, blocks: Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
-        """The results of a chain that comes in blocks of any size, in stretches that cover it in order."""
+    def run(self, blocks: Source | Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
+        """The results of a chain in stretches that cover it in order.
+
+        A chain, or its blocks of any size. A chain's own numbers may differ from the model's (`Model.aligned`); blocks
+        have no names, and must have the model's numbers.
+        """
         wanted = want or Want()
         self._check_room(wanted)
+        if not isinstance(blocks, Iterable):
+            blocks = blocks_of(self.model.aligned(blocks))
+        return self._run(blocks, wanted)
+
+    def _run(self, blocks: Iterable[Block], wanted: Want) -> Iterator[Tagged]:
         forward = _Recording(self._scorer, wanted)
         with Shelf(self.memory) as shelf:
             pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
@@ -135,7 +144,7 @@ class Tagger:
                 allowed = f"at most {most:,} with {self.memory / 1e6:,.0f} MB of memory"
                 raise BadSetting(name, getattr(want, name), allowed)
 
-    def viterbi(self, blocks: Iterable[Block]) -> Iterator[Tagged]:
+    def viterbi(self, blocks: Source | Iterable[Block]) -> Iterator[Tagged]:
         """The best labelling alone."""
         return self.run(blocks, Want())
 
@@ -480,14 +489,18 @@ class Ranked(NamedTuple):
 
 
 def tag(model: Model, source: Source, *, memory: int | None = None) -> Labels:
-    """[T] the best labelling."""
+    """[T] the best labelling, in the model's numbers: `model.vocabulary.labels` has their names.
+
+    Here, and in all that follows, a chain whose names are numbered otherwise than the model's is renumbered by name
+    (`Model.aligned`); attributes that the model has never seen have no weight.
+    """
     return np.concatenate([found.labels for found in _run(model, source, Want(), memory)])
 
 
 def marginals(
     model: Model, source: Source, *, memory: int | None = None, tolerance: float = DEFAULT_TOLERANCE
 ) -> Floats:
-    """[T, N] the posterior of every label at every position."""
+    """[T, N] the posterior of every label at every position, labels in the order of the model."""
     want = Want(labels=False, posteriors=True)
     return np.concatenate([found.posteriors for found in _run(model, source, want, memory, tolerance)])
 
@@ -521,7 +534,7 @@ def entropies(model: Model, source: Source) -> Floats:
 
 def log_probabilities(model: Model, source: Source, labels: ArrayLike | None = None) -> Floats:
     """[S] the log probability of each sequence's labels, the source's own unless given; -inf where they are forbidden,
-    not a number where one is unknown."""
+    not a number where one is unknown, or is none of the model's. Labels that are given are the model's numbers."""
     found = _run(model, source, Want(labels=False, given=True), labels=labels)
     return np.concatenate([stretch.sequences.given for stretch in found])
 
@@ -535,12 +548,11 @@ def _run(
     labels: ArrayLike | None = None,
 ) -> Iterator[Tagged]:
     """A source in the place of blocks, and other labels in that of its own."""
-    model.check_fits(source)
-    blocks = blocks_of(source)
+    blocks = blocks_of(model.aligned(source))
     if labels is not None:
-        own = np.asarray(labels)
-        if own.shape != (source.positions,) or own.dtype.kind not in "iu":
-            raise BadChain(f"the labels must be one row of {source.positions} whole numbers.")
+        if np.asarray(labels).dtype.kind not in "iu":
+            raise BadChain("the labels are not whole numbers; give one for each position, as the model numbers them.")
+        own = checked_labels(labels, source.positions, model.layout.n_labels)
         parts = (own[low:high] for low, high in cut(0, source.positions, _AT_ONCE * BLOCK))
-        blocks = (block._replace(labels=frozen(part, np.int32)) for block, part in zip(blocks, parts, strict=True))
+        blocks = (block._replace(labels=part) for block, part in zip(blocks, parts, strict=True))
     return Tagger(model, memory=memory, tolerance=tolerance).run(blocks, want)

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
+from chainfold.data.renumbered import Renumbered
+from chainfold.engines.base import cut
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.metrics import Count
 from chainfold.mistakes import ALGORITHMS as MISTAKES
@@ -165,9 +167,14 @@ class Development:
     unseen: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, chain: Source) -> Development:
-        """A chain whose labels are all known ones."""
-        return cls(chain, chain.block(0, chain.positions).labels)
+    def of(cls, chain: Source, like: Source) -> Development:
+        """A chain with the names of another or, where one of them has none, with its numbers."""
+        own, vocabulary = vocabulary_of(chain), vocabulary_of(like)
+        if own is None or vocabulary is None or own.same_numbers(vocabulary):
+            return cls(chain, chain.block(0, chain.positions).labels)
+        renumbered = Renumbered(chain, vocabulary)
+        parts = (renumbered.known(low, high).gold for low, high in cut(0, chain.positions, _AT_ONCE))
+        return cls(renumbered, np.concatenate(list(parts)), renumbered.unseen)
 
     def __post_init__(self) -> None:
         if not (self.gold >= 0).any():
@@ -210,8 +217,9 @@ def train(
 ) -> Model:
     """Train a model on a labelled chain.
 
-    dev          a chain with the numbers of `source`: training stops when its score (F1 of spans where the labels are
-                 chunk tags, else accuracy) has not risen for `patience` iterations, and the best weights are kept
+    dev          a chain with the names or, where there are none, the numbers of `source`: training stops when its score
+                 (F1 of spans where the labels are chunk tags, else accuracy) has not risen for `patience` iterations,
+                 and the best weights are kept
     start        a model to begin with: its weights are taken where attribute and label have the same names
     constraints  what may follow what, in training and in the model
     engine, threads, memory   as for `evaluate`, where the algorithm has a gradient; threads change no bit of the model
@@ -228,7 +236,7 @@ def train(
     )
     begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
-    development = dev if dev is None or isinstance(dev, Development) else Development.of(dev)
+    development = dev if dev is None or isinstance(dev, Development) else Development.of(dev, source)
     identity = {} if saving is None else _identity(space, training, development, start, how)
     run = _Run(space, training, training.optimiser(space, begin, how), development, identity)
     if saving is not None and saving.resume and saving.path.exists():

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import vocabulary_of
 from chainfold.data.interning import StringTable, spans
-from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError, ModelMismatch
 from chainfold.model import Floats, Layout, Model
 from chainfold.objective import Space
@@ -58,10 +57,9 @@ def _correspondence(model: Model, space: Space) -> tuple[Ids, Ids, Ids]:
                 raise ModelMismatch(what.replace("_", " "), ours, theirs)
             same.append(np.arange(ours))
         return same[0], same[1], same[2]
-    if old.hash_bits != new.hash_bits:
+    if old.kind != new.kind:
         raise ChainfoldError(
-            f"the model to begin with has {_hashing(old)} and the data {_hashing(new)}; encode it with the model's "
-            f"--hash-bits."
+            f"the model to begin with has {old.kind} and the data {new.kind}; encode the data as the model's was."
         )
     numbers = {name: number for number, name in enumerate(old.labels)}
     labels = np.array([numbers.get(name, -1) for name in new.labels], np.int64)
@@ -69,10 +67,6 @@ def _correspondence(model: Model, space: Space) -> tuple[Ids, Ids, Ids]:
     attributes = _named(old.attributes, new.attributes, *sizes[0])
     edges = _named(old.edge_attributes, new.edge_attributes, *sizes[1])
     return labels, attributes, edges
-
-
-def _hashing(vocabulary: Vocabulary) -> str:
-    return "named attributes" if vocabulary.hash_bits is None else f"attributes hashed to {vocabulary.hash_bits} bits"
 
 
 def _named(old: Any, new: Any, old_size: int, size: int) -> Ids:

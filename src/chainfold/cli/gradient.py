@@ -145,16 +145,12 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
 
 def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model, Source]:
     """A model, and the chain with its numbers."""
-    from chainfold.data.chain import vocabulary_of
-    from chainfold.data.renumbered import Renumbered
     from chainfold.model_file import open_model
 
     if weights is not None:
         raise ChainfoldError("a model has its own weights: give --model or --weights, not both.")
     model = open_model(path)
-    if model.vocabulary is None or vocabulary_of(source) is None:
-        return model, source
-    return model, Renumbered(source, model.vocabulary)
+    return model, model.aligned(source, labels_needed=source.labelled)
 
 
 def _check_pieces(

@@ -31,9 +31,9 @@ from chainfold.errors import (
     LabelOutOfRange,
     ValueNotFinite,
 )
-from chainfold.kernels.scores import NO_LABEL
+from chainfold.kernels.scores import MOST_LABELS, NO_LABEL
 
-_MOST_IDS = 2**31 - 1
+MOST_IDS, _MOST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
@@ -151,11 +151,10 @@ class Chain:
             raise EmptyChain
         if edge_offsets is None and (edge_ids is not None or edge_values is not None):
             raise BadChain("there are edge attributes but no edge_offsets to say which positions they belong to.")
-        start_marks = np.zeros(positions, bool) if starts is None else np.array(starts, bool)
-        if start_marks.shape != (positions,):
-            raise BadChain(f"there are {positions} positions by the offsets, but {start_marks.size} start marks.")
-        start_marks[0] = True
-        label_ids = _labels(labels, positions, n_labels)
+        start_marks = _start_marks(starts, positions)
+        if labels is None and n_labels is None:
+            raise BadChain("a chain without labels needs n_labels, the number of labels there are.")
+        label_ids = checked_labels(np.full(positions, NO_LABEL) if labels is None else labels, positions, n_labels)
         state = _entries("attribute", offsets, ids, values, positions, n_attributes)
         if edge_offsets is None:
             edge = (frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64), 0)
@@ -171,7 +170,7 @@ class Chain:
             edge_ids=edge[1],
             edge_values=edge[2],
             weights=checked_weights(weights, positions),
-            n_labels=int(label_ids.max()) + 1 if n_labels is None else n_labels,
+            n_labels=int(label_ids.max()) + 1 if n_labels is None else int(n_labels),
             n_attributes=state[3],
             n_edge_attributes=edge[3],
         )
@@ -254,27 +253,41 @@ def gather(source: Source, positions: int | None = None) -> Chain:
     )
 
 
+def has_weights(source: Source) -> bool:
+    """Do its positions have weights?"""
+    return source.block(0, 1).weights.size > 0
+
+
 def vocabulary_of(source: Source) -> Vocabulary | None:
     """What the numbers of a source stand for, where that is known."""
     vocabulary: Vocabulary | None = getattr(source, "vocabulary", None)
     return vocabulary
 
 
-def _labels(labels: ArrayLike | None, positions: int, n_labels: int | None) -> NDArray[np.int32]:
-    if labels is None:
-        if n_labels is None:
-            raise BadChain("a chain without labels needs n_labels, the number of labels there are.")
-        labels = np.full(positions, NO_LABEL)
+def checked_labels(labels: ArrayLike, positions: int, n_labels: int | None) -> NDArray[np.int32]:
+    """Labels of positions, -1 where unknown; without n_labels, as many as there may be."""
     array = _integers(labels, "labels")
     if array.size != positions:
-        raise BadChain(f"there are {positions} positions by the offsets, but {array.size} labels.")
-    count = int(array.max()) + 1 if n_labels is None else n_labels
-    if count < 1:
-        raise BadSetting("n_labels", count, "at least 1")
+        raise BadChain(f"there are {positions} positions, but {array.size} labels.")
+    count = min(int(array.max()) + 1, MOST_LABELS) if n_labels is None else n_labels
+    if not isinstance(count, (int, np.integer)) or not 1 <= count <= MOST_LABELS:
+        raise BadSetting("n_labels", count, f"a whole number from 1 to {MOST_LABELS}")
     wrong = np.flatnonzero((array < NO_LABEL) | (array >= count))
     if wrong.size:
         raise LabelOutOfRange(int(wrong[0]), int(array[wrong[0]]), count)
     return frozen(array, np.int32)
+
+
+def _start_marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_]:
+    """Marks, of which the first is always set."""
+    marks = np.zeros(positions, bool) if starts is None else np.array(starts)
+    if marks.shape != (positions,):
+        raise BadChain(f"there are {positions} positions by the offsets, but {marks.size} start marks.")
+    if marks.dtype != bool and not ((marks == 0) | (marks == 1)).all():
+        raise BadChain("the start marks are not all True or False; give a mark for each position.")
+    marks = marks.astype(bool)
+    marks[0] = True
+    return marks
 
 
 def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
@@ -313,8 +326,8 @@ def _entries(
     if reals.size not in (0, entries.size):
         raise BadChain(f"there are {entries.size} {kind} ids, but {reals.size} values.")
     size = (int(entries.max()) + 1 if entries.size else 0) if count is None else count
-    if not 0 <= size <= _MOST_IDS:
-        raise BadSetting(f"the number of {kind}s", size, f"from 0 to {_MOST_IDS}")
+    if not 0 <= size <= MOST_IDS:
+        raise BadSetting(f"the number of {kind}s", size, f"from 0 to {MOST_IDS}")
     wrong = np.flatnonzero((entries < 0) | (entries >= size))
     if wrong.size:
         raise AttributeOutOfRange(position_of(ends, wrong[0]), int(entries[wrong[0]]), size, kind)
@@ -331,6 +344,9 @@ def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
         whole = array.astype(np.int64) if array.size == 0 or array.dtype.kind in "iub" else np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
         raise BadChain(f"the {what} are not whole numbers.") from None
+    if array.dtype.kind == "u" and array.size and array.max() > _MOST_INT64:
+        wrong = np.flatnonzero(array.ravel() > _MOST_INT64)
+        raise BadChain(f"number {int(wrong[0])} of the {what} is {array.ravel()[wrong[0]]}, which is too large.")
     if whole.ndim != 1:
         raise BadChain(f"the {what} have {whole.ndim} dimensions; give one row of numbers.")
     if whole.dtype.kind == "f":

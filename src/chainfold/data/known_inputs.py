@@ -45,8 +45,7 @@ class KnownChain:
             self._chain = Renumbered(chain, vocabulary)
         except ChainfoldError as error:  # they were not made for each other
             raise BadFile(path, str(error)) from None
-        known = set(vocabulary.labels)
-        self.unseen = tuple(label for label in own.labels if label not in known)
+        self.unseen = self._chain.unseen
 
     def held(self) -> int:
         """Nothing waits for a template: attributes are there."""

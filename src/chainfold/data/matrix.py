@@ -65,6 +65,8 @@ def _marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_] | None
         raise BadChain(
             f"sequences start at positions from 0 to {positions - 1}; give those, or a mark for each position."
         )
+    if (given[1:] <= given[:-1]).any():
+        raise BadChain("the positions at which sequences start do not ascend; give marks as True and False.")
     marks = np.zeros(positions, np.bool_)
     marks[given] = True
     return marks

@@ -15,7 +15,7 @@ from chainfold.data.known import KnownBlock
 from chainfold.data.naming import Census
 from chainfold.data.spool import without_gaps
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import ChainfoldError
+from chainfold.errors import ChainfoldError, UnseenLabel
 from chainfold.kernels.scores import NO_LABEL
 
 Numbers = NDArray[np.int32]
@@ -23,24 +23,35 @@ Entries = tuple[NDArray[np.int64], Numbers, NDArray[np.float64]]  # offsets, ids
 
 
 class Renumbered:
-    """A source with the numbers of a vocabulary; attributes that are not in it are left out, labels are unknown."""
+    """A source with the numbers of a vocabulary. Attributes that are not in it are left out.
 
-    def __init__(self, source: Source, vocabulary: Vocabulary) -> None:
+    Labels that are not in it are unknown or, where labels are needed, refused by the block that has one.
+    """
+
+    def __init__(self, source: Source, vocabulary: Vocabulary, *, labels_needed: bool = False) -> None:
         own = vocabulary_of(source)
         assert own is not None, "only names can be compared"
         _check_names(own, vocabulary)
         self._source, self.vocabulary = source, vocabulary
         self.positions, self.active = source.positions, source.active
-        self.n_labels, self.n_attributes = len(vocabulary.labels), vocabulary.counts.size
+        self.n_labels = len(vocabulary.labels)
+        named = vocabulary.attributes is not None
+        self.n_attributes = vocabulary.counts.size if named else max(vocabulary.counts.size, source.n_attributes)
         self._ids = _found(own.attributes, vocabulary.attributes)
         self._edge_ids = _found(own.edge_attributes, vocabulary.edge_attributes)
         edges = vocabulary.edge_attributes
         self.n_edge_attributes = source.n_edge_attributes if edges is None else len(edges)
         self._labels = _labels(own.labels, vocabulary.labels)
-        self.labelled = source.labelled and set(own.labels) <= set(vocabulary.labels)
+        known = set(vocabulary.labels)
+        self.unseen = tuple(label for label in own.labels if label not in known)
+        self._labels_needed = labels_needed
+        self.labelled = source.labelled and (labels_needed or not self.unseen)
 
     def block(self, low: int, high: int) -> Block:
-        return self.known(low, high).block
+        block, gold, _ = self.known(low, high)
+        if self._labels_needed and self.unseen and (wrong := np.flatnonzero(gold >= self.n_labels)).size:
+            raise UnseenLabel(low + int(wrong[0]), self.unseen[gold[wrong[0]] - self.n_labels])
+        return block
 
     def known(self, low: int, high: int) -> KnownBlock:
         """The block, and all labels: those that the vocabulary does not have come after its own."""
@@ -81,21 +92,13 @@ def grown_chain(source: Source, vocabulary: Vocabulary) -> Chain:
 
 def _check_names(own: Vocabulary, vocabulary: Vocabulary) -> None:
     """Raise unless the same name means the same in both."""
-    if own.hash_bits != vocabulary.hash_bits or (own.attributes is None) != (vocabulary.attributes is None):
-        raise ChainfoldError(
-            f"the chain has {_kind(own)} and the model {_kind(vocabulary)}; encode it as the model was."
-        )
+    if own.kind != vocabulary.kind:
+        raise ChainfoldError(f"the chain has {own.kind} and the model {vocabulary.kind}; encode it as the model was.")
     if own.template != vocabulary.template:
         raise ChainfoldError(
             "the chain was encoded with another template, or other bins of numbers, than the model; give what it "
             "was made of."
         )
-
-
-def _kind(vocabulary: Vocabulary) -> str:
-    if vocabulary.hash_bits is not None:
-        return f"attributes hashed to {vocabulary.hash_bits} bits"
-    return "attributes without names" if vocabulary.attributes is None else "attributes with names"
 
 
 def _union(names: Any, others: Any) -> Any:
@@ -115,9 +118,7 @@ def _found(own: Any, names: Any) -> Numbers | None:
         return None
     if not len(own) or not len(names):
         return np.full(len(own), -1, np.int32)
-    table = StringTable()
-    table.codes_of(names)
-    return table.found(*spans(own))
+    return StringTable.of(names).found(*spans(own))
 
 
 def _labels(own: tuple[str, ...], names: tuple[str, ...]) -> Numbers:

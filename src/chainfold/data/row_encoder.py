@@ -124,6 +124,12 @@ class RowEncoder:
             raise BadFile(_PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
         if one or not isinstance(rows, (list, tuple)):
             return [rows]
+        if not rows and self._items and not self._labels:
+            raise BadFile(
+                _PROGRAM,
+                "an empty list may be one row without attributes, or no rows; push {} or [[]] for the one row, and "
+                "leave the call out where there are no rows.",
+            )
         inner = (Mapping, list, tuple, set, frozenset) if self._items else (Mapping, list, tuple)
         return list(rows) if all(isinstance(row, inner) for row in rows) else [rows]
 

@@ -13,8 +13,9 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.data.chain import Block, frozen
+from chainfold.data.chain import MOST_IDS, Block, frozen
 from chainfold.errors import BadSetting
+from chainfold.kernels.scores import MOST_LABELS
 from chainfold.kernels.synthesis import SHARPNESS, Recipe, synthesise, walk
 
 _PITCH = 4096  # positions between two remembered labels
@@ -54,6 +55,13 @@ class SyntheticChain:
         ):
             if value < least:
                 raise BadSetting(name, value, f"at least {least}")
+        for name, value, most in (
+            ("n_labels", n_labels, MOST_LABELS),
+            ("n_attributes", n_attributes, MOST_IDS),
+            ("n_edge_attributes", n_edge_attributes, MOST_IDS),
+        ):
+            if value > most:
+                raise BadSetting(name, value, f"at most {most}")
         if positions * (active + 3) >= 2**63:
             raise BadSetting("positions", positions, "fewer than 2⁶³ draws of random numbers")
         for name, share in (("sticky", sticky), ("informative", informative)):

@@ -27,6 +27,26 @@ class Vocabulary:
     template: str | None = None  # the template with its fitted numbers, as JSON; None where attributes came as such
     columns: str | None = None  # the columns that all of it came from, as JSON; None where it came from none
 
+    @property
+    def kind(self) -> str:
+        """How attributes are known, in words; two vocabularies of different kinds cannot be compared."""
+        if self.hash_bits is not None:
+            return f"attributes hashed to {self.hash_bits} bits"
+        return "attributes without names" if self.attributes is None else "attributes with names"
+
+    def same_numbers(self, other: Vocabulary) -> bool:
+        """Do the same labels and attributes have the same numbers, and is it known that they mean the same?"""
+        if self is other:
+            return True
+        same = (self.labels, self.hash_bits, self.template) == (other.labels, other.hash_bits, other.template)
+        return same and all(
+            names is others or (names is not None and others is not None and names.equals(others))
+            for names, others in (
+                (self.attributes, other.attributes),
+                (self.edge_attributes, other.edge_attributes),
+            )
+        )
+
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The (attribute, label) pairs that occur: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
         size, words = self.marks.shape

@@ -89,7 +89,9 @@ class StreamTagger:
 
         A row is an item as `CRF` takes it (a dict or a list of strings) where the model was made of such; where it was
         made of columns, a dict from their names, or the values in their order; several are a list of these, or a table.
-        Numbers of the model itself come as a chain or a block.
+        An empty list is no rows for a model of columns. For one of items it could be a row without attributes as well,
+        and is refused: `{}` or `[[]]` is that row. A chain may have other numbers than the model (`Model.aligned`); a
+        block has no names, and must have the model's.
 
         start, end   a sequence begins with the first of the rows, ends with the last
         """
@@ -150,8 +152,8 @@ class StreamTagger:
     def _blocks(self, rows: Block | Source) -> Iterable[Block]:
         if isinstance(rows, Block):
             return [rows]
-        self.model.check_fits(rows)
-        return (rows.block(low, high) for low, high in cut(0, rows.positions, _AT_ONCE))
+        source = self.model.aligned(rows)
+        return (source.block(low, high) for low, high in cut(0, source.positions, _AT_ONCE))
 
     def _followed(self, blocks: Iterable[Block], end: bool) -> list[Final]:
         found = [self._window.push(block) for block in blocks]

@@ -77,8 +77,7 @@ class Boundaries:
         room = chain.positions - self.furthest
         self.spacing = min(max(room // wanted, _LEAST_SPACING), _SPACING)
         self.count = min(room // self.spacing, wanted)
-        model.check_fits(chain)
-        self._problem = Problem(model, chain, Settings(tolerance=tolerance, block=self.spacing))
+        self._problem = Problem(model, model.aligned(chain), Settings(tolerance=tolerance, block=self.spacing))
         potentials = Potentials.of(self._problem)
         self._sweeps: list[Sweep] = []
         belief: Belief | None = None
