@@ -37,7 +37,7 @@ class Mutant(NamedTuple):
     files: tuple[str, ...] = ("test_engines_oracle.py", "test_never_forget.py")
 
 
-_WEIGHTS, _WINDOW = ("test_weights.py",), ("test_window.py",)
+_WEIGHTS, _WINDOW, _ROUNDING = ("test_weights.py",), ("test_window.py",), ("test_rounding.py",)
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
@@ -79,7 +79,13 @@ MUTANTS = [
         "forget",
     ),
     Mutant("stream", "kernels/collapse.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
-    Mutant("stream", "kernels/collapse.py", "if alpha[f] > impossible:", "if math.exp(alpha[f]) > 0.0:", "stream"),
+    Mutant(
+        "stream",
+        "kernels/collapse.py",
+        "if alpha[f] > 0.0:",
+        "if alpha[f] > 0.0 and (alpha.size == row.size or alpha[row.size + f] > -1074.0):",
+        "stream",
+    ),
     Mutant("parallel", "engines/parallel.py", "if horizon.certified or first.starts[0]:", "if True:", "parallel"),
     Mutant("parallel", "engines/parallel.py", "return None if posterior is None", "return None if False", "cut"),
     Mutant("parallel", "engines/parallel.py", "np.where(belief.possible(), 0.0, np.inf)", "None", "past"),
@@ -107,20 +113,20 @@ MUTANTS = [
     Mutant(
         "every engine",
         "kernels/messages.py",
-        "                gamma[lattice.labels[t]] -= lattice.change[t]",
-        "                gamma[0] -= lattice.change[t]",
+        "    gamma[label] -= change\n",
+        "    gamma[0] -= change\n",
         "labels and random",
         _WEIGHTS,
     ),
     Mutant(
         "stream",
-        "kernels/collapse.py",
-        "shares[i] -= lattice.change[t] * q[i, lattice.labels[t]]",
-        "shares[i] -= lattice.change[t] * q[i, 0]",
+        "engines/sweep.py",
+        "    gamma = belief.posterior(weight)\n",
+        "    gamma = belief.posterior()\n",
         "3 or long",
         _WEIGHTS,
     ),
-    Mutant("stream", "engines/stream.py", "keep=True), keep=True)", "keep=True))", "long", _WEIGHTS),
+    Mutant("stream", "engines/stream.py", ", own), keep=True)", ", own))", "long", _WEIGHTS),
     Mutant(
         "every engine",
         "engines/base.py",
@@ -129,6 +135,30 @@ MUTANTS = [
         "masks",
         _WEIGHTS,
     ),
+    Mutant("every engine", "kernels/messages.py", "    gamma[largest] += total - sum_\n", "", "own_size", _ROUNDING),
+    Mutant(
+        "every engine", "kernels/messages.py", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto", _ROUNDING
+    ),
+    Mutant("every engine", "kernels/messages.py", "* power(k - top)\n", "\n", "digits", _ROUNDING),
+    Mutant(
+        "every engine",
+        "kernels/messages.py",
+        "        if not weighted and t % _TILE == 0:\n",
+        "        if False:\n",
+        "veto",
+        _ROUNDING,
+    ),
+    Mutant(
+        "every engine", "kernels/scores.py", "        store(counts.dense, k, splat(0.0))\n", "", "digits", _ROUNDING
+    ),
+    Mutant(
+        "every engine", "kernels/scores.py", "range(0, counts.hot.size, WIDTH)", "range(0)", "the_same_way", _ROUNDING
+    ),
+    Mutant("every engine", "kernels/wide.py", "- k * LN2_LOW, -1.0)", ", -1.0)", "veto", _ROUNDING),
+    Mutant("every engine", "engines/rounding.py", "    if wrong.any():\n", "    if False:\n", "overflow", _ROUNDING),
+    Mutant("every engine", "engines/rounding.py", "+ promise.tolerance + sums", "+ sums", "tolerance", _ROUNDING),
+    Mutant("every engine", "engines/rounding.py", "self.n_labels + _LOCAL + scores", "0.01", "digits", _ROUNDING),
+    Mutant("every engine", "evaluation.py", "min(likelihood, 0.0)", "likelihood", "positive", _ROUNDING),
     Mutant("windows", "live/window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
     Mutant("windows", "live/window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),
     Mutant("windows", "live/window.py", "lattice.alpha[-1] = self._forward.belief.values", "pass", "three", _WINDOW),

@@ -13,7 +13,7 @@ from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, eval
 from chainfold.data.chain import gather
 from chainfold.engines import ENGINES
 from extended import Exact, exact
-from tolerances import OWN_SIZE, ROUNDING
+from tolerances import IN_PORTIONS, OWN_SIZE, ROUNDING
 
 PRODUCTION = [name for name, engine in ENGINES.items() if not engine.published]
 INF = np.inf
@@ -136,6 +136,14 @@ def test_no_digits_are_lost_and_the_promise_is_kept(name: str, engine: str) -> N
         assert truth.log_z_error(found) <= found.report.log_z_error_bound
         assert worst <= ROUNDING, "the promise is for the worst case; this is what can be expected"
         assert truth.log_z_error(found) <= ROUNDING * max(1.0, abs(found.log_z))
+
+
+@pytest.mark.parametrize("engine", PRODUCTION)
+@pytest.mark.parametrize("name", ["periodic", "periodic, with values"])
+def test_roundings_that_all_go_the_same_way_do_not_add_up(name: str, engine: str) -> None:
+    """Sums of 40,000 equal terms, and posteriors that would drift away from one."""
+    model, chain, truth = solved(name)
+    assert truth.errors(evaluate(model, chain, engine)).max() <= IN_PORTIONS
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)

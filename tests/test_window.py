@@ -382,7 +382,7 @@ def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
 
 
 def test_posteriors_that_wait_for_their_labels_stay_what_they_are() -> None:
-    """They are certified long before the labels are settled, which then happens in logarithms."""
+    """They are certified long before the labels are settled, which then happens in wide numbers."""
     rows, pairs = 60, np.log([[0.6, 0.4], [0.4, 0.6]])
     chain = Chain.from_arrays(
         offsets=np.concatenate([np.zeros(51, int), np.ones(10, int)]), ids=[0], n_labels=2, n_attributes=1

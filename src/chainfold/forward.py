@@ -39,7 +39,7 @@ class Passed(NamedTuple):
     """A block after the forward pass."""
 
     lattice: messages.Lattice
-    log_scale: float
+    log_scale: tuple[float, float]  # a sum
     shift: Floats  # [B or 1]  what was taken out of the scores of transitions; nothing where numbers are wide
 
 
@@ -141,13 +141,15 @@ class Forward:
         predicted: Floats,
         edge: Floats,
         entry: Belief,
-        log_scale: float,
+        log_scale: tuple[float, float],
         shift: Floats,
     ) -> Passed:
         self.belief, _ = Belief(alpha[-1], entry.wide).normalised()
         return Passed(lattice_of(block.starts, block.labels, alpha, predicted, edge, entry), log_scale, shift)
 
-    def _forward_real(self, scored: Scored, predicted: Floats, entry: Floats, shift: Floats) -> float | None:
+    def _forward_real(
+        self, scored: Scored, predicted: Floats, entry: Floats, shift: Floats
+    ) -> tuple[float, float] | None:
         """The log of the scale; None where real numbers do not have the range."""
         p = self._scorer
         edge, watch = p.edge, p.watch or self._watch
@@ -160,7 +162,7 @@ class Forward:
         status, log_scale = messages.forward(
             scored.starts, scored.states, predicted, edge, shift, entry, p.n_labels, watch, p.tiles
         )
-        return float(log_scale) if status == messages.OK else None
+        return log_scale if status == messages.OK else None
 
 
 def lattice_of(

@@ -2,6 +2,7 @@
 
 All agree; they differ in what they keep and how often they read.
 
+    rounding ── how large scores can be, error bounds         what can be promised of an evaluation
     base ── Problem, Tally, Report, Engine                    what an engine is given and gives back
       ├── sweep ── forward and back over one block            the two movements of the production engines
       │     ├── twice ── there and back again

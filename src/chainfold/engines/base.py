@@ -22,7 +22,7 @@ from chainfold.data.chain import Block, Source, check_block
 from chainfold.engines.desk import Desk, Room
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
-from chainfold.kernels.scores import NO_LABEL, Found, Slots, observe, padded
+from chainfold.kernels.scores import NO_LABEL, PORTION, Found, Slots, fold, observe, padded
 from chainfold.kernels.simd import WIDTH
 from chainfold.model import Floats, Layout, Model, room_for
 
@@ -212,7 +212,9 @@ class Accumulator:
 
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
-        self._pending += positions
+        before, self._pending = self._pending, self._pending + positions
+        if self._pending // PORTION > before // PORTION:
+            fold(self.slots)
         if self._pending >= self._portion:
             self._take_hot()
             self.add(self._recent)
@@ -310,9 +312,9 @@ class Tally:
         """The log likelihood, where positions have weights."""
         return _sum(self._likelihoods)
 
-    def scale(self, log_scale: float, likelihood: float = 0.0) -> None:
-        """Add a block's share of log Z, and of the likelihood where positions have weights."""
-        self._scales = _shortened([*self._scales, log_scale])
+    def scale(self, log_scale: tuple[float, ...], likelihood: float = 0.0) -> None:
+        """Add a block's share of log Z, a sum, and of the likelihood where positions have weights."""
+        self._scales = _shortened([*self._scales, *log_scale])
         self._likelihoods = _shortened([*self._likelihoods, likelihood])
 
     def observe(self, low: int, block: Block) -> None:

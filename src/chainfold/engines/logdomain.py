@@ -60,7 +60,7 @@ def check_fault(fault: int, low: int) -> None:
 
 def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_weights: int) -> None:
     """log Z, and the expected counts ∇_m Z / Z = ± exp(ln|∇_m Z| - ln Z), from one signed logarithm or more each."""
-    tally.scale(log_z)
+    tally.scale((log_z,))
     logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
     with np.errstate(over="ignore"):  # whoever takes the counts looks at them

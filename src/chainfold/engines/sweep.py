@@ -99,7 +99,7 @@ def last_posterior(problem: Problem, high: int, belief: Belief, tally: Tally) ->
         return belief.posterior()
     last = problem.before(high)
     if last.weight > 0.0:
-        tally.scale(0.0, last.weight * float(belief.logs()[last.label]))
+        tally.scale((), last.weight * float(belief.logs()[last.label]))
     return belief.posterior(last.weight)
 
 
@@ -423,7 +423,7 @@ class Sequences:
         long = np.flatnonzero(np.diff(marks) > self.rows)
         return int(marks[long[0] if long.size else -1])
 
-    def there_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, float]:
+    def there_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, tuple[float, float]]:
         """Add the expected counts of the sequences of a block; returns (positions done, their scale)."""
         p, layout = self._potentials, self._problem.model.layout
         alpha, predicted = self._room()

@@ -157,7 +157,7 @@ def forward(
 ) -> Any:
     """alpha: [B, width], state scores in, forward vectors out. edge: [B or 1, N · width] with its shift.
 
-    Returns (status, log of the scale, the logarithm of the last vector's sum included).
+    Returns (status, log of the scale in two numbers, the logarithm of the last vector's sum included).
     """
     tile, columns, width = sizes(tiles)
     step = 1 if edge.shape[0] > 1 else 0
@@ -200,18 +200,18 @@ def forward(
         scale = sum_lanes(lane_sum)
         if not (scale > _LEAST_SUM and scale < _MOST_SUM):
             if not (scale > 0.0 and scale < np.inf):
-                return UNSAFE, 0.0
+                return UNSAFE, (0.0, 0.0)
             total, compensation = two_sum(total, compensation, math.log(scale))
             for c in range(0, width, columns):
                 store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
         previous = place(alpha, row)
     if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
-        return UNSAFE, 0.0
+        return UNSAFE, (0.0, 0.0)
     scale = 0.0
     for j in range(n_labels):
         scale += number(previous, j)
     total, compensation = two_sum(total, compensation, math.log(scale) + moves * (0.0 if step else shift[0]))
-    return OK if abs(total) < np.inf else UNSAFE, total + compensation
+    return OK if abs(total) < np.inf else UNSAFE, (total, compensation)
 
 
 @kernel(fastmath=CONTRACT)
@@ -380,7 +380,8 @@ def whole_sequences(
     """There and back over the sequences of a block, a few at a time, so that what is between stays in the cache.
 
     The block begins and ends with whole sequences; alpha and predicted are the room for a few. Returns (positions done,
-    log of their scale): a sequence that is longer than the room, or whose numbers leave the range, ends it.
+    log of their scale in two numbers): a sequence that is longer than the room, or whose numbers leave the range, ends
+    it.
     """
     starts, n_labels = lattice.starts, lattice.n_labels
     total, compensation, low, folded = 0.0, 0.0, 0, 0
@@ -411,18 +412,19 @@ def whole_sequences(
         )
         if status != OK:
             break
-        total, compensation = two_sum(total, compensation, scale)
-        last, scale = part.alpha[size - 1], 0.0
+        total, compensation = two_sum(total, compensation, scale[0])
+        compensation += scale[1]
+        last, sum_ = part.alpha[size - 1], 0.0
         for j in range(n_labels):
-            scale += last[j]
+            sum_ += last[j]
         for j in range(gamma.size):
-            gamma[j] = last[j] / scale
+            gamma[j] = last[j] / sum_
         backward(here, part, edge_t, gamma, rows, pairs, counts)
         low = high
         if low - folded >= PORTION:
             fold(counts)
             folded = low
-    return low, total + compensation
+    return low, (total, compensation)
 
 
 @kernel(fastmath=STRICT)
@@ -430,7 +432,7 @@ def forward_wide(starts: Any, scores: Any, edge: Any, entry: Any, n_labels: Any,
     """The forward pass in wide numbers, the largest k of each α_t being zero. scores: [B, width], edge: e_t.
 
     Each α and prediction is a sum of N products, with a relative error of N + 4 roundings and of what its scores have.
-    Returns (status, log of the scale, the logarithm of the last vector's sum included, position of the fault).
+    Returns (status, log of the scale as in `forward`, position of the fault).
     """
     width = scores.shape[1]
     step = 1 if edge.shape[0] > 1 else 0
@@ -444,7 +446,7 @@ def forward_wide(starts: Any, scores: Any, edge: Any, entry: Any, n_labels: Any,
         if not (starts[t] or known):
             for k in range(n_labels * width):
                 if not edge[t * step, k] < np.inf:
-                    return NOT_FINITE, 0.0, t
+                    return NOT_FINITE, (0.0, 0.0), t
                 moves[k], powers[k] = wide_exp(edge[t * step, k])
             known = step == 0
         top = -np.inf
@@ -459,17 +461,17 @@ def forward_wide(starts: Any, scores: Any, edge: Any, entry: Any, n_labels: Any,
             m, k = wide_exp(score)
             row[j], row[width + j] = normal(ahead[j] * m, ahead[width + j] + k)
             if not score < np.inf or (row[j] > 0.0 and not abs(row[width + j]) < np.inf):
-                return NOT_FINITE, 0.0, t
+                return NOT_FINITE, (0.0, 0.0), t
             top = max(top, row[width + j])
         if top == -np.inf:
-            return ZERO, 0.0, t
+            return ZERO, (0.0, 0.0), t
         for j in range(width):
             row[width + j] -= top
         total, compensation = two_sum(total, compensation, top * LN2_HIGH)
         total, compensation = two_sum(total, compensation, top * LN2_LOW)
         previous = row
     total, compensation = two_sum(total, compensation, math.log(row_sum(previous, True, n_labels)))
-    return OK if abs(total) < np.inf else NOT_FINITE, total + compensation, scores.shape[0] - 1
+    return OK if abs(total) < np.inf else NOT_FINITE, (total, compensation), scores.shape[0] - 1
 
 
 @kernel(fastmath=STRICT, inline=True)

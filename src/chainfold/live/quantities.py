@@ -51,11 +51,12 @@ class Sums:
         self._given, self._entropy, self._entropies = np.zeros(2), np.zeros(2), np.zeros(width)
         self._labels, self._pairs = np.zeros((2, n)), np.zeros((2, n, width))  # recent, total
 
-    def forward(self, lattice: messages.Lattice, log_scale: float) -> None:
+    def forward(self, lattice: messages.Lattice, log_scale: tuple[float, float]) -> None:
         """Further rows, none of which is known to end its sequence but by the next one's start mark."""
         starts = lattice.starts
         ends = np.append(starts[1:], False)
-        self._add(0, log_scale)
+        for part in log_scale:
+            self._add(0, part)
         for which, values in ((1, self._given_of(lattice, ends)), (2, self._entropy_of(lattice, ends))):
             for value in values.tolist():
                 self._add(which, value)
