@@ -42,6 +42,12 @@ def train(
             help="A development set: stop when it is tagged no better any more, and keep the best weights.",
         ),
     ] = None,
+    dev_report: Annotated[
+        bool,
+        typer.Option(
+            "--dev-report", help="Only show the scores on --dev: they neither stop training nor choose the weights."
+        ),
+    ] = False,
     start: Annotated[
         Path | None,
         typer.Option("--model", metavar="MODEL", help="Begin with the weights of this model, where the names agree."),
@@ -189,7 +195,9 @@ def train(
     patience: Annotated[
         int,
         typer.Option(
-            metavar="K", help="Iterations without a better score on --dev before stopping.", rich_help_panel=_RUN
+            metavar="K",
+            help="Iterations without a better score on --dev before stopping, once one was above that of the start.",
+            rich_help_panel=_RUN,
         ),
     ] = 10,
     engine: Annotated[
@@ -292,6 +300,7 @@ def train(
             _check_encoded(inputs[0], how)
         pointless = {
             "dev": dev,
+            "dev-report": dev_report,
             "model": start,
             "weight": weight,
             "min-count": min_count > 1,
@@ -319,12 +328,15 @@ def train(
         return
     if forget is not None or prequential is not None:
         raise ChainfoldError("--forget and --prequential are for learning as data arrives; give --online as well.")
+    if dev_report and dev is None:
+        raise ChainfoldError("--dev-report shows the scores on a development set; name one with --dev.")
     training = Training(
         algorithm or "lbfgs",
         settings,
         all_possible_states=all_states,
         all_possible_transitions=all_transitions,
         patience=patience,
+        early_stopping=not dev_report,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
     _check_outputs(output, cache, state, inputs, dev or [], start)
@@ -529,7 +541,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
     import numpy as np
 
     record = model.training
-    best = record.get("best_iteration")
+    best, scores = record.get("best_iteration"), record.get("development") or [None]
     return {
         "model": str(output),
         "bytes": output.stat().st_size,
@@ -538,7 +550,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
         "finished": record["finished"],
         "objective": record["objective"][-1] if record["objective"] else None,
         "best_iteration": best,
-        "development": None if best is None else record["development"][best - 1],
+        "development": scores[-1 if best is None else best - 1],
         "positions": source.positions,
         "labels": model.layout.n_labels,
         "attributes": model.layout.n_attributes,
@@ -571,4 +583,6 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
     if facts["best_iteration"] is not None:
         score = f"{facts['development']:.2%} in iteration {facts['best_iteration']}"
         rows.insert(4, ("best on the development set", score))
+    elif facts["development"] is not None:
+        rows.insert(4, ("on the development set", f"{facts['development']:.2%}"))
     Console().print(table((), rows, facts["model"]))
