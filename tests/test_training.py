@@ -383,6 +383,15 @@ def test_patience_survives_an_interruption(early_stopping: bool, tmp_path: Path)
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+def test_a_single_label_is_named(chain: Chain) -> None:
+    named = Chain.from_sequences([[["a"], ["b"]]], [["O", "O"]])
+    with pytest.warns(UserWarning, match=r"^every position has the same label, 'O': the model can give no other\.$"):
+        model = train(named)
+    assert model.layout.n_labels == 1
+    with pytest.warns(UserWarning, match="the same label, 0"):
+        train(Chain.from_arrays(offsets=[0, 1], ids=[0], labels=[0], starts=[True], n_labels=1, n_attributes=1))
+
+
 def test_a_model_to_begin_with(chain: Chain) -> None:
     options = {"c2": 0.1, "epsilon": 1e-6}
     cold: list[Progress] = []

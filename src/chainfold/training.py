@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
+from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.metrics import Count
 from chainfold.mistakes import ALGORITHMS as MISTAKES
@@ -224,6 +226,8 @@ def train(
     saving       keep the state of the run in a file, and go on from it
     report       told of each iteration; `stop` is asked after each piece of work whether to end, with `Interrupted`;
                  `positions` is told of the positions that an evaluation has done
+
+    Where the chain has a single label, a warning says so: the model can give no other.
     """
     training = training or Training()
     space = Space.of(
@@ -232,6 +236,8 @@ def train(
         all_possible_states=training.all_possible_states,
         all_possible_transitions=training.all_possible_transitions,
     )
+    if source.n_labels == 1:
+        warnings.warn(f"{only_label(vocabulary_of(source))}: the model can give no other.", stacklevel=2)
     begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
     development = dev if dev is None or isinstance(dev, Development) else Development.of(dev)
@@ -243,6 +249,11 @@ def train(
         run.begin(begin)
     run.work(saving, report or (lambda progress: None), stop or (lambda: False))
     return run.model()
+
+
+def only_label(vocabulary: Vocabulary | None) -> str:
+    """What is to be said of data with a single label."""
+    return f"every position has the same label, {'0' if vocabulary is None else repr(vocabulary.labels[0])}"
 
 
 def _identity(

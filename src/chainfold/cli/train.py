@@ -58,7 +58,9 @@ def train(
     header: reading.Header = None,
     encoding: reading.TextEncoding = "utf-8",
     unknown: reading.Unknown = None,
+    comments: reading.Comments = None,
     group: reading.Group = None,
+    groups_return: reading.GroupsReturn = False,
     one_sequence: reading.OneSequence = False,
     label: reading.Label = None,
     weight: reading.Weight = None,
@@ -279,7 +281,9 @@ def train(
         header=header,
         encoding=encoding,
         unknown=unknown,
+        comments=comments,
         group=group,
+        groups_return=groups_return or None,
         one_sequence=one_sequence,
         label=label,
         weight=weight,
@@ -346,6 +350,7 @@ def train(
         how["progress"] = progress
         source = _source(inputs, cache, how)
         vocabulary = _vocabulary(source, inputs)
+        _check_labels(source, vocabulary, inputs)
         development = None if dev is None else _development(dev, source, how)
     constraints = _constraints(vocabulary, scheme, forbid or [], allow or [])
     if fresh:
@@ -434,6 +439,16 @@ def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
     if vocabulary is None:
         raise BadFile(inputs[0], "the chain has no names for its labels and attributes; encode it from files.")
     return vocabulary
+
+
+def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> None:
+    """A single label is no model, but most probably a column that was read wrongly."""
+    from chainfold.training import only_label
+
+    if len(vocabulary.labels) == 1 and source.labelled:
+        column = "" if vocabulary.label is None else f" in column {vocabulary.label!r}"
+        remedy = "name the column of labels with --label, or the format with --format"
+        raise BadFile(inputs[0], f"{only_label(vocabulary)}{column}, so there is nothing to learn; {remedy}.")
 
 
 def _development(dev: list[str], source: Source, how: Options) -> Development:
