@@ -144,14 +144,15 @@ def test_a_folder_that_may_not_be_written_to(text: Path, tmp_path: Path) -> None
     assert str(closed) in failed("train", text, "-o", closed / "m")
 
 
-@pytest.mark.parametrize("content", ["a x B\n", "a x B\nb x B\n\nc x B\n"], ids=["one position", "one label"])
+@pytest.mark.parametrize("content", ["a x B\nb x I\n", "a x B\n\nb x I\n"], ids=["one sequence", "one position each"])
 def test_the_least_there_can_be(content: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(content)
     for algorithm in ("lbfgs", "adam", "ap", "arow"):
         path = tmp_path / algorithm
         facts = json.loads(succeeded("train", tmp_path / "t", "-o", path, "--algorithm", algorithm, "--json"))
-        assert facts["labels"] == 1
-        assert succeeded("tag", path, tmp_path / "t") == content.replace("\n", " B\n").replace("\n B", "\n").encode()
+        assert facts["labels"] == 2
+        tagged = content.replace("B\n", "B B\n").replace("I\n", "I I\n")
+        assert succeeded("tag", path, tmp_path / "t") == tagged.encode()
 
 
 def test_what_is_encoded_is_used_again_until_something_changes(text: Path, tmp_path: Path) -> None:
@@ -225,8 +226,8 @@ def test_a_development_set_may_only_report(text: Path, tmp_path: Path) -> None:
 def test_a_single_label_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a x O\nb y O\n")
     assert failed("train", tmp_path / "t", "-o", tmp_path / "m") == (
-        f"{tmp_path / 't'}: every position has the same label, 'O' in column '2', so there is nothing to learn; name the "
-        f"column of labels with --label, or the format with --format."
+        f"{tmp_path / 't'}: every position has the same label, 'O' in column '2', so there is nothing to learn; name "
+        f"the column of labels with --label, or the format with --format."
     )
     assert not (tmp_path / "m").exists()
     succeeded("train", tmp_path / "t", "-o", tmp_path / "m", "--label", "1", *LITTLE)

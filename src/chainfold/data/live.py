@@ -45,7 +45,7 @@ from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
 from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, table_of, text_reader_of
 from chainfold.data.store import ARROW_STREAM, PipedChain
-from chainfold.data.text_formats import CONLLU_COLUMNS, HASH, TextReader
+from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting
 
@@ -352,7 +352,8 @@ class _Rows:
     def _reader_for(self, data: bytes) -> TextReader | None:
         """The reader for an input that begins with these lines; None if they are blank."""
         lines = (line.decode(errors="replace") for line in data.split(b"\n") if line.strip())
-        first = next((line for line in lines if not line.startswith(self._untelling())), None)
+        rows = (line for line in lines if not line.startswith("-DOCSTART-") and not self._may_be_comment(line))
+        first = next(rows, None)
         if first is None:
             return None
         if self._reading.format is None:
@@ -363,12 +364,8 @@ class _Rows:
         reader.look_at(data)
         return reader
 
-    def _untelling(self) -> tuple[str, ...]:
-        """What lines begin with that do not tell what rows look like, as they may be comments."""
-        comments = self._reading.known_comments if self._reading.comments is None else self._reading.comments
-        if self._form in (Format.CSV, Format.TSV) or comments == "":
-            return ("-DOCSTART-",)
-        return ("-DOCSTART-", comments or HASH)
+    def _may_be_comment(self, line: str) -> bool:
+        return self._form not in (Format.CSV, Format.TSV) and self._reading.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
         """What a line looks like, if it can be what the model was made of."""

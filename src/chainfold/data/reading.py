@@ -72,6 +72,11 @@ class Reading:
         different = len(set(fields)) == len(fields) > 1
         return different and self.known.issuperset(fields) and self.header is not False
 
+    def may_be_comment(self, line: str) -> bool:
+        """Does a line begin as comments do, as far as is known of them?"""
+        comments = self.known_comments if self.comments is None else self.comments
+        return line.startswith(HASH if comments is None else comments) and comments != ""
+
 
 class _Reader(Protocol):
     def read(self, stream: Stream) -> Iterator[Stretch]: ...
@@ -88,7 +93,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
                 raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
             form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
             if reading.format is None and form in TEXT:
-                check_no_json(_first_line(_head(stream)), one.name)
+                check_no_json(_first_line(_head(stream, reading)), one.name)
             text = form if form in TEXT else text
             reader = readers.setdefault(form, reader_of(form, reading))
             rows = 0
@@ -215,15 +220,22 @@ def table_of(head: bytes) -> Format | None:
 
 def _by_content(stream: Stream, reading: Reading) -> Format:
     """A guess from the first lines of a text."""
-    lines = _head(stream)
+    lines = _head(stream, reading)
     return Format.TSV if reading.is_header(_first_line(lines)) else format_of(lines, reading.comments)
 
 
-def _head(stream: Stream) -> list[str]:
-    """The first lines of a text."""
-    text = stream.peek_text(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
-    lines = text.split("\n")[:_MOST_LINES]
-    return lines[:-1] if len(lines) > 1 else lines
+def _head(stream: Stream, reading: Reading) -> list[str]:
+    """The first lines of a text, one that is no comment among them."""
+
+    def decoded(data: bytes) -> list[str]:
+        text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+        lines = text.split("\n")[:_MOST_LINES]
+        return lines[:-1] if len(lines) > 1 else lines
+
+    def enough(data: bytes) -> bool:
+        return b"\n" in data and any(line.strip() and not reading.may_be_comment(line) for line in decoded(data))
+
+    return decoded(stream.peek_text(_LOOK_AT, enough))
 
 
 def _first_line(lines: list[str]) -> str:

@@ -43,7 +43,6 @@ _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
-_NO_WIDTH = (b"#", b"-DOCSTART-")  # lines that begin so do not tell how many columns there are
 
 LABEL, ATTRIBUTES, EDGE = "label", "attributes", "edge"
 
@@ -166,11 +165,21 @@ class ConllReader(_LineReader):
             if columns is not None and len(columns) != len(CONLLU_COLUMNS):
                 raise BadSetting("the list of columns", list(columns), "ten names, as CoNLL-U has ten columns")
 
+    def _cut(self, data: bytes) -> int:
+        """The same; comments wait for the line that tells the width."""
+        end = super()._cut(data)
+        self.look_at(data[:end])
+        return 0 if self._guess and self._widthless else end
+
+    @property
+    def _widthless(self) -> bool:
+        return UNKNOWN in (self._state[TABS], self._state[COLUMNS])
+
     def look_at(self, data: bytes) -> None:
         """Find the width in the first line that is no comment, so that those before it are known by theirs."""
-        if not self._guess or UNKNOWN not in (self._state[TABS], self._state[COLUMNS]):
+        if not self._guess or not self._widthless:
             return
-        row = next((line for line in io.BytesIO(data) if line.strip() and not line.startswith(_NO_WIDTH)), None)
+        row = next(filter(_tells_width, io.BytesIO(data)), None)
         if row is not None:
             row = row.removesuffix(b"\n").removesuffix(b"\r")
             tabs = row.count(b"\t")
@@ -243,6 +252,12 @@ class CrfsuiteReader(_LineReader):
         elif state[WRONG_LINE]:
             problem = BadFile(source, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
         return Taken(stretches, raw, problem)
+
+
+def _tells_width(line: bytes) -> bool:
+    """Is it a row for certain?"""
+    text = line.strip(b" \t\r\n")
+    return bool(text) and not text.startswith(b"-DOCSTART-") and not line.startswith(b"#")
 
 
 def _ambiguous(chunk: Chunk, line: int, name: str) -> BadFile:
