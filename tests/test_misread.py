@@ -294,6 +294,8 @@ def test_groups_of_streams_may_come_again(tmp_path: Path) -> None:
     assert succeeded("tag", tmp_path / "m", "-", "--follow", given=LOG.encode()).count(b"\n") == 5
     how = ("--online", "--group", "user", "--hash-bits", "8", "--format", "csv")
     succeeded("train", "-", *how, "-o", tmp_path / "o", given=LOG.encode())
+    (tmp_path / "log.csv").write_text(LOG)
+    succeeded("eval", tmp_path / "o", tmp_path / "log.csv")  # as the model was made
 
 
 def test_groups_of_tables_and_across_files(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def arriving(inputs: list[str], options: Options, before: Vocabulary | None = No
     """The rows of inputs. What a pipe gives continues the labels and the attributes of the vocabulary before."""
     if is_chain(inputs):
         return _of_chain(inputs[0], options)
-    bits = options.get("hash_bits") or DEFAULT_HASH_BITS
-    given = replace(encoding_of(options), hash_bits=bits, groups_return=True)  # as they do in what arrives
+    given = replace(encoding_of(options), hash_bits=options.get("hash_bits") or DEFAULT_HASH_BITS)
+    given = replace(given, groups_return=given.group is not None)  # as they do in what arrives
     progress = options.get("progress") or Progress()
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, live=True)
     again = files.total_bytes is not None
