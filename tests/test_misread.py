@@ -235,6 +235,7 @@ def test_comments_in_a_stream(tmp_path: Path) -> None:
         assert taken(WIDE) == [0, 1, 0]
         assert taken(ALIKE, comments="#") == [0, 1, 0]
         assert taken(WIDE + "x N\ny N O\n", on_error="skip") == [0, 1, 0, 1]
+        assert taken("# of the second half nothing is known\nEU N B\nx N\ny N O\n", on_error="skip") == [0, 1]
         with pytest.raises(BadFile, match="line 1, '# id 1', may be a row or a comment"):
             taken(ALIKE)
         with pytest.raises(BadFile, match="has only blank lines or comments"):
