@@ -242,7 +242,7 @@ def test_long_tables_as_text() -> None:
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_compressed_text(pack: Any) -> None:
-    text = CONLL * 10
+    text = f"{CONLL}\n" * 10
     assert tagged(pack(text.encode()), Format.CONLL) == plainly(text, Format.CONLL)
 
 

@@ -315,7 +315,7 @@ def test_models_that_are_none(trained: Trained, tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         (b"", "is empty."),
-        (b"\n\n", "has only blank lines."),
+        (b"\n\n", "has only blank lines or comments."),
         (b"b1 x B-X 4\n", "has 4 columns without names, but the model was made of 3"),
         (b"b1 x B-X\nb2\n", "line 2"),
         (b"word,size,tag\nb1,3,O\n", "there is no column 'shape', which the model looks at"),

@@ -95,7 +95,7 @@ def test_bad_settings(options: tuple[str, ...], sentence: str, text: Path, tmp_p
 
 BAD = {
     "empty.txt": (b"", "empty.txt: is empty."),
-    "blank.txt": (b"\n \n", "blank.txt: has only blank lines."),
+    "blank.txt": (b"\n \n", "blank.txt: has only blank lines or comments."),
     "ragged.txt": (b"a x B\nb I\n", "ragged.txt: line 2"),
     "number.csv": (b"size,label\n1,x\n2,y\nnan,x\n", "number.csv: line 4, column 'size': nan is no finite number"),
     "unlabelled.csv": (b"word,label\na,x\nb,\n", "training needs a label at every position"),
@@ -144,14 +144,15 @@ def test_a_folder_that_may_not_be_written_to(text: Path, tmp_path: Path) -> None
     assert str(closed) in failed("train", text, "-o", closed / "m")
 
 
-@pytest.mark.parametrize("content", ["a x B\n", "a x B\nb x B\n\nc x B\n"], ids=["one position", "one label"])
+@pytest.mark.parametrize("content", ["a x B\nb x I\n", "a x B\n\nb x I\n"], ids=["one sequence", "one position each"])
 def test_the_least_there_can_be(content: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(content)
     for algorithm in ("lbfgs", "adam", "ap", "arow"):
         path = tmp_path / algorithm
         facts = json.loads(succeeded("train", tmp_path / "t", "-o", path, "--algorithm", algorithm, "--json"))
-        assert facts["labels"] == 1
-        assert succeeded("tag", path, tmp_path / "t") == content.replace("\n", " B\n").replace("\n B", "\n").encode()
+        assert facts["labels"] == 2
+        tagged = content.replace("B\n", "B B\n").replace("I\n", "I I\n")
+        assert succeeded("tag", path, tmp_path / "t") == tagged.encode()
 
 
 def test_what_is_encoded_is_used_again_until_something_changes(text: Path, tmp_path: Path) -> None:
@@ -205,6 +206,31 @@ def test_threads_change_no_bit(text: Path, tmp_path: Path) -> None:
     for threads in (1, 2):
         succeeded("train", text, "-o", tmp_path / f"{threads}", "--threads", threads, "--c1", "0.1")
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_a_development_set_may_only_report(text: Path, tmp_path: Path) -> None:
+    made = ("--algorithm", "adagrad", "--c2", "0", "--max-iterations", "12", "--patience", "1")
+    plain = json.loads(succeeded("train", text, "-o", tmp_path / "plain", *made, "--json"))
+    dev = ("--dev", text, "--dev-report")
+    facts = json.loads(succeeded("train", text, "-o", tmp_path / "m", *dev, *made, "--json"))
+    assert facts["iterations"] == plain["iterations"] == 12
+    assert facts["best_iteration"] is None
+    assert facts["development"] == json.loads(succeeded("eval", tmp_path / "m", text, "--json"))["spans"]["f1"]
+    assert open_model(tmp_path / "m").weights.tobytes() == open_model(tmp_path / "plain").weights.tobytes()
+    done = run("train", text, "-o", tmp_path / "m", *dev, *made, "-v")
+    assert all("development" in line and "*" not in line for line in done.stderr.splitlines())
+    assert "│ on the development set" in done.stdout
+    assert "name one with --dev" in failed("train", text, "-o", tmp_path / "m", "--dev-report")
+
+
+def test_a_single_label_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a x O\nb y O\n")
+    assert failed("train", tmp_path / "t", "-o", tmp_path / "m") == (
+        f"{tmp_path / 't'}: every position has the same label, 'O' in column '2', so there is nothing to learn; name "
+        f"the column of labels with --label, or the format with --format."
+    )
+    assert not (tmp_path / "m").exists()
+    succeeded("train", tmp_path / "t", "-o", tmp_path / "m", "--label", "1", *LITTLE)
 
 
 def test_a_development_set_stops_the_run_and_keeps_the_best(text: Path, tmp_path: Path) -> None:

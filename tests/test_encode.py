@@ -114,14 +114,15 @@ def test_numbers_as_values(tmp_path: Path) -> None:
 
 def test_a_group_column_separates_sequences(tmp_path: Path) -> None:
     text = "session,word,label\n1,a,X\n1,b,X\n2,c,X\n1,d,X\n"
-    chain = encoded(tmp_path, text, "log.csv", group="session")
+    chain = encoded(tmp_path, text, "log.csv", group="session", groups_return=True)
     assert chain.starts.tolist() == [True, False, True, True]
     assert attributes_of(chain) == [["word=a"], ["word=b"], ["word=c"], ["word=d"]]
 
 
 def test_a_group_that_is_missing_is_a_group(tmp_path: Path) -> None:
     text = "session,word,label\n,a,X\n,b,X\n2,c,X\n,d,X\n"
-    assert encoded(tmp_path, text, "log.csv", group="session").starts.tolist() == [True, False, True, True]
+    chain = encoded(tmp_path, text, "log.csv", group="session", groups_return=True)
+    assert chain.starts.tolist() == [True, False, True, True]
 
 
 def test_edge_attributes_may_come_late(tmp_path: Path) -> None:

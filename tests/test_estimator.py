@@ -873,6 +873,23 @@ def test_sequences_of_weight_zero_teach_nothing(algorithm: str) -> None:
     assert estimator.score(X, Y) > 0.6
 
 
+def test_a_development_set_may_only_report() -> None:
+    weak: dict[str, Any] = {"c2": 0.0, "epsilon": 1e-12, "period": 0, "patience": 1, "max_iterations": 25}
+    plain = CRF(**weak).fit(X, Y)
+    reporting = CRF(**weak, early_stopping=False).fit(X, Y, X[:20], Y[:20])
+    assert reporting.n_iter_ == 25 > CRF(**weak).fit(X, Y, X[:20], Y[:20]).n_iter_
+    assert all("dev_score" in seen for seen in reporting.training_log_.iterations)
+    assert reporting.model_.weights.tobytes() == plain.model_.weights.tobytes()
+
+
+def test_a_single_label_is_named_where_all_data_is_there() -> None:
+    with pytest.warns(UserWarning, match="every position has the same label, 'O'"):
+        fitted = CRF().fit([[["a"], ["b"]]], [["O", "O"]])
+    assert fitted.predict([[["a"], ["c"]]]).tolist() == [["O", "O"]]
+    pieces = CRF().partial_fit([[["a"]]], [["O"]]).partial_fit([[["b"]]], [["B"]])  # others may come
+    assert pieces.classes_ == ["O", "B"]
+
+
 def test_labels_of_a_development_set_that_were_never_seen_are_wrong() -> None:
     items, labels = [[["a"], ["b"]]] * 2, [["x", "y"]] * 2
     chain = Chain.from_sequences(items[:1], [["x", "never"]])

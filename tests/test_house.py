@@ -40,6 +40,7 @@ LEVELS = {
     "training": 10,
     "apply": 10,
     "feed": 11,
+    "training_log": 11,
     "live": 11,
     "online": 11,
     "growth": 12,

@@ -96,7 +96,7 @@ CSV = "time,port,bytes,label\n1,http,10,ok\n2,http,20,ok\n2,ftp,,bad\n5,http,100
         ("train.txt", CONLL, {"label": "1"}),
         ("log.csv", CSV, {}),
         ("log.csv", CSV, {"numbers": "symbol"}),
-        ("log.csv", CSV, {"numbers": "standard", "group": "port"}),
+        ("log.csv", CSV, {"numbers": "standard", "group": "port", "groups_return": True}),
         ("log.csv", "tcp,http,ok\nudp,dns,bad\n", {"header": False}),
         ("lines.crfsuite", "A\tx:2\ty\n\nB\ty\t@edge\tjoin\n", {}),
         ("lines.crfsuite", "A\tx:2\ty\n\nB\ty\t@edge\tjoin\n", {"hash_bits": 4}),

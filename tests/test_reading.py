@@ -283,9 +283,9 @@ def test_every_format_through_one_door(tmp_path: Path) -> None:
     [
         (b"", None, "the open file: is empty."),
         (gzip.compress(b"", mtime=0), None, "the open file: is empty."),
-        (b"\n \n\t\n", None, "has only blank lines."),
-        (b"# x\n", Format.CONLLU, "has only blank lines and comments."),
-        (b"\n", Format.CRFSUITE, "has only blank lines."),
+        (b"\n \n\t\n", None, "has only blank lines or comments."),
+        (b"# x\n", Format.CONLLU, "has only blank lines or comments."),
+        (b"\n", Format.CRFSUITE, "has only blank lines or comments."),
         (b"a,b\n", Format.CSV, "has no rows, only blank lines or a header."),
         (b"\r\n\n", Format.CSV, "has no rows, only blank lines or a header."),
         (b"PAR1", None, "cannot be read as Parquet"),

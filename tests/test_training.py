@@ -14,6 +14,7 @@ from chainfold import Chain, ChainfoldError, Layout, Model, Vocabulary
 from chainfold.constraints import Constraints
 from chainfold.model_file import open_model, save_model
 from chainfold.objective import Objective, Space
+from chainfold.optimize.base import Step
 from chainfold.tagging import tag
 from chainfold.training import ALGORITHMS, Development, Every, Interrupted, Progress, Saving, Training, train
 
@@ -245,6 +246,150 @@ def test_a_development_set_stops_the_run_and_the_best_weights_are_kept(chain: Ch
     assert len(scores) == best + 1 + 3
     assert [progress.dev for progress in seen] == scores
     assert (tag(model, dev) == dev.labels).mean() == pytest.approx(scores[best])
+
+
+def rare(sequences: int = 300, seed: int = 0) -> Chain:
+    """An entity in one sequence of thirty; its first word also stands elsewhere."""
+    random = np.random.default_rng(seed)
+    items, labels = [], []
+    for k in range(sequences):
+        words, theirs = [f"w{random.integers(200)}" for _ in range(12)], ["O"] * 12
+        at = int(random.integers(11))
+        if k % 30 == 0:
+            words[at : at + 2] = f"first{random.integers(5)}", f"last{random.integers(5)}"
+            theirs[at : at + 2] = "B-X", "I-X"
+        elif k % 3 == 0:
+            words[at] = f"first{random.integers(5)}"
+        items.append([[f"word={word}", f"before={before}"] for word, before in zip(words, ["^", *words], strict=False)])
+        labels.append(theirs)
+    return Chain.from_sequences(items, labels)
+
+
+SLOW = {"c2": 0.01, "rate": 0.1, "max_iterations": 60}
+
+
+def test_patience_begins_with_the_first_score_above_the_start() -> None:
+    chain = rare()
+    model = train(chain, Training("adagrad", SLOW, patience=3), dev=chain)
+    scores, best = model.training["development"], model.training["best_iteration"]
+    first = next(k for k, score in enumerate(scores) if score > 0.0)
+    assert first > 11, "no entity is found for so long"
+    assert model.training["development_start"] == 0.0
+    highest = scores.index(max(scores))
+    assert highest >= first
+    assert len(scores) == highest + 1 + 3, "from the highest score on, patience is as it was"
+    assert scores[best - 1] == max(scores) > 0.0
+    never = train(chain, Training("adagrad", SLOW | {"max_iterations": first}, patience=3), dev=chain)
+    assert never.training["development"] == scores[:first], "equal scores do not end a run that has not begun to rise"
+    assert never.training["best_iteration"] == first, "of equal scores the last one has the best likelihood"
+
+
+def test_scores_that_stay_below_those_of_a_model_to_begin_with_end_nothing(chain: Chain) -> None:
+    good = train(chain, Training("lbfgs", {"c2": 1e-3}))
+    spoilt = Training("sgd", {"rate": 0.5, "max_iterations": 6, "batch": 20, "period": 0}, patience=1)
+    model = train(chain, spoilt, start=good, dev=chain)
+    assert max(model.training["development"]) < model.training["development_start"]
+    assert model.training["iterations"] == 6
+
+
+class Fixed:
+    """An optimiser whose objective is given; it stands still."""
+
+    def __init__(self, values: list[float], size: int) -> None:
+        self._values, self._done, self._size = values, 0, size
+
+    @property
+    def point(self) -> Any:
+        return np.full(self._size, float(self._done))
+
+    @property
+    def finished(self) -> str | None:
+        return "done" if self._done == len(self._values) else None
+
+    def advance(self) -> Step:
+        self._done += 1
+        return Step(self._done, self._values[self._done - 1], 0.0, 0.0, 0.0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "values", "patience", "iterations", "best"),
+    [
+        ([0.5, 0.5, 0.5], [9, 8, 7], 9, 3, 3),
+        ([0.5, 0.5, 0.5], [7, 8, 9], 9, 3, 1),
+        ([0.5, 0.5, 0.5], [7, 6, 6], 9, 3, 3),
+        ([0.5, 0.7, 0.5, 0.7], [9, 6, 5, 8], 9, 4, 2),
+        ([0.0, 0.0, 0.0, 0.3, 0.3, 0.2, 0.2], [9, 8, 7, 6, 5, 4, 3], 2, 6, 5),  # a tie gives no new patience
+        ([0.0, 0.0, 0.0, 0.0], [9, 8, 7, 6], 1, 4, 4),
+        ([-1.0, -1.0, -1.0, 0.0, 0.0], [9, 8, 7, 6, 5], 1, 5, 5),  # the start is not above itself
+    ],
+)
+def test_ties_go_to_the_better_objective_and_then_to_the_later_iteration(
+    scores: list[float],
+    values: list[float],
+    patience: int,
+    iterations: int,
+    best: int,
+    chain: Chain,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = iter([0.0, *scores])
+    monkeypatch.setattr("chainfold.training._Run._score", lambda self, dev, point: next(given))
+    monkeypatch.setattr(Training, "optimiser", lambda self, space, start, how: Fixed(values, start.size))
+    model = train(chain, Training(patience=patience), dev=chain)
+    assert (model.training["iterations"], model.training["best_iteration"]) == (iterations, best)
+    assert (model.weights == best).all()
+
+
+def test_a_development_set_may_only_report(tmp_path: Path) -> None:
+    chain, dev = corpus(), _renumbered(corpus(60, seed=3), corpus())
+    weak: dict[str, Any] = {"c2": 0.0, "epsilon": 1e-12, "period": 0, "max_iterations": 40}
+    seen: list[Progress] = []
+    plain = train(chain, Training("lbfgs", weak))
+    model = train(chain, Training("lbfgs", weak, patience=1, early_stopping=False), dev=dev, report=seen.append)
+    assert model.weights.tobytes() == plain.weights.tobytes(), "it is as if there were none"
+    assert [progress.dev for progress in seen] == model.training["development"]
+    assert not any(progress.best for progress in seen)
+    assert len(seen) == 40 > int(np.argmax(model.training["development"])) + 1
+    assert "best_iteration" not in model.training
+    with pytest.raises(ChainfoldError, match="early_stopping is 'no', but must be True or False"):
+        Training(early_stopping="no")  # type: ignore[arg-type]
+    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    with pytest.raises(Interrupted):
+        train(chain, Training("lbfgs", weak), dev=dev, saving=saving, stop=lambda: True)
+    with pytest.raises(ChainfoldError, match="was begun with early_stopping = True, and now it is False"):
+        train(chain, Training("lbfgs", weak, early_stopping=False), dev=dev, saving=saving)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_patience_survives_an_interruption(early_stopping: bool, tmp_path: Path) -> None:
+    chain = rare(90)
+    training = Training("adagrad", SLOW | {"rate": 0.2}, patience=2, early_stopping=early_stopping)
+    whole = train(chain, training, dev=chain)
+    assert (whole.training["iterations"] < 60) == early_stopping
+    saving, model = Saving(tmp_path / "run", Every(10**9), resume=True), None
+    for wanted in (1, 4, 20, 30, whole.training["iterations"] - 1, 100):
+        steps: list[Progress] = []
+
+        def enough(wanted: int = wanted, steps: list[Progress] = steps) -> bool:
+            return bool(steps) and steps[-1].step.iteration >= wanted
+
+        try:
+            model = train(chain, training, dev=chain, saving=saving, report=steps.append, stop=enough)
+        except Interrupted:
+            assert wanted < 100
+    assert model is not None
+    for name, one in (("whole", whole), ("pieces", model)):
+        save_model(tmp_path / name, one)
+    assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_single_label_is_named(chain: Chain) -> None:
+    named = Chain.from_sequences([[["a"], ["b"]]], [["O", "O"]])
+    with pytest.warns(UserWarning, match=r"^every position has the same label, 'O': the model can give no other\.$"):
+        model = train(named)
+    assert model.layout.n_labels == 1
+    with pytest.warns(UserWarning, match="the same label, 0"):
+        train(Chain.from_arrays(offsets=[0, 1], ids=[0], labels=[0], starts=[True], n_labels=1, n_attributes=1))
 
 
 def test_a_model_to_begin_with(chain: Chain) -> None:

@@ -1,18 +1,12 @@
-"""The scikit-learn face: `CRF` fits, predicts and scores as sklearn-crfsuite's estimator of that name does.
-
-CRF           the estimator
-TrainingLog   what was seen of each iteration while it was fitted
-"""
+"""The scikit-learn face: `CRF` fits, predicts and scores as sklearn-crfsuite's estimator of that name does."""
 
 from __future__ import annotations
 
 import copy
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +28,7 @@ from chainfold.model_file import open_model, save_model
 from chainfold.online.trainer import OnlineTrainer
 from chainfold.tagging import Tagger, Want
 from chainfold.training import Progress, Training, option_names, train
+from chainfold.training_log import TrainingLog, watched
 
 _OPTIONS = (
     *("c1", "c2", "max_iterations", "num_memories", "epsilon", "period", "delta", "linesearch", "max_linesearch"),
@@ -44,35 +39,6 @@ _OF_PIECES = {"rate", "decay", "batch", "seed"}  # settings that lbfgs itself ha
 _BY_PIECES = "adagrad"  # what stands in for lbfgs, which cannot learn from pieces
 
 Objects = NDArray[np.object_]
-
-
-@dataclass
-class TrainingLog:
-    """What was seen of each iteration."""
-
-    iterations: list[dict[str, Any]] = field(default_factory=list)
-    featgen_num_features: int | None = None  # weights
-    training_seconds: float | None = None
-
-    @property
-    def last_iteration(self) -> dict[str, Any] | None:
-        return self.iterations[-1] if self.iterations else None
-
-    def add(self, progress: Progress) -> None:
-        step, before = progress.step, self.training_seconds or 0.0
-        seen = {
-            "num": step.iteration,
-            "loss": step.value,
-            "feature_norm": step.point_norm,
-            "error_norm": step.gradient_norm,
-            "active_features": step.active,
-            "linesearch_trials": step.evaluations,
-            "linesearch_step": step.step,
-            "time": progress.seconds - before,
-            "dev_score": math.nan if progress.dev is None else progress.dev,
-        }
-        self.iterations.append({name: value for name, value in seen.items() if not math.isnan(value)})
-        self.training_seconds = progress.seconds
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
@@ -94,6 +60,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     rate, decay, batch         of sgd, adagrad and adam: learning rate, its decay an epoch, positions in a batch
     seed                       of the order of batches and sequences
     patience                   iterations without a better score on X_dev before fit stops
+    early_stopping             False: the scores on X_dev are logged, but neither stop fit nor choose the weights
     scheme, forbid, allow      what may follow what: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
     hash_bits                  hash attributes to so many bits: memory that does not grow, and no names
     forget                     of partial_fit with hash_bits: positions after which a gradient counts half in AdaGrad
@@ -130,6 +97,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         batch: int | None = None,
         seed: int | None = None,
         patience: int | None = None,
+        early_stopping: bool = True,
         scheme: str | None = None,
         forbid: Sequence[str] | None = None,
         allow: Sequence[str] | None = None,
@@ -165,6 +133,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.batch = batch
         self.seed = seed
         self.patience = patience
+        self.early_stopping = early_stopping
         self.scheme = scheme
         self.forbid = forbid
         self.allow = allow
@@ -187,8 +156,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train a model.
 
-        With X_dev, training stops when that is labelled no better any more, and the best weights are kept. A sample
-        weight is that of a sequence or, where X is no list, of a sequence or a position.
+        With X_dev, training stops when that is labelled no better any more, and the best weights are kept, unless
+        `early_stopping` is False. A sample weight is that of a sequence or, where X is no list, of a sequence or a
+        position. Labels that are all the same are named in a warning.
         """
         training = self._training_at_once()
         if self.forget is not None:
@@ -196,7 +166,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if X_dev is None and y_dev is not None:
             raise ChainfoldError("there are labels y_dev, but no X_dev; give both, or neither.")
         log, encoding = TrainingLog(), self._encoding()
-        with learnable(X, y, sample_weight, encoding) as source, _watched(bool(self.verbose), log) as report:
+        with learnable(X, y, sample_weight, encoding) as source, watched(bool(self.verbose), log) as report:
             model = train(
                 source,
                 training,
@@ -249,7 +219,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if before is not None and before.passes:
             log = replace(self.training_log_, iterations=[*self.training_log_.iterations])
         begin = time.monotonic() - (log.training_seconds or 0.0)
-        with _watched(bool(self.verbose), log) as report:
+        with watched(bool(self.verbose), log) as report:
             if online:
                 trainer = copy.deepcopy(self._online) if before is not None else None
                 trainer = trainer or online_trainer(training, vocabulary, self.forget)
@@ -308,6 +278,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             options,
             all_possible_states=bool(self.all_possible_states),
             all_possible_transitions=bool(self.all_possible_transitions),
+            early_stopping=bool(self.early_stopping),
             **patience,
         )
 
@@ -574,38 +545,6 @@ class _Found:
                 f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
             )
         return np.repeat(given, lengths)
-
-
-@contextmanager
-def _watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[Progress], None]]:
-    """Whoever is told of an iteration: the log and, if wanted, a terminal or whatever standard error is."""
-    if not verbose:
-        yield log.add
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
-        task = bars.add_task("begun", total=None)
-
-        def report(progress: Progress) -> None:
-            log.add(progress)
-            bars.update(task, description=_line(log.iterations[-1]))
-            if bars.disable:
-                print(_line(log.iterations[-1]), file=sys.stderr)
-
-        yield report
-
-
-def _line(seen: Mapping[str, Any]) -> str:
-    shown = {"feature_norm": "norm", "active_features": "active", "dev_score": "dev"}
-    rest = [f"{name}={seen[key]:<9.5g}" for key, name in shown.items() if key in seen]
-    return "  ".join(
-        [f"Iter {seen['num']:<3}", f"time={seen['time']:<6.2f}", f"loss={seen['loss']:<12.4f}", *rest]
-    ).strip()
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:

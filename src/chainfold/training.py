@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -26,6 +27,7 @@ import chainfold
 from chainfold.constraints import Constraints
 from chainfold.data.chain import Source, vocabulary_of
 from chainfold.data.renumbered import Renumbered
+from chainfold.data.vocabulary import Vocabulary
 from chainfold.engines.base import cut
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.metrics import Count
@@ -52,7 +54,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 }
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
 
-RUN, RUN_VERSION = "training run", 2
+RUN, RUN_VERSION = "training run", 3
 _BATCH = 256
 _PATIENCE = 10
 _AT_ONCE = 65536  # positions that are looked at
@@ -67,6 +69,7 @@ class Training:
     all_possible_states: bool = False  # a weight for every attribute with every label, not only those that occur
     all_possible_transitions: bool = True  # a weight for every two labels, not only those that follow one another
     patience: int = _PATIENCE  # iterations without a better score on the development set
+    early_stopping: bool = True  # False: the development set is scored, but neither ends training nor chooses weights
 
     def __post_init__(self) -> None:
         algorithm = ALIASES.get(self.algorithm, self.algorithm)
@@ -81,6 +84,8 @@ class Training:
                 )
         if not isinstance(self.patience, int) or self.patience < 1:
             raise BadSetting("patience", self.patience, "at least 1")
+        if not isinstance(self.early_stopping, bool):
+            raise BadSetting("early_stopping", self.early_stopping, "True or False")
         if "c2" in known:
             check_penalty("c2", self.c2)
         check_whole("batch", self.options.get("batch"), 1)
@@ -187,7 +192,7 @@ class Progress:
 
     step: Step
     dev: float | None  # the score on the development set
-    best: bool  # is it the best so far?
+    best: bool  # are its weights the best so far? Never where the development set only reports
     seconds: float  # since this process began to train
 
 
@@ -217,15 +222,19 @@ def train(
 ) -> Model:
     """Train a model on a labelled chain.
 
-    dev          a chain with the names or, where there are none, the numbers of `source`: training stops when its score
-                 (F1 of spans where the labels are chunk tags, else accuracy) has not risen for `patience` iterations,
-                 and the best weights are kept
+    dev          a chain with the names or, where there are none, the numbers of `source`, scored after each iteration:
+                 F1 of spans where the labels are chunk tags, else accuracy. Once a score is above that of the weights
+                 to begin with, training stops after `patience` iterations without a higher one. The weights of the
+                 highest score are kept; of equal scores, those of the lower objective, then of the later iteration.
+                 With `early_stopping=False` in the settings it is scored only
     start        a model to begin with: its weights are taken where attribute and label have the same names
     constraints  what may follow what, in training and in the model
     engine, threads, memory   as for `evaluate`, where the algorithm has a gradient; threads change no bit of the model
     saving       keep the state of the run in a file, and go on from it
     report       told of each iteration; `stop` is asked after each piece of work whether to end, with `Interrupted`;
                  `positions` is told of the positions that an evaluation has done
+
+    Where the chain has a single label, a warning says so: the model can give no other.
     """
     training = training or Training()
     space = Space.of(
@@ -234,6 +243,8 @@ def train(
         all_possible_states=training.all_possible_states,
         all_possible_transitions=training.all_possible_transitions,
     )
+    if source.n_labels == 1:
+        warnings.warn(f"{only_label(vocabulary_of(source))}: the model can give no other.", stacklevel=2)
     begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
     development = dev if dev is None or isinstance(dev, Development) else Development.of(dev, source)
@@ -241,8 +252,15 @@ def train(
     run = _Run(space, training, training.optimiser(space, begin, how), development, identity)
     if saving is not None and saving.resume and saving.path.exists():
         run.load(saving.path)
+    else:
+        run.begin(begin)
     run.work(saving, report or (lambda progress: None), stop or (lambda: False))
     return run.model()
+
+
+def only_label(vocabulary: Vocabulary | None) -> str:
+    """What is to be said of data with a single label."""
+    return f"every position has the same label, {'0' if vocabulary is None else repr(vocabulary.labels[0])}"
 
 
 def _identity(
@@ -260,6 +278,7 @@ def _identity(
         "data": _digest(_arrays(space.source)),
         "development set": None if dev is None else _digest([dev.gold, *_arrays(dev.chain)]),
         "patience": training.patience if dev is not None else None,
+        "early_stopping": training.early_stopping if dev is not None else None,
         "model to begin with": None if start is None else _digest([start.weights]),
     }
 
@@ -295,9 +314,15 @@ class _Run:
         self._identity = json.loads(json.dumps(identity))
         self._values: list[float] = []  # the objective after each iteration
         self._scores: list[float] = []  # on the development set
+        self._start = math.nan  # the score of the weights to begin with
         self._best: Floats | None = None
         self._finished: str | None = None  # by the development set
         self._begin = time.monotonic()
+
+    def begin(self, point: Floats) -> None:
+        """Score the weights to begin with: patience counts once a score is above theirs."""
+        if self._dev is not None and self._training.early_stopping:
+            self._start = self._score(self._dev, point)
 
     def work(self, saving: Saving | None, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
         saved_at, saved_iteration = time.monotonic(), len(self._values)
@@ -329,33 +354,41 @@ class _Run:
         self._values.append(step.value)
         score, best = None, False
         if self._dev is not None:
-            score = self._score(self._dev)
-            best = not self._scores or score > max(self._scores)
+            score = self._score(self._dev, self._optimiser.point)
             self._scores.append(score)
-            if best:
-                self._best = self._optimiser.point.copy()
-            elif len(self._scores) - 1 - int(np.argmax(self._scores)) >= self._training.patience:
-                self._finished = "stopped: the development set is tagged no better any more"
+            if self._training.early_stopping:
+                best = self._best_iteration() == len(self._scores)
+                self._choose(best)
         report(Progress(step, score, best, time.monotonic() - self._begin))
 
-    def _score(self, dev: Development) -> float:
+    def _choose(self, best: bool) -> None:
+        """Keep the weights if they are the best so far; end training where patience is at its end."""
+        if best:
+            self._best = self._optimiser.point.copy()
+        highest = max(self._scores)
+        since = len(self._scores) - 1 - self._scores.index(highest)
+        if highest > self._start and since >= self._training.patience:
+            self._finished = "stopped: the development set is tagged no better any more"
+
+    def _best_iteration(self) -> int:
+        """That of the highest score; of equal ones, that of the lowest objective, then the latest."""
+        ranked = zip(self._scores, (-value for value in self._values), range(1, len(self._scores) + 1), strict=True)
+        return max(ranked)[-1]
+
+    def _score(self, dev: Development, point: Floats) -> float:
         vocabulary = vocabulary_of(self._space.source)
         size = self._space.layout.n_labels
         names = [str(label) for label in range(size)] if vocabulary is None else vocabulary.labels
         count = Count(names)
         count.extend(dev.unseen)
-        for tagged in Tagger(self._current()).viterbi(blocks_of(dev.chain)):
+        for tagged in Tagger(self._space.model(_finite(point))).viterbi(blocks_of(dev.chain)):
             assert tagged.labels is not None, "they were wanted"
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
 
-    def _current(self) -> Model:
-        return self._space.model(_finite(self._optimiser.point))
-
     def model(self) -> Model:
         """The answer, with its record."""
-        best = int(np.argmax(self._scores)) if self._scores else len(self._values) - 1
         record = {
             "chainfold": chainfold.__version__,
             **self._training.record(),
@@ -365,7 +398,9 @@ class _Run:
             "positions": self._space.source.positions,
         }
         if self._scores:
-            record |= {"development": self._scores, "best_iteration": best + 1}
+            record |= {"development": self._scores}
+        if self._best is not None:
+            record |= {"development_start": self._start, "best_iteration": self._best_iteration()}
         point = self._optimiser.point if self._best is None else self._best
         model = self._space.model(_finite(point), record)
         sparse = self._training.options.get("c1") or self._training.algorithm in MISTAKES
@@ -373,7 +408,11 @@ class _Run:
 
     def _save(self, path: Path) -> None:
         tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}
-        tensors |= {"values": np.array(self._values), "scores": np.array(self._scores)}
+        tensors |= {
+            "values": np.array(self._values),
+            "scores": np.array(self._scores),
+            "start": np.array([self._start]),
+        }
         if self._best is not None:
             tensors["best"] = self._best
         write_sealed(path, RUN, RUN_VERSION, tensors, {"run": self._identity, "finished": self._finished})
@@ -390,6 +429,7 @@ class _Run:
                     f"remove the file to start anew.",
                 )
         self._values, self._scores = tensors.pop("values").tolist(), tensors.pop("scores").tolist()
+        self._start = float(tensors.pop("start")[0])
         self._best, self._finished = tensors.pop("best", None), about["finished"]
         self._optimiser.restore({name.removeprefix("optimiser."): array for name, array in tensors.items()})
 

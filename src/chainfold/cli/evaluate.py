@@ -33,7 +33,9 @@ def evaluate(
     header: reading.Header = None,
     encoding: reading.TextEncoding = "utf-8",
     unknown: reading.Unknown = None,
+    comments: reading.Comments = None,
     group: reading.Group = None,
+    groups_return: reading.GroupsReturn = False,
     memory: options.Memory = None,
     as_json: options.Json = False,
 ) -> None:
@@ -62,7 +64,9 @@ def evaluate(
             header=header,
             encoding=encoding,
             unknown=unknown,
+            comments=comments,
             group=group,
+            groups_return=groups_return or None,
             progress=progress,
         )
     unseen = scores.labels[opened.layout.n_labels :]

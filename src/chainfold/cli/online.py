@@ -48,6 +48,7 @@ def learn(
     from chainfold.online.prequential import Table
     from chainfold.online.run import Asked, OnlineRun, Stopped, beside
     from chainfold.online.weights import OnlineSettings
+    from chainfold.training import only_label
 
     begin = time.perf_counter()
     _check(algorithm, [name.replace("_", "-") for name in settings], pointless)
@@ -80,6 +81,8 @@ def learn(
         except Stopped as stopped:
             shown.say(f"chainfold: {stopped}")
             raise typer.Exit(130) from None
+    if model.layout.n_labels == 1:
+        typer.echo(f"chainfold: {only_label(model.vocabulary)}: the model can give no other.", err=True)
     _tell(_facts(output, model, time.perf_counter() - begin), as_json)
 
 

@@ -56,9 +56,26 @@ Unknown = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Stands for an unknown label, as an empty one does.", rich_help_panel=_INPUT),
 ]
+Comments = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Lines of conll and crfsuite that begin so are comments; none if it is empty. Those with # that cannot be "
+        "rows, unless given.",
+        rich_help_panel=_INPUT,
+    ),
+]
 Group = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="A new sequence starts where this column changes.", rich_help_panel=_INPUT),
+]
+GroupsReturn = Annotated[
+    bool,
+    typer.Option(
+        "--groups-return",
+        help="A group may come again after another, as a sequence of its own.",
+        rich_help_panel=_INPUT,
+    ),
 ]
 OneSequence = Annotated[
     bool, typer.Option("--one-sequence", help="Nothing starts a new sequence.", rich_help_panel=_INPUT)

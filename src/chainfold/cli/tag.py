@@ -74,7 +74,9 @@ def tag(
     symbols: reading.Symbols = None,
     header: reading.Header = None,
     encoding: reading.TextEncoding = "utf-8",
+    comments: reading.Comments = None,
     group: reading.Group = None,
+    groups_return: reading.GroupsReturn = False,
     memory: options.Memory = None,
 ) -> None:
     """Label raw files with a model's own template; the output is the input with a column `predicted` after the others.
@@ -97,7 +99,9 @@ def tag(
         symbols=reading.names(symbols) or [],
         header=header,
         encoding=encoding,
+        comments=comments,
         group=group,
+        groups_return=groups_return or None,
     )
     if follow:
         if nbest or samples or sequences is not None:

@@ -42,6 +42,12 @@ def train(
             help="A development set: stop when it is tagged no better any more, and keep the best weights.",
         ),
     ] = None,
+    dev_report: Annotated[
+        bool,
+        typer.Option(
+            "--dev-report", help="Only show the scores on --dev: they neither stop training nor choose the weights."
+        ),
+    ] = False,
     start: Annotated[
         Path | None,
         typer.Option("--model", metavar="MODEL", help="Begin with the weights of this model, where the names agree."),
@@ -52,7 +58,9 @@ def train(
     header: reading.Header = None,
     encoding: reading.TextEncoding = "utf-8",
     unknown: reading.Unknown = None,
+    comments: reading.Comments = None,
     group: reading.Group = None,
+    groups_return: reading.GroupsReturn = False,
     one_sequence: reading.OneSequence = False,
     label: reading.Label = None,
     weight: reading.Weight = None,
@@ -189,7 +197,9 @@ def train(
     patience: Annotated[
         int,
         typer.Option(
-            metavar="K", help="Iterations without a better score on --dev before stopping.", rich_help_panel=_RUN
+            metavar="K",
+            help="Iterations without a better score on --dev before stopping, once one was above that of the start.",
+            rich_help_panel=_RUN,
         ),
     ] = 10,
     engine: Annotated[
@@ -271,7 +281,9 @@ def train(
         header=header,
         encoding=encoding,
         unknown=unknown,
+        comments=comments,
         group=group,
+        groups_return=groups_return or None,
         one_sequence=one_sequence,
         label=label,
         weight=weight,
@@ -292,6 +304,7 @@ def train(
             _check_encoded(inputs[0], how)
         pointless = {
             "dev": dev,
+            "dev-report": dev_report,
             "model": start,
             "weight": weight,
             "min-count": min_count > 1,
@@ -319,12 +332,15 @@ def train(
         return
     if forget is not None or prequential is not None:
         raise ChainfoldError("--forget and --prequential are for learning as data arrives; give --online as well.")
+    if dev_report and dev is None:
+        raise ChainfoldError("--dev-report shows the scores on a development set; name one with --dev.")
     training = Training(
         algorithm or "lbfgs",
         settings,
         all_possible_states=all_states,
         all_possible_transitions=all_transitions,
         patience=patience,
+        early_stopping=not dev_report,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
     _check_outputs(output, cache, state, inputs, dev or [], start)
@@ -334,6 +350,7 @@ def train(
         how["progress"] = progress
         source = _source(inputs, cache, how)
         vocabulary = _vocabulary(source, inputs)
+        _check_labels(source, vocabulary, inputs)
         development = None if dev is None else _development(dev, source, how)
     constraints = _constraints(vocabulary, scheme, forbid or [], allow or [])
     if fresh:
@@ -422,6 +439,16 @@ def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
     if vocabulary is None:
         raise BadFile(inputs[0], "the chain has no names for its labels and attributes; encode it from files.")
     return vocabulary
+
+
+def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> None:
+    """A single label is no model, but most probably a column that was read wrongly."""
+    from chainfold.training import only_label
+
+    if len(vocabulary.labels) == 1 and source.labelled:
+        column = "" if vocabulary.label is None else f" in column {vocabulary.label!r}"
+        remedy = "name the column of labels with --label, or the format with --format"
+        raise BadFile(inputs[0], f"{only_label(vocabulary)}{column}, so there is nothing to learn; {remedy}.")
 
 
 def _development(dev: list[str], source: Source, how: Options) -> Development:
@@ -529,7 +556,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
     import numpy as np
 
     record = model.training
-    best = record.get("best_iteration")
+    best, scores = record.get("best_iteration"), record.get("development") or [None]
     return {
         "model": str(output),
         "bytes": output.stat().st_size,
@@ -538,7 +565,7 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
         "finished": record["finished"],
         "objective": record["objective"][-1] if record["objective"] else None,
         "best_iteration": best,
-        "development": None if best is None else record["development"][best - 1],
+        "development": scores[-1 if best is None else best - 1],
         "positions": source.positions,
         "labels": model.layout.n_labels,
         "attributes": model.layout.n_attributes,
@@ -571,4 +598,6 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
     if facts["best_iteration"] is not None:
         score = f"{facts['development']:.2%} in iteration {facts['best_iteration']}"
         rows.insert(4, ("best on the development set", score))
+    elif facts["development"] is not None:
+        rows.insert(4, ("on the development set", f"{facts['development']:.2%}"))
     Console().print(table((), rows, facts["model"]))

@@ -64,7 +64,9 @@ def watch(
     header: reading.Header = None,
     encoding: reading.TextEncoding = "utf-8",
     unknown: reading.Unknown = None,
+    comments: reading.Comments = None,
     group: reading.Group = None,
+    groups_return: reading.GroupsReturn = False,
     memory: options.Memory = None,
 ) -> None:
     """Watch a stream: label shares, entropy and surprise as they change, and alarms.
@@ -96,7 +98,9 @@ def watch(
             header=header,
             encoding=encoding,
             unknown=unknown,
+            comments=comments,
             group=group,
+            groups_return=groups_return or None,
         )
         shown.tick()
         for some in _as_they_come(often.cut(rows)):

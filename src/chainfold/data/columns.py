@@ -67,6 +67,8 @@ class Columns:
     unknown: str | None = None  # what stood for an unknown label
     one_sequence: bool = False
     header: bool | None = None  # whether the first line of CSV names the columns, where that was told
+    comments: str | None = None  # what comments began with, where that was told
+    groups_return: bool = False  # might a group come again?
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -78,9 +80,10 @@ class Columns:
             texts = [
                 *found.kinds,
                 *found.kinds.values(),
-                *(one or "" for one in (found.group, found.weight, found.unknown)),
+                *(one or "" for one in (found.group, found.weight, found.unknown, found.comments)),
             ]
-            if not all(isinstance(one, str) for one in texts) or type(found.one_sequence) is not bool:
+            flags = found.one_sequence, found.groups_return
+            if not all(isinstance(one, str) for one in texts) or not all(type(one) is bool for one in flags):
                 raise TypeError
             if found.header not in (None, False, True):
                 raise TypeError

@@ -31,7 +31,9 @@ class ReadOptions(TypedDict, total=False):
     header: bool | None  # does the first line of a CSV or TSV file name the columns? Guessed unless given
     encoding: str  # of text; UTF-8 unless given
     unknown: str | None  # a text that stands for an unknown label, as an empty one does
+    comments: str | None  # what lines begin with that are comments, in CoNLL and CRFsuite's lines; "" if none are
     group: str | None  # a new sequence starts where this column changes; else at blank lines, and at each file
+    groups_return: bool | None  # may a group come again after another, as a sequence of its own?
     progress: Progress  # who wants to know how far things are
 
 
@@ -159,6 +161,8 @@ def encoding_of(options: Options) -> Encoding:
         labels=options.get("labels", True),
         unknown=options.get("unknown"),
         group=options.get("group"),
+        groups_return=bool(options.get("groups_return")),
+        comments=options.get("comments"),
         weight=options.get("weight"),
         one_sequence=options.get("one_sequence", False),
         min_count=options.get("min_count", 1),
@@ -229,6 +233,7 @@ def stretches(inputs: Any, options: ReadOptions, texts: Choice) -> Iterator[Stre
         columns=None if columns is None else tuple(str(name) for name in columns),
         header=options.get("header"),
         symbols=texts,
+        comments=options.get("comments"),
     )
     return rows_of(inputs, reading, options)
 

@@ -136,10 +136,10 @@ class Stream:
         self._fill(size)
         return bytes(self._ahead[:size])
 
-    def peek_text(self, size: int) -> bytes:
-        """The same of a text; if it is live, what is there, a line at least."""
+    def peek_text(self, size: int, enough: Callable[[bytes], bool]) -> bytes:
+        """The same of a text; if it is live, what is there, once that is enough."""
         if self.input.live:
-            while b"\n" not in self._ahead and len(self._ahead) < size and not self._ended:
+            while len(self._ahead) < size and not self._ended and not enough(bytes(self._ahead)):
                 self._fill(len(self._ahead) + 1)
             return bytes(self._ahead[:size])
         return self.peek(size)

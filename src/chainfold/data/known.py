@@ -226,6 +226,8 @@ class Plan:
             symbols=self.texts,
             live=live,
             known=frozenset(name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()),
+            comments=self._options.get("comments"),
+            known_comments=self._before.comments,
         )
 
     def renamed(self, stretch: Stretch) -> Stretch:
@@ -280,12 +282,14 @@ class Plan:
         group, one_sequence, unknown = options.get("group"), options.get("one_sequence"), options.get("unknown")
         if group is None and one_sequence is None:
             group, one_sequence = before.group, before.one_sequence
+        returns = options.get("groups_return")
         return Encoding(
             template=self._fitting(kinds, first.source),
             label=self.label if labels else None,
             labels=labels,
             unknown=before.unknown if unknown is None else unknown,
             group=group,
+            groups_return=before.groups_return if returns is None else returns,
             weight=options.get("weight"),
             one_sequence=bool(one_sequence),
             min_count=self.vocabulary.min_count,

@@ -43,7 +43,7 @@ from chainfold.data.inputs import (
 )
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
-from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, format_of, table_of, text_reader_of
+from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, table_of, text_reader_of
 from chainfold.data.store import ARROW_STREAM, PipedChain
 from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
 from chainfold.data.vocabulary import Vocabulary
@@ -84,13 +84,14 @@ def live_rows(
     was added, for another file in its place, and for one that was cut short, neither of which ends a sequence. `keep`
     gets what is read, as it was, and `notice` a sentence for each thing that a person should know; both are called in
     another thread. Reading stops when the iteration is closed. Through a pipe an encoded chain may come as well.
+    A group may come again after another: in a stream each of its runs is a sequence.
     """
     check_options(options, KnownOptions)
     if on_error not in list(OnError):
         raise BadSetting("on_error", on_error, f"one of {', '.join(OnError)}")
     if not poll > 0:
         raise BadSetting("poll", poll, "a number of seconds above 0")
-    plan = Plan(vocabulary, options)
+    plan = Plan(vocabulary, {**options, "groups_return": True})
     opened = open(what, "rb", buffering=0, closefd=False) if isinstance(what, int) else what  # noqa: SIM115
     inputs = Inputs(opened, options.get("encoding", "utf-8"), plan.progress.read, keep)
     if len(inputs) != 1:
@@ -351,13 +352,20 @@ class _Rows:
     def _reader_for(self, data: bytes) -> TextReader | None:
         """The reader for an input that begins with these lines; None if they are blank."""
         lines = (line.decode(errors="replace") for line in data.split(b"\n") if line.strip())
-        first = next((line for line in lines if not line.startswith("-DOCSTART-")), None)
+        rows = (line for line in lines if not line.startswith("-DOCSTART-") and not self._may_be_comment(line))
+        first = next(rows, None)
         if first is None:
             return None
+        if self._reading.format is None:
+            check_no_json(first, self._name)
         self._form = self._form or self._format_of(first)
         reader = text_reader_of(self._form, self._reading)
         reader.begin()
+        reader.look_at(data)
         return reader
+
+    def _may_be_comment(self, line: str) -> bool:
+        return self._form not in (Format.CSV, Format.TSV) and self._reading.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
         """What a line looks like, if it can be what the model was made of."""
@@ -424,7 +432,7 @@ class _Rows:
         self._complaints.add(problem)
         if self._on_error is OnError.SKIP:
             return
-        if self._form is Format.CONLLU and chunk.data.startswith(b"#"):
+        if reader.comments and chunk.data.startswith(reader.comments):
             self._input.keep(RawLines(self._name, chunk, np.empty(0, np.int64), attributes=False))
             return
         start = reader.between

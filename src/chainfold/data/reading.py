@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -13,13 +15,14 @@ from typing import Protocol
 from chainfold.data.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.data.inputs import Inputs, Stream
 from chainfold.data.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
-from chainfold.data.text_formats import ConllReader, CrfsuiteReader, TextReader
+from chainfold.data.text_formats import HASH, ConllReader, CrfsuiteReader, TextReader
 from chainfold.errors import BadFile, BadSetting
 
 _LOOK_AT = 1 << 16
 _PACKED = {".gz", ".bz2", ".xz", ".zst"}
 _PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _MOST_LINES = 500
+_BEGINS_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
 
 
 class Format(StrEnum):
@@ -32,12 +35,13 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
+_JSON_NAMES = {".json", ".jsonl", ".ndjson"}
 _NAMES = {f".{one.value}": one for one in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
 TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
 NO_ROWS = {
-    Format.CONLL: "has only blank lines.",
-    Format.CONLLU: "has only blank lines and comments.",
-    Format.CRFSUITE: "has only blank lines.",
+    Format.CONLL: "has only blank lines or comments.",
+    Format.CONLLU: "has only blank lines or comments.",
+    Format.CRFSUITE: "has only blank lines or comments.",
     Format.CSV: "has no rows, only blank lines or a header.",
     Format.TSV: "has no rows, only blank lines or a header.",
     Format.PARQUET: "has no rows.",
@@ -55,6 +59,8 @@ class Reading:
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
     live: bool = False  # is it still being written?
     known: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is known
+    comments: str | None = None  # what lines begin with that are comments, empty: none are; None: guessed
+    known_comments: str | None = None  # the same of what a model was made of, where nothing is said
 
     def __post_init__(self) -> None:
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
@@ -65,6 +71,11 @@ class Reading:
         fields = line.rstrip("\r").split("\t")
         different = len(set(fields)) == len(fields) > 1
         return different and self.known.issuperset(fields) and self.header is not False
+
+    def may_be_comment(self, line: str) -> bool:
+        """Does a line begin as comments do, as far as is known of them?"""
+        comments = self.known_comments if self.comments is None else self.comments
+        return line.startswith(HASH if comments is None else comments) and comments != ""
 
 
 class _Reader(Protocol):
@@ -81,6 +92,8 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
             if not stream.peek(1):
                 raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
             form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
+            if reading.format is None and form in TEXT:
+                check_no_json(_first_line(_head(stream, reading)), one.name)
             text = form if form in TEXT else text
             reader = readers.setdefault(form, reader_of(form, reading))
             rows = 0
@@ -132,6 +145,7 @@ def reader_of(form: Format, reading: Reading) -> _Reader:
     """A reader for the format."""
     if form in TEXT:
         return text_reader_of(form, reading)
+    _check_no_comments(form, reading)
     kind = ParquetReader if form is Format.PARQUET else ArrowReader
     return kind(reading.columns, reading.symbols)
 
@@ -139,14 +153,25 @@ def reader_of(form: Format, reading: Reading) -> _Reader:
 def text_reader_of(form: Format, reading: Reading) -> TextReader:
     """A reader for a text format."""
     columns = reading.columns
-    if form in (Format.CONLL, Format.CONLLU):
-        return ConllReader(columns, universal=form is Format.CONLLU)
+    comments = reading.known_comments if reading.comments is None else reading.comments
+    if form is Format.CONLL:
+        return ConllReader(columns, comments=comments)
     if form is Format.CRFSUITE:
         if columns is not None:
             raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
-        return CrfsuiteReader()
+        return CrfsuiteReader(comments=comments)
+    if form is Format.CONLLU:
+        if reading.comments not in (None, HASH):
+            raise BadSetting("comments", reading.comments, f"left out or {HASH!r}, as CoNLL-U has it")
+        return ConllReader(columns, universal=True)
+    _check_no_comments(form, reading)
     delimiter = "," if form is Format.CSV else "\t"
     return CsvReader(delimiter, columns, reading.header, reading.symbols, live=reading.live)
+
+
+def _check_no_comments(form: Format, reading: Reading) -> None:
+    if reading.comments:
+        raise BadSetting("comments", reading.comments, f"left out, as {form.value} has none")
 
 
 def format_called(name: str | None) -> Format | None:
@@ -159,7 +184,27 @@ def format_called(name: str | None) -> Format | None:
 def by_name(name: str) -> Format | None:
     """The format that a file's name tells."""
     path = PurePath(name.lower())
-    return _NAMES.get((path.with_suffix("") if path.suffix in _PACKED else path).suffix)
+    suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
+    if suffix in _JSON_NAMES:
+        raise _json(name)
+    return _NAMES.get(suffix)
+
+
+def check_no_json(line: str, name: str) -> None:
+    """Raise if the first line of a text is an object or an array of JSON."""
+    if line.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line)  # it is cut off
+        word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], (int, float))  # as [1] may be
+        if value and not word:
+            raise _json(name)
+
+
+def _json(name: str) -> BadFile:
+    known = "CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
+    return BadFile(name, f"looks like JSON, which is not read; give {known}, or name the format with --format.")
 
 
 def _by_magic(stream: Stream) -> Format | None:
@@ -175,20 +220,35 @@ def table_of(head: bytes) -> Format | None:
 
 def _by_content(stream: Stream, reading: Reading) -> Format:
     """A guess from the first lines of a text."""
-    text = stream.peek_text(_LOOK_AT).decode(stream.input.encoding, "replace").removeprefix("\ufeff")
-    lines = text.split("\n")[:_MOST_LINES]
-    lines = lines[:-1] if len(lines) > 1 else lines
-    first = next((line for line in lines if line.strip()), "")
-    return Format.TSV if reading.is_header(first) else format_of(lines)
+    lines = _head(stream, reading)
+    return Format.TSV if reading.is_header(_first_line(lines)) else format_of(lines, reading.comments)
 
 
-def format_of(lines: list[str]) -> Format:
-    """The text format that these lines look like."""
-    rows = [line.rstrip("\r") for line in lines if line.strip()]
-    tabbed = [row.split("\t") for row in rows if not row.startswith("-DOCSTART-")]
+def _head(stream: Stream, reading: Reading) -> list[str]:
+    """The first lines of a text, one that is no comment among them."""
+
+    def decoded(data: bytes) -> list[str]:
+        text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+        lines = text.split("\n")[:_MOST_LINES]
+        return lines[:-1] if len(lines) > 1 else lines
+
+    def enough(data: bytes) -> bool:
+        return b"\n" in data and any(line.strip() and not reading.may_be_comment(line) for line in decoded(data))
+
+    return decoded(stream.peek_text(_LOOK_AT, enough))
+
+
+def _first_line(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip()), "")
+
+
+def format_of(lines: list[str], comments: str | None = None) -> Format:
+    """The text format that these lines look like; comments: what those begin with, if it is known."""
+    rows = [line.rstrip("\r") for line in lines if line.strip() and not (comments and line.startswith(comments))]
     if _is_conllu(rows):
         return Format.CONLLU
-    if _is_crfsuite(tabbed):
+    no_rows = ("-DOCSTART-",) if comments == "" else ("-DOCSTART-", HASH)
+    if _is_crfsuite([row.split("\t") for row in rows if not row.startswith(no_rows)]):
         return Format.CRFSUITE
     return Format.CSV if _is_csv(rows) else Format.CONLL
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.data.attributes import symbol_codes
 from chainfold.data.columns import Columns, Stretch
+from chainfold.data.groups import SeenGroups
 from chainfold.data.interning import StringTable
 from chainfold.data.numbers import weights_of
 from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
@@ -32,11 +33,13 @@ class Encoding:
     labels: bool = True  # are there labels at all?
     unknown: str | None = None  # what stands for an unknown label, beside a missing one
     group: str | None = None  # a new sequence starts where this column changes
+    groups_return: bool = False  # may a group come again after another?
     weight: str | None = None  # the column of the weights of positions
     one_sequence: bool = False  # nothing starts a new sequence
     min_count: int = 1  # attributes that occur less often are left out
     hash_bits: int | None = None  # hash attributes to so many bits instead of naming them
     header: bool | None = None  # whether CSV has one, for whoever reads more of the same
+    comments: str | None = None  # what comments begin with, likewise
 
     def __post_init__(self) -> None:
         if self.numbers is not None and self.numbers not in WAYS_OF_NUMBERS:
@@ -84,6 +87,7 @@ class Roles:
     label: str | None
     group: str | None
     weight: str | None
+    groups_return: bool = False
 
     @classmethod
     def of(cls, kinds: dict[str, str], encoding: Encoding, source: str) -> Roles:
@@ -95,11 +99,20 @@ class Roles:
             raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
         if encoding.weight is not None and kinds[encoding.weight] == "bag":
             raise BadFile(source, f"column {encoding.weight!r} holds lists of attributes, which are no weights.")
-        return cls(kinds, label, encoding.group, encoding.weight)
+        return cls(kinds, label, encoding.group, encoding.weight, encoding.groups_return)
 
     def columns(self, encoding: Encoding) -> Columns:
         """What is to be kept of the columns."""
-        return Columns(self.kinds, self.group, self.weight, encoding.unknown, encoding.one_sequence, encoding.header)
+        return Columns(
+            self.kinds,
+            self.group,
+            self.weight,
+            encoding.unknown,
+            encoding.one_sequence,
+            encoding.header,
+            encoding.comments,
+            self.groups_return,
+        )
 
     def template(self, encoding: Encoding) -> Template:
         """The template over the columns that there are.
@@ -205,6 +218,7 @@ class RowReader:
 
     def __init__(self, roles: Roles, labels: Labels, one_sequence: bool) -> None:
         self._roles, self._labels, self._one_sequence = roles, labels, one_sequence
+        self._seen = None if roles.groups_return else SeenGroups()
         self._last_group: str | None = None
         self._begun = False
 
@@ -243,7 +257,7 @@ class RowReader:
 
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._roles.group is not None:
-            starts = self._group_starts(stretch.batch.column(self._roles.group))
+            starts = self._group_starts(stretch, self._roles.group)
         elif self._one_sequence:
             starts = np.zeros(stretch.starts.size, np.bool_)
         else:
@@ -252,11 +266,14 @@ class RowReader:
         self._begun = True
         return starts
 
-    def _group_starts(self, column: Any) -> NDArray[np.bool_]:
-        """Where the column differs from the row before; only the last group is kept for what comes next."""
+    def _group_starts(self, stretch: Stretch, column: str) -> NDArray[np.bool_]:
+        """Where the column differs from the row before; raises where a group comes again, if it may not."""
         texts = StringTable()
         last = -1 if self._last_group is None else texts.code(self._last_group)
-        groups = symbol_codes(column, texts)
+        groups = symbol_codes(stretch.batch.column(column), texts)
         self._last_group = None if groups[-1] < 0 else texts.text(int(groups[-1]))
         starts: NDArray[np.bool_] = np.concatenate([[last], groups[:-1]]) != groups
+        if self._seen is not None:
+            begins = np.flatnonzero(starts | (np.arange(starts.size) == 0) & (not self._begun))
+            self._seen.check(stretch, column, begins, groups[begins], texts)
         return starts

@@ -6,6 +6,7 @@ a table of its own; no string is made for a row.
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -20,8 +21,10 @@ from chainfold.data.inputs import CHUNK, Chunk, Raw, RawLines, Stream, after_las
 from chainfold.data.interning import StringTable
 from chainfold.errors import BadFile, BadSetting
 from chainfold.kernels.text import (
+    AMBIGUOUS,
     COLUMNS,
     DECLARATION,
+    HEAD,
     NAMELESS,
     START,
     STATE_SIZE,
@@ -38,6 +41,9 @@ from chainfold.kernels.text import (
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
 
+HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
+_SHOWN = 40  # letters of a line
+
 LABEL, ATTRIBUTES, EDGE = "label", "attributes", "edge"
 
 
@@ -51,6 +57,8 @@ class Taken(NamedTuple):
 
 class TextReader(ABC):
     """A reader that takes a chunk of whole lines at a time, and can go back to where it was before."""
+
+    comments = b""  # what lines begin with that are comments for certain; nothing: there are none
 
     def __init__(self, chunk: int) -> None:
         self._chunk = chunk
@@ -77,6 +85,9 @@ class TextReader(ABC):
     def go_on(self) -> None:
         """What comes next is the beginning of another file, but not of a sequence."""
 
+    def look_at(self, data: bytes) -> None:  # noqa: B027  most readers need not
+        """The first lines of the first input, before they are taken."""
+
     @abstractmethod
     def take(self, chunk: Chunk, source: str) -> Taken:
         """The rows of the chunk that comes next."""
@@ -102,19 +113,23 @@ class TextReader(ABC):
 class _LineReader(TextReader):
     """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
 
-    def __init__(self, chunk: int, attributes: bool) -> None:
+    def __init__(self, chunk: int, attributes: bool, comments: str | None) -> None:
+        """comments: what they begin with, empty if there are none; None: '#', where that cannot be a row."""
         super().__init__(chunk)
         self._attributes = attributes  # is what follows the first tab attributes?
+        self._guess = comments is None
+        self.comments = (comments or "").encode()
+        self._prefix = np.frombuffer(self.comments, np.uint8)
         self._state = np.zeros(STATE_SIZE, np.int64)
 
     def begin(self) -> None:
-        self._state[START] = 1
+        self._state[START] = self._state[HEAD] = 1
 
     def go_on(self) -> None:
         pass
 
     def pass_over(self, chunk: Chunk, source: str) -> Raw:
-        self._state[START] = 0
+        self._state[START] = self._state[HEAD] = 0
         return RawLines(source, chunk, np.array([chunk.line]), self._attributes)
 
     @property
@@ -131,8 +146,15 @@ class _LineReader(TextReader):
 class ConllReader(_LineReader):
     """Columns of words, a blank line between sequences; the first line of the first input sets the width."""
 
-    def __init__(self, columns: tuple[str, ...] | None = None, universal: bool = False, chunk: int = CHUNK) -> None:
-        super().__init__(chunk, attributes=False)
+    def __init__(
+        self,
+        columns: tuple[str, ...] | None = None,
+        universal: bool = False,
+        chunk: int = CHUNK,
+        *,
+        comments: str | None = None,
+    ) -> None:
+        super().__init__(chunk, False, HASH if universal else comments)
         self._names = columns
         self._universal = universal
         self._state[TABS] = 1 if universal else UNKNOWN
@@ -143,10 +165,33 @@ class ConllReader(_LineReader):
             if columns is not None and len(columns) != len(CONLLU_COLUMNS):
                 raise BadSetting("the list of columns", list(columns), "ten names, as CoNLL-U has ten columns")
 
+    def _cut(self, data: bytes) -> int:
+        """The same; comments wait for the line that tells the width."""
+        end = super()._cut(data)
+        self.look_at(data[:end])
+        return 0 if self._guess and self._widthless else end
+
+    @property
+    def _widthless(self) -> bool:
+        return UNKNOWN in (self._state[TABS], self._state[COLUMNS])
+
+    def look_at(self, data: bytes) -> None:
+        """Find the width in the first line that is no comment, so that those before it are known by theirs."""
+        if not self._guess or not self._widthless:
+            return
+        row = next(filter(_tells_width, io.BytesIO(data)), None)
+        if row is not None:
+            row = row.removesuffix(b"\n").removesuffix(b"\r")
+            tabs = row.count(b"\t")
+            self._state[TABS] = tabs > 0
+            if self._state[COLUMNS] == UNKNOWN:
+                self._state[COLUMNS] = tabs + 1 if tabs else len([field for field in row.split(b" ") if field])
+
     def take(self, chunk: Chunk, source: str) -> Taken:
+        self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
         raw = RawLines(source, chunk, stretch.lines, self._attributes)
-        problem = self._ragged(source) if self._state[WRONG_LINE] else None
+        problem = self._wrong(chunk, source) if self._state[WRONG_LINE] else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 
     def _stretch(self, chunk: Chunk, source: str) -> Stretch:
@@ -159,7 +204,7 @@ class ConllReader(_LineReader):
             np.empty(most_rows, np.int64),
             np.empty(most_rows, np.bool_),
         )
-        rows = conll_rows(data, chunk.line, self._universal, self._state, out)
+        rows = conll_rows(data, chunk.line, self._universal, self._prefix, self._guess, self._state, out)
         batch = self._batch(data, rows, out) if rows else None
         return Stretch(batch, out.starts[:rows], out.lines[:rows], source)
 
@@ -176,31 +221,61 @@ class ConllReader(_LineReader):
             columns.append(_symbols(data, begins[k], ends[k], missing))
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
-    def _ragged(self, name: str) -> BadFile:
+    def _wrong(self, chunk: Chunk, name: str) -> BadFile:
         line, found, expected = (int(self._state[k]) for k in (WRONG_LINE, WRONG, COLUMNS))
+        if found == AMBIGUOUS:
+            return _ambiguous(chunk, line, name)
         cause = "; is a tab missing, or one too many?" if self._state[TABS] == 1 else "; correct the line."
+        if self._guess and (text := _line_of(chunk, line)).startswith(HASH):
+            cause = f"; if it is a comment, say --comments {_prefix_of(text)!r}."
         return BadFile(name, f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}")
 
 
 class CrfsuiteReader(_LineReader):
     """A label and its attributes on a line, tabs between them, a blank line between sequences."""
 
-    def __init__(self, chunk: int = CHUNK) -> None:
-        super().__init__(chunk, attributes=True)
+    def __init__(self, chunk: int = CHUNK, *, comments: str | None = None) -> None:
+        super().__init__(chunk, True, comments)
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         data, state = np.frombuffer(chunk.data, np.uint8), self._state
         out = _room(chunk.data)
-        rows = attribute_rows(data, chunk.line, state, out)
+        rows = attribute_rows(data, chunk.line, self._prefix, self._guess, state, out)
         raw = RawLines(source, chunk, out.lines[:rows], self._attributes)
         stretches = []
         if rows:
             batch = _attribute_batch(data, rows, out, source)
             stretches = [Stretch(batch, out.starts[:rows], out.lines[:rows], source)]
         problem = None
-        if state[WRONG_LINE]:
+        if state[WRONG] == AMBIGUOUS:
+            problem = _ambiguous(chunk, int(state[WRONG_LINE]), source)
+        elif state[WRONG_LINE]:
             problem = BadFile(source, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
         return Taken(stretches, raw, problem)
+
+
+def _tells_width(line: bytes) -> bool:
+    """Is it a row for certain?"""
+    text = line.strip(b" \t\r\n")
+    return bool(text) and not text.startswith(b"-DOCSTART-") and not line.startswith(b"#")
+
+
+def _ambiguous(chunk: Chunk, line: int, name: str) -> BadFile:
+    text = _line_of(chunk, line)
+    return BadFile(
+        name,
+        f"line {line}, {text[:_SHOWN]!r}, may be a row or a comment; say --comments {_prefix_of(text)!r} if lines that "
+        f"begin so are comments, or --comments '' if all lines are rows.",
+    )
+
+
+def _line_of(chunk: Chunk, line: int) -> str:
+    return chunk.data.split(b"\n", line - chunk.line + 1)[line - chunk.line].decode().removesuffix("\r")
+
+
+def _prefix_of(line: str) -> str:
+    """What comments like this one begin with: '# ' rather than '#', which a word may begin with."""
+    return line[:2] if line[1:2] in (" ", "\t") else HASH
 
 
 def _what_is_wrong(problem: int) -> str:

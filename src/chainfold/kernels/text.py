@@ -25,9 +25,12 @@ _FIRST = np.int64(0)
 
 # A state: what carries over from chunk to chunk, and the first thing that is wrong.
 START, TABS, COLUMNS, WRONG_LINE, WRONG = range(5)
-STATE_SIZE = 5
+HEAD, SEEN, LAST = 5, 6, 7  # no row yet? Which comments were seen? Did the last sequence begin with a lone '#'?
+STATE_SIZE = 8
 UNKNOWN = -1
 DECLARATION, NAMELESS, VALUELESS = 1, 2, 3  # what can be wrong with a line of attributes
+AMBIGUOUS = -1  # with any line: it may be a row or a comment
+_LONE, _JOINED = 1, 2  # how comments look: '# …' or '#…'
 
 
 class ConllArrays(NamedTuple):
@@ -102,9 +105,32 @@ def is_inserted(data: Any, low: Any, high: Any) -> Any:
     return place_of(_DASH, data, low, high) < high or place_of(_DOT, data, low, high) < high
 
 
+@kernel(fastmath=STRICT, inline=True)
+def is_comment(data: Any, low: Any, high: Any, comments: Any) -> Any:
+    """Does the line begin with what comments begin with? Nothing does where that is empty."""
+    return comments.size > 0 and begins_with(data, low, high, comments)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def may_be_comment(data: Any, low: Any, state: Any) -> Any:
+    """Comments stand before sequences and begin with '#', where nothing else is known of them."""
+    return state[START] == 1 and data[low] == _HASH
+
+
 @kernel(fastmath=STRICT)
-def conll_rows(data: Any, line: Any, universal: Any, state: Any, out: Any) -> Any:
-    """The fields of every line that is a row; returns the number of rows, up to a line of another width."""
+def is_lone_hash(data: Any, low: Any, high: Any) -> Any:
+    """Is the first field of the line '#' and no more?"""
+    return low + 1 == high or data[low + 1] == _SPACE or data[low + 1] == _TAB
+
+
+@kernel(fastmath=STRICT)
+def conll_rows(data: Any, line: Any, universal: Any, comments: Any, guess: Any, state: Any, out: Any) -> Any:
+    """The fields of every line that is a row; returns the number of rows, up to a line of another width.
+
+    guess: a line that may be a comment is one if it is of another width. If it is not, it is a row, unless it comes
+    before the first row of the input, after a comment that looked alike, or for the second time in a row with a lone
+    '#': then it is ambiguous.
+    """
     rows, at = 0, _FIRST
     while at < data.size:
         low, high = at, place_of(_NEWLINE, data, at, data.size)
@@ -115,8 +141,19 @@ def conll_rows(data: Any, line: Any, universal: Any, state: Any, out: Any) -> An
         if first == high or begins_with(data, first, high, _DOCSTART):
             state[START] = 1
             continue
-        if universal and data[low] == _HASH:
+        if is_comment(data, low, high, comments):
             continue
+        lone = False
+        if guess and may_be_comment(data, low, state):
+            lone = is_lone_hash(data, low, high)
+            look = _LONE if lone else _JOINED
+            known = state[COLUMNS] != UNKNOWN and state[TABS] != UNKNOWN
+            if known and split(data, low, high, state[TABS] == 1, out.begins, out.ends, 0, 0) != state[COLUMNS]:
+                state[SEEN] |= look
+                continue
+            if not known or state[HEAD] == 1 or state[SEEN] & look or (lone and state[LAST] == 1):
+                state[WRONG_LINE], state[WRONG] = line - 1, AMBIGUOUS
+                break
         if state[TABS] == UNKNOWN:
             state[TABS] = place_of(_TAB, data, low, high) < high
         most = high - low + 1 if state[COLUMNS] == UNKNOWN else state[COLUMNS]
@@ -131,7 +168,9 @@ def conll_rows(data: Any, line: Any, universal: Any, state: Any, out: Any) -> An
             continue
         out.lines[rows] = line - 1
         out.starts[rows] = state[START] == 1
-        state[START] = 0
+        if state[START] == 1:
+            state[LAST] = 1 if lone else 0
+        state[START] = state[HEAD] = 0
         rows += 1
     return rows
 
@@ -157,8 +196,11 @@ def attribute(data: Any, low: Any, high: Any, entry: Any, out: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def attribute_rows(data: Any, line: Any, state: Any, out: Any) -> Any:
-    """The label and the attributes of every line; returns the number of rows, up to a line with something wrong."""
+def attribute_rows(data: Any, line: Any, comments: Any, guess: Any, state: Any, out: Any) -> Any:
+    """The label and the attributes of every line; returns the number of rows, up to a line with something wrong.
+
+    guess: a line that may be a comment and has no attributes is ambiguous.
+    """
     rows, entry, at = 0, _FIRST, _FIRST
     out.offsets[0] = out.name_ends[0] = 0
     while at < data.size and state[WRONG] == 0:
@@ -169,6 +211,10 @@ def attribute_rows(data: Any, line: Any, state: Any, out: Any) -> Any:
         if after_blanks(data, low, high) == high:
             state[START] = 1
             continue
+        if is_comment(data, low, high, comments):
+            continue
+        if guess and may_be_comment(data, low, state) and place_of(_TAB, data, low, high) == high:
+            state[WRONG] = AMBIGUOUS
         edge, field, number = False, low, 0
         while field <= high and state[WRONG] == 0:
             end = place_of(_TAB, data, field, high)

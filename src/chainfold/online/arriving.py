@@ -52,6 +52,7 @@ def arriving(inputs: list[str], options: Options, before: Vocabulary | None = No
     if is_chain(inputs):
         return _of_chain(inputs[0], options)
     given = replace(encoding_of(options), hash_bits=options.get("hash_bits") or DEFAULT_HASH_BITS)
+    given = replace(given, groups_return=given.group is not None)  # as they do in what arrives
     progress = options.get("progress") or Progress()
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, live=True)
     again = files.total_bytes is not None
