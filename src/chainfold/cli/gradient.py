@@ -279,6 +279,8 @@ def _show(facts: dict[str, Any]) -> None:
         ("log Z", f"{facts['log_z']:.12g}"),
         ("log likelihood", "labels unknown" if likelihood is None else f"{likelihood:.12g}"),
         *gradient_rows,
+        ("error of log Z, at most", f"{facts['log_z_error_bound']:.1e}"),
+        ("error of counts, at most", f"{facts['error_bound']:.1e} of their size"),
         ("seconds", f"{facts['seconds']:.3f}"),
         ("a position", f"{facts['nanoseconds_per_position']:,.0f} ns"),
         ("peak memory", f"{facts['peak_rss_mb']:,.1f} MB"),

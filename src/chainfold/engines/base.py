@@ -509,10 +509,15 @@ class Problem:
 
     def state(self) -> Arrays:
         """What was read."""
-        return {"positions": np.array([self._positions_read]), "bytes": np.array([self._bytes_read])}
+        return {
+            "positions": np.array([self._positions_read]),
+            "bytes": np.array([self._bytes_read]),
+            "extent": self._extent.state(),
+        }
 
     def restore(self, state: Arrays) -> None:
         self._positions_read, self._bytes_read = int(state["positions"][0]), int(state["bytes"][0])
+        self._extent = Extent.restored(state["extent"])
 
     def report(self, tally: Tally, promise: Promise, **what_happened: int | float) -> Report:
         """The report of a run, with what was read and what it can promise filled in."""

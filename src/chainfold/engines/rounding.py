@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block
 from chainfold.errors import ScoreNotFinite
-from chainfold.kernels.messages import EDGE_RANGE
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
 from chainfold.model import Floats, Layout
 
@@ -58,6 +57,14 @@ class Extent(NamedTuple):
             max(self.edge_attributes, other.edge_attributes),
             _larger(self.edge_value, other.edge_value),
         )
+
+    def state(self) -> Floats:
+        return np.array([np.nan if number is None else number for number in self])
+
+    @classmethod
+    def restored(cls, state: Floats) -> Extent:
+        attributes, value, edge_attributes, edge_value = (None if np.isnan(x) else x for x in state.tolist())
+        return cls(int(attributes or 0), value, int(edge_attributes or 0), edge_value)
 
 
 def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float | None]:
@@ -107,7 +114,7 @@ class ScoreSizes:
         state_terms = max(extent.attributes - (extent.value is None), 0)
         edge_terms = extent.edge_attributes + (extent.edge_value is not None)
         scores = state_terms * state + edge_terms * edge + _WIDE_ROUNDINGS * (state + edge)
-        scores += min(2.0 * state, _LEAST_EXPONENT) + min(2.0 * edge, EDGE_RANGE)
+        scores += min(2.0 * state, _LEAST_EXPONENT) + min(2.0 * edge, _LEAST_EXPONENT)
         return self.n_labels + _LOCAL + scores
 
     def memory(self, span: float, extent: Extent) -> float:

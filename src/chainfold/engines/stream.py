@@ -73,7 +73,8 @@ class Doings:
         tolerance = problem.settings.tolerance
         span = problem.positions if self.carried_blocks else 2 * (self.span + halo)
         uncertain = tolerance * (3 if cuts else 1 if self.certified else 0)
-        promise = Promise(span, problem.shape.block(problem.settings), 1.01 * uncertain, cuts * tolerance)
+        block = min(problem.shape.block(problem.settings), problem.positions)
+        promise = Promise(span, block, 1.01 * uncertain, cuts * tolerance)
         return problem.report(
             tally,
             promise,

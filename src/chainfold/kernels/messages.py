@@ -509,9 +509,9 @@ def transfer(previous: Any, predicted: Any, edge: Any, wide: Any, n_labels: Any,
             for j in range(n_labels):
                 out[i, j] = 0.0
                 if previous[i] > 0.0 and predicted[j] > 0.0:
-                    m, k = wide_exp(edge[i * width + j])
-                    k += previous[width + i] - predicted[width + j]
-                    out[i, j] = previous[i] * m / predicted[j] * power(k)
+                    k = previous[width + i] - predicted[width + j]
+                    rest = (edge[i * width + j] + k * LN2_HIGH) + k * LN2_LOW  # what is left of large numbers
+                    out[i, j] = previous[i] / predicted[j] * math.exp(rest)
     else:
         for c in range(0, width, WIDTH):
             inverse = splat(1.0) / maximum(load(predicted, c), splat(_TINY))

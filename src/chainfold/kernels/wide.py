@@ -15,26 +15,50 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from chainfold.kernels.jit import STRICT, kernel
+from chainfold.kernels.simd import intrinsic
 
 LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
 """ln 2 in two parts: k · LN2_HIGH is exact for |k| < 2^33."""
 
-_LEAST_POWER = -1074.0  # of a double, subnormal ones included
+_DOUBLE, _BITS = ir.DoubleType(), ir.IntType(64)
+_LEAST_POWER = -1022.0  # of a double that is not subnormal
+_FRACTION_BITS, _BIAS = 52, 1023  # how a double is kept: 1.fraction · 2^(exponent - bias)
 
 
-@kernel(fastmath=STRICT, inline=True)
-def power(k: Any) -> Any:
-    """2^k for k <= 1023; zero below the range of a double."""
-    return math.ldexp(1.0, int(k)) if k >= _LEAST_POWER else 0.0
+@intrinsic
+def power(typing_context: Any, k: Any) -> Any:
+    """2^k for a whole number k <= 1023; zero below the range of a double."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        in_range = builder.fcmp_ordered(">=", arguments[0], _DOUBLE(_LEAST_POWER))
+        safe = builder.select(in_range, arguments[0], _DOUBLE(0.0))
+        exponent = builder.add(builder.fptosi(safe, _BITS), _BITS(_BIAS))
+        number = builder.bitcast(builder.shl(exponent, _BITS(_FRACTION_BITS)), _DOUBLE)
+        return builder.select(in_range, number, _DOUBLE(0.0))
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic
+def exponent_of(typing_context: Any, x: Any) -> Any:
+    """The whole number k with 1/2 <= x / 2^k < 1, for a positive double that is not subnormal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        exponent = builder.lshr(builder.bitcast(arguments[0], _BITS), _BITS(_FRACTION_BITS))
+        return builder.sitofp(builder.sub(exponent, _BITS(_BIAS - 1)), _DOUBLE)
+
+    return types.float64(types.float64), generate
 
 
 @kernel(fastmath=STRICT, inline=True)
 def normal(m: Any, k: Any) -> Any:
     """The same number with 1/2 <= m < 1."""
-    fraction, exponent = math.frexp(m)
-    return (fraction, k + exponent) if m > 0.0 else (0.0, -np.inf)
+    exponent = exponent_of(m)
+    return (m * power(-exponent), k + exponent) if m > 0.0 else (0.0, -np.inf)
 
 
 @kernel(fastmath=STRICT, inline=True)
