@@ -81,7 +81,7 @@ class Corpora:
 
     def chunks(self) -> Corpus:
         """CoNLL-2000, 22 labels."""
-        options = {"columns": ["w", "pos", "chunk"], "attributes": " ".join(CHUNKING_NAMES)}
+        options = {"columns": ["w", "pos", "chunk"], "attributes": " ".join(CHUNKING_NAMES), "comments": ""}
         names = "conll2000/train.txt.gz", "conll2000/test.txt.gz"
         return self._corpus("CoNLL-2000", "chunks", names, options, _made_up_chunks)
 

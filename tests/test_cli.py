@@ -148,13 +148,13 @@ def test_tables_for_people() -> None:
     for name in ENGINES:
         assert name in text
     text = succeeded("plan", "--synthetic", "1000000:5:100:8", "--threads", "2", "--memory", "100MB")
-    assert "parallel: 2 threads" in text
+    assert "parallel: the chain is long enough" in text
     assert "fb-recompute" in text
 
 
 def test_plan_and_engines_for_machines() -> None:
     answer = json.loads(succeeded("plan", "--synthetic", "1000000:5:100:8", "--memory", "100MB", "--json"))
-    assert answer["choice"] == "stream"
+    assert answer["choice"] == "parallel", "whatever the number of threads"
     assert answer["engines"]["fb"] == {
         "memory_mb": 128.0,
         "relative_time": pytest.approx(1.0, abs=0.2),

@@ -309,6 +309,7 @@ def test_every_error_is_one_sentence_and_a_value_error() -> None:
         errors.AttributeOutOfRange(0, 1, 1, "attribute"),
         errors.ValueNotFinite(0, np.nan, "an attribute"),
         errors.ScoreNotFinite(0),
+        errors.ResultNotFinite("log Z"),
         errors.ZeroProbability(0),
         errors.ForbiddenLabel(0),
         errors.BadSyntheticSpec("x"),

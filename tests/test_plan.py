@@ -60,7 +60,7 @@ def test_edge_attributes_make_fb_keep_matrices() -> None:
     assert ENGINES["fb"].cost(shape, Settings()).memory > 10 * ENGINES["fb"].cost(LONG, Settings()).memory
 
 
-@pytest.mark.parametrize(("positions", "engine"), [(60_000, "parallel"), (3_000, "stream")])
+@pytest.mark.parametrize(("positions", "engine"), [(600_000, "parallel"), (60_000, "stream"), (3_000, "stream")])
 def test_auto_is_the_engine_that_was_planned_with_the_same_bits_for_any_number_of_threads(
     positions: int, engine: str
 ) -> None:

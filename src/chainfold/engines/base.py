@@ -36,7 +36,7 @@ LOG_ADDITION = 150.0
 """Time of one ⊕ in multiply-adds: it takes an exponential and a logarithm, and no vector."""
 
 _LEAST_BLOCK = 256  # positions: with smaller ones nearly all the time would be Python's
-_FOLD_EVERY = 4096  # positions: after so many the recent sums are added to the totals, so that rounding stays small
+_FOLD_EVERY = 16384  # positions: after so many the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
 _HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
 
@@ -213,7 +213,7 @@ class Accumulator:
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         before, self._pending = self._pending, self._pending + positions
-        if self._pending // PORTION > before // PORTION:
+        if positions < PORTION and self._pending // PORTION > before // PORTION:  # else kernels do it
             fold(self.slots)
         if self._pending >= self._portion:
             self._take_hot()

@@ -35,6 +35,7 @@ _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, 
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _FIRST_HALO, _LAST_HALO = 64, 4096
 _NEAR = 256  # positions
+_CUT = 125_000  # time of a cut beside its certificates, in multiply-adds
 
 
 class Cut(NamedTuple):
@@ -187,9 +188,10 @@ def certify_future(
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     memory, time = stream_cost(shape, settings)
-    count = at_once(shape, settings)
+    count, cuts = at_once(shape, settings), len(cut_places(shape, settings))
     memory = count * memory + (count - 1) * shape.tally_bytes
-    return Cost(memory, time / count + (len(cut_places(shape, settings)) + 1) * shape.bookkeeping)
+    time += cuts * (_CUT + 2 * _FIRST_HALO * shape.n_labels**3)
+    return Cost(memory, time / count + (cuts + 1) * shape.bookkeeping)
 
 
 def at_once(shape: Shape, settings: Settings) -> int:

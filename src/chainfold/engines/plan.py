@@ -9,6 +9,8 @@ from typing import NamedTuple
 from chainfold.engines import ENGINES
 from chainfold.engines.base import Cost, Settings, Shape
 
+_MOST_LOSS = 0.1  # of the time of one thread, to cuts that only more threads profit from
+
 
 def cores() -> int:
     """How many cores this process may use."""
@@ -50,6 +52,7 @@ def choose(shape: Shape, settings: Settings) -> Choice:
 
 
 def _gains(shape: Shape, settings: Settings) -> bool:
-    """Would two threads be quicker than one?"""
-    two = replace(settings, threads=2)
-    return ENGINES["parallel"].cost(shape, two).time < ENGINES["stream"].cost(shape, two).time
+    """Would two threads be quicker than one, and one hardly slower than without cuts?"""
+    one, two = (ENGINES["parallel"].cost(shape, replace(settings, threads=threads)).time for threads in (1, 2))
+    alone = ENGINES["stream"].cost(shape, settings).time
+    return two < alone and one <= (1.0 + _MOST_LOSS) * alone

@@ -345,7 +345,8 @@ class Sweep:
         status, self.log_scale = messages.forward(
             self.block.starts, self.alpha, self.predicted, self._edges(), shift, entry, p.n_labels, p.watch, p.tiles
         )
-        self.exit = Belief(self.alpha[-1]).normalised()[0] if status == messages.OK else self.entry
+        last = self.alpha[-1]
+        self.exit = Belief(last / last.sum()) if status == messages.OK else self.entry
         return bool(status == messages.OK)
 
     def _weigh(self) -> bool:

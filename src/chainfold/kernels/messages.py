@@ -355,8 +355,8 @@ def backward(found: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs
             high = t
             if not weighted:
                 normalise(gamma, rows.tiles)
-        if (alpha.shape[0] - t) % PORTION == 0:
-            fold(counts)
+            if (alpha.shape[0] - t) % PORTION == 0:
+                fold(counts)
     for i in range(n_labels):
         for c in range(0, width, columns):
             at = i * width + c

@@ -29,7 +29,7 @@ MOST_LABELS = 65535
 AHEAD = 2
 """Positions from the one being worked on to the one whose rows are fetched."""
 
-PORTION = 1024
+PORTION = 2048
 """Positions after which recent counts are added to the next level."""
 
 COUNT_BITS = 16
