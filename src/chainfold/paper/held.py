@@ -41,7 +41,7 @@ def hold(source: Source, positions: int) -> Chain:
 
 
 def fill(source: Source, positions: int, new: Callable[[int, Any], Any]) -> dict[str, Any]:
-    """The arrays of the first positions, each as made by `new`, filled block by block, so that nothing is held twice."""
+    """The arrays of the first positions, made by `new` and filled block by block, so that nothing is held twice."""
     prefix, stretches = Prefix(source, positions), list(cut(0, positions, _BLOCK))
     entries = {"": 0, "edge_": 0}
     for low, high in stretches:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -92,7 +93,8 @@ class Pager:
         if self._chunk < page:
             raise BadSetting("memory_limit", limit, f"at least {_CHUNKS * page} bytes")
         self.limit, self._reserved = limit, 0
-        self._files: list[Any] = []
+        self._open = ExitStack()
+        self._files: list[int] = []
         self._maps: list[mmap.mmap] = []
         self._watched: list[int] = []  # other files whose pages count
         self._recent: OrderedDict[tuple[int, int], None] = OrderedDict()  # chunks in memory, by table and number
@@ -107,8 +109,8 @@ class Pager:
     def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Throw away what the tables hold."""
         for file in self._files:
-            os.ftruncate(file.fileno(), 0)
-            file.close()
+            os.ftruncate(file, 0)
+        self._open.close()
         self._files, self._watched = [], []
         self._recent.clear()
 
@@ -116,16 +118,22 @@ class Pager:
         """Like np.empty; its pages are zero at first."""
         shape = (shape,) if isinstance(shape, int) else shape
         size, number = int(np.prod(shape)) * np.dtype(dtype).itemsize, len(self._files)
-        self._files.append(_file(size))
-        self._maps.append(mmap.mmap(self._files[-1].fileno(), size))
+        self._files.append(self._file(size))
+        self._maps.append(mmap.mmap(self._files[-1], size))
         self._maps[-1].madvise(mmap.MADV_RANDOM)  # else the system would read ahead, beyond the limit
         array = np.frombuffer(self._maps[-1], dtype).reshape(shape)
         return Table(array, lambda low, high: self._touch(number, low, high))
 
-    def watch(self, file: int, reserved: int = 0) -> None:
-        """Count the pages of an open file too, whose reader or writer drops them, and leave so many bytes to them."""
-        self._watched.append(file)
+    def read(self, path: str | Path, reserved: int) -> int:
+        """Open a file whose pages count too, and for which so many bytes are left; its reader drops them."""
+        file = self._open.enter_context(Path(path).open("rb")).fileno()  # noqa: SIM115
         self._reserved += reserved
+        self.watch(file)
+        return file
+
+    def watch(self, file: int) -> None:
+        """Count the pages of an open file too; whoever writes it drops them."""
+        self._watched.append(file)
 
     def unwatch(self, file: int) -> None:
         """Look once more, before the file is closed."""
@@ -135,7 +143,7 @@ class Pager:
     def write_back(self) -> None:
         """Write all that has changed, and keep it in memory."""
         for file in self._files:
-            _written_back(file.fileno(), 0, 0)
+            _written_back(file, 0, 0)
 
     def drop(self, file: int, low: int = 0, size: int = 0) -> None:
         """Write back a stretch of a file and drop it from the system's cache; the pages must not be mapped."""
@@ -152,8 +160,7 @@ class Pager:
     def look(self) -> None:
         """Ask the system what is in memory."""
         begin = time.perf_counter()
-        files = (*(file.fileno() for file in self._files), *self._watched)
-        self.peak = max(self.peak, sum(map(in_memory, files)))
+        self.peak = max(self.peak, sum(map(in_memory, (*self._files, *self._watched))))
         self.looking += time.perf_counter() - begin
 
     def check(self) -> None:
@@ -161,6 +168,18 @@ class Pager:
         self.look()
         if self.peak > _MARGIN * self.limit + min(_AHEAD, self.limit):
             raise ChainfoldError(f"{self.peak:,} bytes were in memory, and the limit is {self.limit:,}.")
+
+    def _file(self, size: int) -> int:
+        """A file without a name, with room for so many bytes."""
+        try:
+            file = self._open.enter_context(tempfile.TemporaryFile(prefix="chainfold-")).fileno()  # noqa: SIM115
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            problem = (
+                f"cannot hold {size:,} bytes of tables: {error.strerror or error}; set TMPDIR to a roomier folder."
+            )
+            raise BadFile(tempfile.gettempdir(), problem) from None
+        return file
 
     def _touch(self, number: int, low: int, high: int) -> None:
         wanted = [(number, k) for k in range(low // self._chunk, -(-high // self._chunk))]
@@ -177,7 +196,7 @@ class Pager:
     def _evict(self, chunk: tuple[int, int]) -> None:
         mapping, begin, size = self._stretch(chunk)
         mapping.madvise(mmap.MADV_DONTNEED, begin, size)
-        self.drop(self._files[chunk[0]].fileno(), begin, size)
+        self.drop(self._files[chunk[0]], begin, size)
         self.moved(size)
 
     def _stretch(self, chunk: tuple[int, int]) -> tuple[mmap.mmap, int, int]:
@@ -217,17 +236,6 @@ def obstacle(folder: Path) -> str | None:
     if kept or read < _PROBED:
         return f"what is written to {folder} stays in memory, or is not counted when it is read"
     return None
-
-
-def _file(size: int) -> Any:
-    """A file without a name, with room for so many bytes."""
-    try:
-        file = tempfile.TemporaryFile(prefix="chainfold-")
-        os.posix_fallocate(file.fileno(), 0, size)
-    except OSError as error:
-        problem = f"cannot hold {size:,} bytes of tables: {error.strerror or error}; set TMPDIR to a roomier folder."
-        raise BadFile(tempfile.gettempdir(), problem) from None
-    return file
 
 
 def _written_back(file: int, low: int, size: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -32,7 +33,8 @@ _FOOTER = 1 << 20  # bytes at the end of a stored chain that are looked at for e
 def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
     """log Z and ∇Z / Z as `evaluate` has them, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
-    tally, report = _RUNS.get(engine, lambda problem, pager: ENGINES[engine].run(problem))(problem, pager)
+    run = _RUNS.get(engine)
+    tally, report = run(problem, pager) if run else ENGINES[engine].run(problem)
     return evaluation_of(engine, problem, tally, report)
 
 
@@ -81,6 +83,7 @@ class SpillPastCache(Spill):
     def __init__(self, n_labels: int, file: IO[bytes], pager: Pager) -> None:
         super().__init__(n_labels, file)
         self._pager, self._end, self._dropped = pager, 0, 0
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # going back, nothing ahead is needed
 
     def push(self, vectors: Floats) -> None:
         super().push(vectors)
@@ -111,11 +114,9 @@ class PastCache(Prefix):
     def __init__(self, source: StoredChain, positions: int, pager: Pager) -> None:
         super().__init__(source, positions)
         self._chain, self._pager = source, pager
-        self._file = open(source.path, "rb")  # noqa: SIM115 - for as long as the chain is read
-        self._length = self._file.seek(0, 2)
-        self._size = self._length / source.positions  # of a position
-        self._at = -1
-        pager.watch(self._file.fileno(), round(2 * self._size * source.batch))
+        self._length, self._at = Path(source.path).stat().st_size, -1
+        self._batch_size = round(self._length / source.positions * source.batch)
+        self._file = pager.read(source.path, 2 * self._batch_size)
 
     def block(self, low: int, high: int) -> Block:
         batch = low // self._chain.batch
@@ -124,13 +125,12 @@ class PastCache(Prefix):
         return super().block(low, high)
 
     def _next(self, batch: int) -> None:
-        size = round(self._size * self._chain.batch)
         self._chain.let_go()
         if self._length > _FOOTER:
-            self._pager.drop(self._file.fileno(), 0, self._length - _FOOTER)
-        self._pager.moved(size if self._at >= 0 else 0)
-        begin = max(batch * size - _BESIDE, 0)
-        os.posix_fadvise(self._file.fileno(), begin, size + 2 * _BESIDE, os.POSIX_FADV_WILLNEED)
+            self._pager.drop(self._file, 0, self._length - _FOOTER)
+        self._pager.moved(self._batch_size if self._at >= 0 else 0)
+        begin = max(batch * self._batch_size - _BESIDE, 0)
+        os.posix_fadvise(self._file, begin, self._batch_size + 2 * _BESIDE, os.POSIX_FADV_WILLNEED)
         self._at = batch
 
 
@@ -139,8 +139,12 @@ class HeldWithin(Prefix):
 
     def __init__(self, source: Source, positions: int, pager: Pager) -> None:
         super().__init__(source, positions)
-        self._arrays = fill(source, positions, lambda size, dtype: pager.table(size, dtype) if size else np.empty(0, dtype))
-        self._whole = {name: frozen(getattr(array, "whole", array), array.dtype) for name, array in self._arrays.items()}
+        self._arrays = fill(
+            source, positions, lambda size, dtype: pager.table(size, dtype) if size else np.empty(0, dtype)
+        )
+        self._whole = {
+            name: frozen(getattr(array, "whole", array), array.dtype) for name, array in self._arrays.items()
+        }
         self.nbytes = sum(array.nbytes for array in self._whole.values())
         pager.write_back()
 
