@@ -29,7 +29,7 @@ TINY = replace(
     quick_plan(450_000_000, 1_000_000),
     rows=400,
     lengths={"2-few": (200, 1_000)},
-    limited_lengths=(),
+    limited={},
     numeric_length=20,
     most_weights=60,
     boundaries=20,
@@ -201,9 +201,9 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     [
         (("--max-length", "10"), "at least 1000 positions"),
         (("--memory-limit", "many"), "many"),
-        (("--memory-limit", "0"), "but must be at least one byte"),
+        (("--memory-limit", "0"), "but must be at least 32MB"),
+        (("--memory-limit", "31MB"), "memory_limit is '31MB', but must be at least 32MB"),
         (("--data", "nowhere"), "nowhere"),
-        (("--memory-group", "/"), "the folder of a cgroup in which memory can be limited"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from chainfold.errors import BadFile, BadSetting, ChainfoldError
 
 _LARGEST_CHUNK = 1 << 20  # bytes
 _CHUNKS = 64  # in the limit, at least
-_LOOKS = 8  # at what is in memory, while as much as the limit is dropped
+_BETWEEN = 2  # limits that are dropped from one look at what is in memory to the next
 _MARGIN, _AHEAD = 1.02, 4 << 20  # of the limit, and bytes that the system may have read ahead
 _WRITE_AND_WAIT = 7  # SYNC_FILE_RANGE_WAIT_BEFORE, WRITE and WAIT_AFTER
 _PROBED = 1 << 20  # bytes
@@ -100,7 +100,7 @@ class Pager:
         self._recent: OrderedDict[tuple[int, int], None] = OrderedDict()  # chunks in memory, by table and number
         self.dropped = 0  # bytes
         self.peak = 0  # bytes in memory, as far as was looked
-        self.looking = 0.0  # seconds that it took to look
+        self.looking = (0.0, 0.0)  # seconds that it took to look, and those of the processor
         self._next_look = 0
 
     def __enter__(self) -> Pager:
@@ -155,13 +155,14 @@ class Pager:
         self.dropped += size
         if self.dropped >= self._next_look:
             self.look()
-            self._next_look = self.dropped + max(self.limit // _LOOKS, self._chunk)
+            self._next_look = self.dropped + _BETWEEN * self.limit
 
     def look(self) -> None:
         """Ask the system what is in memory."""
-        begin = time.perf_counter()
+        begin, busy = time.perf_counter(), time.process_time()
         self.peak = max(self.peak, sum(map(in_memory, (*self._files, *self._watched))))
-        self.looking += time.perf_counter() - begin
+        seconds, of_the_processor = self.looking
+        self.looking = (seconds + time.perf_counter() - begin, of_the_processor + time.process_time() - busy)
 
     def check(self) -> None:
         """Raise if more was in memory than allowed."""

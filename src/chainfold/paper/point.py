@@ -162,16 +162,15 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, faults, moved = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt, traffic()
-    dropped, looking = (pager.dropped, pager.looking) if pager else (0, 0.0)
-    begin, busy = time.perf_counter(), time.process_time()
+    dropped = pager.dropped if pager else 0
+    begin, busy = _clocks(pager)
     found = _evaluated(point, model, used, pager)
-    looking = pager.looking - looking if pager else 0.0
-    seconds, busy = time.perf_counter() - begin - looking, time.process_time() - busy - looking
+    end, still_busy = _clocks(pager)
     if pager:
         pager.check()
     report = found.report
     figures: Result = {
-        "seconds": seconds,
+        "seconds": end - begin,
         "peak_rss": resident("VmHWM"),
         "before_rss": before,
         "log_z": found.log_z,
@@ -179,7 +178,7 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
         "passes": report.passes,
         "bytes_read": report.bytes_read,
         "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-        "cpu_seconds": busy,
+        "cpu_seconds": still_busy - busy,
         "dropped": pager.dropped - dropped if pager else 0,
         "resident": pager.peak if pager else None,
         "lookahead_mean": report.lookahead_mean,
@@ -188,6 +187,12 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
         "predicted_bytes": predicted,
     }
     return figures, moved
+
+
+def _clocks(pager: Pager | None) -> tuple[float, float]:
+    """Seconds, and those of the processor, without the ones that it took to look at what is in memory."""
+    looking, busy_looking = pager.looking if pager else (0.0, 0.0)
+    return time.perf_counter() - looking, time.process_time() - busy_looking
 
 
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:

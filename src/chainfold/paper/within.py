@@ -27,7 +27,7 @@ from chainfold.paper.paging import Pager
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it
-_FOOTER = 1 << 20  # bytes at the end of a stored chain that are looked at for every batch
+_ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for every batch
 
 
 def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
@@ -117,6 +117,7 @@ class PastCache(Prefix):
         self._length, self._at = Path(source.path).stat().st_size, -1
         self._batch_size = round(self._length / source.positions * source.batch)
         self._file = pager.read(source.path, 2 * self._batch_size)
+        self._drop()
 
     def block(self, low: int, high: int) -> Block:
         batch = low // self._chain.batch
@@ -125,13 +126,16 @@ class PastCache(Prefix):
         return super().block(low, high)
 
     def _next(self, batch: int) -> None:
-        self._chain.let_go()
-        if self._length > _FOOTER:
-            self._pager.drop(self._file, 0, self._length - _FOOTER)
+        self._drop()
         self._pager.moved(self._batch_size if self._at >= 0 else 0)
         begin = max(batch * self._batch_size - _BESIDE, 0)
         os.posix_fadvise(self._file, begin, self._batch_size + 2 * _BESIDE, os.POSIX_FADV_WILLNEED)
         self._at = batch
+
+    def _drop(self) -> None:
+        self._chain.let_go()
+        if self._length > 2 * _ENDS:
+            self._pager.drop(self._file, _ENDS, self._length - 2 * _ENDS)
 
 
 class HeldWithin(Prefix):
