@@ -88,7 +88,7 @@ def test_the_least_recently_used_leaves(pager: Pager) -> None:
 @needs_paging
 def test_a_table_is_indexed_like_an_array(pager: Pager) -> None:
     table = pager.table((10, 3))
-    assert (table.size, table.dtype) == (30, np.float64)
+    assert (table.size, table.dtype) == (30, np.dtype(np.float64))
     assert not table[:].any(), "it is zero at first"
     table[2:4], table[-1] = 5.0, 7.0
     assert table[:].sum() == 6 * 5.0 + 3 * 7.0
@@ -156,7 +156,7 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
     source = StoredChain(stored)
     limit = LIMIT if held == "memory" else 1_000_000
     with Pager(limit) as pager:
-        used = (HeldWithin if held == "memory" else PastCache)(source, POSITIONS, pager)  # type: ignore[operator]
+        used = (HeldWithin if held == "memory" else PastCache)(source, POSITIONS, pager)
         pager.look()
         before, dropped = traffic(), pager.dropped
         found = evaluate_within(pager, model, used, engine, BLOCK)

@@ -113,7 +113,9 @@ def _limits(plan: Plan, reason: str | None) -> Result:
     """What was run under a memory limit, in words."""
     if reason:
         return {"sentence": f"Nothing was run under a memory limit, because {reason}."}
-    told = [size(limit) for limit in plan.limited]
+    told = [size(limit) for limit, lengths in plan.limited.items() if lengths]
+    if not told:
+        return {"sentence": "Nothing was run under a memory limit: no sequence would have filled one."}
     named = " and ".join([part for part in (", ".join(told[:-1]), *told[-1:]) if part])
     sentence = (
         f"What grows with the sequence was also held to {named} of memory, by chainfold itself and not by the system: "
