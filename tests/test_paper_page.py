@@ -285,7 +285,7 @@ def test_sentences_say_what_was_measured(results: Result) -> None:
     assert "6.0 s and 208 MB at 50 million positions, where FB, in memory, took 60 s and 7.1 GB, 10 times" in text
     assert "Within 256 MB: FB, in memory, 2.6 µs a position at 3.74 million, 206 bytes moved; EMP, in memory" in text
     assert "What grows with the sequence was also held to 256 MB and 3.0 GB of memory." in text
-    assert "This differs from the paging of a system" in text
+    assert "It differs from the paging of a system: chunks" in text
     assert "2 labels, many attributes, time a position: FB 3.0 µs (at 494,021), EMP 405 µs (at 100,000)" in text
     assert "sum-product FB: overflow at 734 positions" in text
     assert "22 labels and 200,000 weights: EMP takes 2.9 s a position and stream 1.3 µs, at least 2.2 million" in text

@@ -271,19 +271,27 @@ def _limit(results: Results) -> Any:
         for line, of_line in lines.items():
             rates = [_rate(point) for point in of_line]
             heights += _times(axes, line, rates) + _failure(axes, line, rates, word=True)
-        _axis(axes.xaxis, lengths, count, 5)
+        _axis(axes.xaxis, lengths, count, 4)
         for k, line in enumerate((FB, RECOMPUTE_HELD)):
             place = reach(results, line, limit)
             if place is not None and axes.get_xlim()[0] < place < axes.get_xlim()[1]:
                 look = _look(line[0])
                 axes.axvline(place, color=look.colour, linewidth=1.0, linestyle="-.")
                 text = f"{look.name} fills it at {count(place)}"
-                _word(axes, text, (place, 0.04 + 0.09 * k), look.colour, (3, 0), xycoords=("data", _INSIDE))
+                late = place > math.sqrt(min(lengths) * max(lengths))
+                _word(
+                    axes,
+                    text,
+                    (place, 0.96 - 0.09 * k),
+                    look.colour,
+                    (-3 if late else 3, 0),
+                    xycoords=("data", _INSIDE),
+                )
         axes.set(title=f"within {size(limit)}", xlabel="positions", ylabel="time a position")
     for axes in flat[len(found) :]:
         axes.remove()
     for axes in flat[: len(found)]:
-        _axis(axes.yaxis, heights, duration, 6)
+        _axis(axes.yaxis, [*heights, 1.3 * max(heights, default=1.0)], duration, 6)  # and room for words
     _legend(figure, list(dict.fromkeys(line for lines in found.values() for line in lines)), columns=3)
     return figure
 

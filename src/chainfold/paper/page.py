@@ -106,7 +106,8 @@ _NAMES = (
 _HOW = (
     "Every point is a fresh process. It holds its chain in memory, or reads it from a file that was first dropped from "
     "the system's cache where that is possible; loads its compiled code on two positions; and then times one "
-    "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels.",
+    "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels. Time in which other processes had all "
+    "processors does not count, where the system tells.",
     "In a full run short points are measured several times, each in another process: the median counts, and bars go "
     "from the least to the most. Every round has to give the same ln Z and the same gradient to the last bit.",
     "From disk without a memory limit, the first reading is a real one. A second one, and what FB has spilled, come "
@@ -122,12 +123,10 @@ _HOW = (
 
 
 _PAGING = (
-    "The limit holds for the tables of FB, the sequence and what is spilled, together; Python and what one block needs "
-    "come on top. What is not in memory was really read from the disk, as /proc/self/io counts it, and mincore was "
-    "asked now and then whether the limit is kept.",
-    "This differs from the paging of a system: the policy is the same, least recently used, but in chunks of up to "
-    "1 MB that are read in one go and written while the algorithm waits. A sequence on disk is read past the system's "
-    "cache, and so are spilled vectors.",
+    "The limit holds for the tables of FB, the sequence and what is spilled; Python and what one block needs come on "
+    "top. By /proc/self/io all else was read from the disk, and by mincore the limit was kept.",
+    "It differs from the paging of a system: chunks of up to 1 MB are read in one go, and written while the algorithm "
+    "waits. A sequence on disk is read past the system's cache, and so are spilled vectors.",
 )
 
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +37,7 @@ _BETWEEN = 2  # limits that are dropped from one look at what is in memory to th
 _MARGIN, _AHEAD = 1.02, 4 << 20  # of the limit, and bytes that the system may have read ahead
 _WRITE_AND_WAIT = 7  # SYNC_FILE_RANGE_WAIT_BEFORE, WRITE and WAIT_AFTER
 _PROBED = 1 << 20  # bytes
-_IO = Path("/proc/self/io")
+_IO, _QUEUE = Path("/proc/self/io"), Path("/proc/thread-self/schedstat")
 
 
 class Traffic(NamedTuple):
@@ -57,6 +57,17 @@ def traffic() -> Traffic:
     except OSError:
         return Traffic(0, 0)
     return Traffic(int(rows["read_bytes"]), int(rows["write_bytes"]) - int(rows["cancelled_write_bytes"]))
+
+
+def clocks() -> NDArray[np.float64]:
+    """Seconds that went by, and seconds of the processor.
+
+    Where the system tells, those in which this thread could have gone on while others had all processors do not count.
+    """
+    waited = 0
+    with suppress(OSError):
+        waited = int(_QUEUE.read_text().split()[1])
+    return np.array([time.perf_counter() - 1e-9 * waited, time.process_time()])
 
 
 class Table:
@@ -100,7 +111,7 @@ class Pager:
         self._recent: OrderedDict[tuple[int, int], None] = OrderedDict()  # chunks in memory, by table and number
         self.dropped = 0  # bytes
         self.peak = 0  # bytes in memory, as far as was looked
-        self.looking = (0.0, 0.0)  # seconds that it took to look, and those of the processor
+        self.looking = np.zeros(2)  # what the clocks say that it took to look
         self._next_look = 0
 
     def __enter__(self) -> Pager:
@@ -159,10 +170,9 @@ class Pager:
 
     def look(self) -> None:
         """Ask the system what is in memory."""
-        begin, busy = time.perf_counter(), time.process_time()
+        begin = clocks()
         self.peak = max(self.peak, sum(map(in_memory, (*self._files, *self._watched))))
-        seconds, of_the_processor = self.looking
-        self.looking = (seconds + time.perf_counter() - begin, of_the_processor + time.process_time() - busy)
+        self.looking += clocks() - begin
 
     def check(self) -> None:
         """Raise if more was in memory than allowed."""

@@ -152,7 +152,7 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
     import hashlib
     import resource
 
-    from chainfold.paper.paging import traffic
+    from chainfold.paper.paging import clocks, traffic
 
     model, source = _opened(point)
     used, sequence = _source(point, source, pager)
@@ -163,14 +163,14 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, faults, moved = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt, traffic()
     dropped = pager.dropped if pager else 0
-    begin, busy = _clocks(pager)
+    begin = clocks() - (pager.looking if pager else 0.0)
     found = _evaluated(point, model, used, pager)
-    end, still_busy = _clocks(pager)
+    seconds, busy = clocks() - (pager.looking if pager else 0.0) - begin
     if pager:
         pager.check()
     report = found.report
     figures: Result = {
-        "seconds": end - begin,
+        "seconds": float(seconds),
         "peak_rss": resident("VmHWM"),
         "before_rss": before,
         "log_z": found.log_z,
@@ -178,7 +178,7 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
         "passes": report.passes,
         "bytes_read": report.bytes_read,
         "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-        "cpu_seconds": still_busy - busy,
+        "cpu_seconds": float(busy),
         "dropped": pager.dropped - dropped if pager else 0,
         "resident": pager.peak if pager else None,
         "lookahead_mean": report.lookahead_mean,
@@ -187,12 +187,6 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
         "predicted_bytes": predicted,
     }
     return figures, moved
-
-
-def _clocks(pager: Pager | None) -> tuple[float, float]:
-    """Seconds, and those of the processor, without the ones that it took to look at what is in memory."""
-    looking, busy_looking = pager.looking if pager else (0.0, 0.0)
-    return time.perf_counter() - looking, time.process_time() - busy_looking
 
 
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
