@@ -90,19 +90,19 @@ def test_overtaking_needs_a_limit_to_be_judged() -> None:
     paged = [*slower(line(*FB, limit), 1, 2.6, 20), *slower(line(*EMP, limit), 2, 4, 8)]
     found = said(scaling(*free, *paged), "bends upwards")
     assert found["verdict"] == CONFIRMED
-    assert "Within 100 MB, which it fills at 729,927 positions," in found["evidence"]
-    assert "FB takes 5.0 times as long a position at 4 million as at 1 million" in found["evidence"]
-    assert "its time bends at 2 million, and EMP overtakes at 2.28 million." in found["evidence"]
+    assert "Within 100 MB, which FB fills at 729,927 positions: 5.0 times as long a position at 4" in found["evidence"]
+    assert "million as at 1 million, with 336 bytes a position to and from the disk;" in found["evidence"]
+    assert "its time bends at 2 million; EMP overtakes at 2.28 million." in found["evidence"]
     bent = [*slower(line(*FB, limit), 1, 2.6, 6), *slower(line(*EMP, limit), 2, 4, 8)]
     found = said(scaling(*free, *bent), "bends upwards")
     assert found["verdict"] == IN_PART
-    assert "and EMP does not overtake." in found["evidence"]
+    assert "; EMP does not overtake." in found["evidence"]
     other = [one | {"limit": 10 * limit} for one in bent]
     assert said(scaling(*free, *paged, *other), "bends upwards")["verdict"] == IN_PART, "under every limit, or in part"
     even = [*slower(line(*FB, limit), 1, 2, 4), *slower(line(*EMP, limit), 2, 4, 8)]
     found = said(scaling(*free, *even), "bends upwards")
     assert found["verdict"] == REFUTED
-    assert "does not bend by 1.25 times" in found["evidence"]
+    assert "its time does not bend; EMP does not overtake." in found["evidence"]
     unpaged = [one | {"dropped": 0} for one in bent]
     assert said(scaling(*free, *unpaged), "bends upwards")["verdict"] == REFUTED, "it was not for paging"
 
@@ -112,9 +112,9 @@ def test_how_slow_a_disk_would_have_to_be() -> None:
     fb = [one | moves for one in slower(line(*FB, 10**8), 1, 2, 4)]
     emp = [one | {"cpu_seconds": 3.0, "disk_read": 0, "disk_written": 0} for one in slower(line(*EMP, 10**8), 2, 4, 8)]
     found = said(scaling(*fb, *emp), "bends upwards")
-    assert "moves 100 bytes a position to and from the disk" in found["evidence"]
-    assert "they are even at 4 million positions on a disk of 200 MB a second." in found["evidence"]
-    assert found["evidence"].endswith("On one of 100 MB a second EMP would overtake: within 100 MB at 1 million.")
+    assert "with 100 bytes a position to and from the disk" in found["evidence"]
+    assert "a disk of 200 MB a second would make them even at 4 million positions." in found["evidence"]
+    assert found["evidence"].endswith("With one of 100 MB a second EMP would overtake: within 100 MB at 1 million.")
     fast = [one | {"cpu_seconds": 0.5} for one in emp]
     assert "a second" not in said(scaling(*fb, *fast), "bends upwards")["evidence"], "nothing could make it even"
 

@@ -50,7 +50,7 @@ CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not m
 
 SLOPE_TOLERANCE = 0.15  # of the predicted bytes a position
 _EVEN = 1.05  # times as long is still as long: times on a shared machine are not better than that
-_PAGING = 1.25  # times as long a position as at the shortest length
+_PAGING = 1.25  # times as long a position as at the shortest length is a bend
 _OLD_DISK = 100e6  # bytes a second, read or written in order: a good one of the paper's time
 _POWER = 0.35  # by which an exponent may be off
 _FEWEST = 4  # labels from which on the time goes like a power of them
@@ -132,7 +132,9 @@ def _case_3(results: Results) -> Iterator[Verdict]:
         evidence = f"FB reads it {passes[0]:.4g} times, EMP {passes[1]:.4g} times."
         pressed = _ratios(_pressed(results, RECOMPUTE), _pressed(results, EMP), lambda point: point["disk_read"])
         if pressed:
-            evidence += f" Past the cache FB has {_span(pressed)} times as many bytes from the disk as EMP."
+            longest = max(positions for _, positions in pressed)
+            times_of = {place: ratio for place, ratio in pressed.items() if place[1] == longest}
+            evidence += f" Past the cache FB has {_span(times_of)} times as many bytes from the disk as EMP."
         yield Verdict("III", claim, _judged(passes == (2.0, 1.0)), evidence)
     yield _from_disk(results, "III", "That makes EMP faster than FB.", RECOMPUTE, "FB")
 
@@ -206,29 +208,31 @@ def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
     limit, last = line[0]["limit"], line[-1]
     full, bent, crossed = reach(results, fb, limit), _bend(line), crossing(line, emp)
     slower = seconds_of(last) / last["positions"] * line[0]["positions"] / seconds_of(line[0])
-    filled = "" if full is None else f", which it fills at {count(full)} positions,"
-    bends = f"its time bends at {count(bent)}" if bent else f"its time does not bend by {_PAGING} times"
+    filled = "" if full is None else f", which FB fills at {count(full)} positions"
+    bends = f"its time bends at {count(bent)}" if bent else "its time does not bend"
     crosses = f"EMP overtakes at {count(crossed)}" if crossed else "EMP does not overtake"
     return (
-        f"Within {size(limit)}{filled} FB takes {times(slower)} times as long a position at {count(last['positions'])} "
-        f"as at {count(line[0]['positions'])}, and moves {moved(last) / last['positions']:.0f} bytes a position to and "
-        f"from the disk: {bends}, and {crosses}."
+        f"Within {size(limit)}{filled}: {times(slower)} times as long a position at {count(last['positions'])} as at "
+        f"{count(line[0]['positions'])}, with {moved(last) / last['positions']:.0f} bytes a position to and from the "
+        f"disk; {bends}; {crosses}."
     )
 
 
 def _even(pairs: list[tuple[Points, Points]]) -> Iterator[str]:
     """How slow a disk would have to be for EMP to be as fast, and what one of the paper's time would have done."""
-    fb, emp = (pair[-1] for pair in pairs[-1])
-    more, longer = moved(fb) - moved(emp), emp["cpu_seconds"] - fb["cpu_seconds"]
-    if fb["positions"] != emp["positions"] or more <= 0 or longer <= 0:
+    for fb, emp in ((fb[-1], emp[-1]) for fb, emp in reversed(pairs)):
+        more, longer = moved(fb) - moved(emp), emp["cpu_seconds"] - fb["cpu_seconds"]
+        if fb["positions"] == emp["positions"] < more and longer > 0:
+            break
+    else:
         return
     yield (
-        f"By the time of the processor and the bytes moved, they are even at {count(fb['positions'])} positions on a "
-        f"disk of {size(more / longer)} a second."
+        f"By the processor's time and the bytes moved, a disk of {size(more / longer)} a second would make them even "
+        f"at {count(fb['positions'])} positions."
     )
     places = [(pair[0][0]["limit"], crossing(*(on_a_disk(line, _OLD_DISK) for line in pair))) for pair in pairs]
     said = "; ".join(f"within {size(limit)} {f'at {count(at)}' if at else 'not'}" for limit, at in places)
-    yield f"On one of {size(_OLD_DISK)} a second EMP would overtake: {said}."
+    yield f"With one of {size(_OLD_DISK)} a second EMP would overtake: {said}."
 
 
 # What the text says
