@@ -15,7 +15,7 @@ from chainfold.data.store import StoredChain
 from chainfold.errors import ChainfoldError
 from chainfold.paper import paging
 from chainfold.paper.held import hold
-from chainfold.paper.paging import Pager, in_memory, obstacle, traffic
+from chainfold.paper.paging import Pager, clocks, in_memory, obstacle, traffic
 from chainfold.paper.within import HeldWithin, PastCache, SpillPastCache, evaluate_within
 
 LIMIT, POSITIONS, BLOCK = 2_000_000, 60_000, 512
@@ -213,3 +213,13 @@ def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
         assert traffic().since(before).read > 0.7 * right.nbytes
         pager.unwatch(file.fileno())
     assert 0 < pager.peak < 2 << 20
+
+
+def test_the_clock_stands_while_others_have_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = tmp_path / "schedstat"
+    monkeypatch.setattr(paging, "_QUEUE", queue)
+    monkeypatch.setattr("time.perf_counter", lambda: 100.0)
+    monkeypatch.setattr("time.process_time", lambda: 40.0)
+    assert clocks().tolist() == [100.0, 40.0], "where it is not told, all of it counts"
+    queue.write_text("40000000000 7000000000 12\n")
+    assert clocks().tolist() == [93.0, 40.0]

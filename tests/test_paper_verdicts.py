@@ -114,7 +114,11 @@ def test_how_slow_a_disk_would_have_to_be() -> None:
     found = said(scaling(*fb, *emp), "bends upwards")
     assert "with 100 bytes a position to and from the disk" in found["evidence"]
     assert "a disk of 200 MB a second would make them even at 4 million positions." in found["evidence"]
-    assert found["evidence"].endswith("With one of 100 MB a second EMP would overtake: within 100 MB at 1 million.")
+    assert found["evidence"].endswith(
+        "With one of 100 MB a second EMP would overtake: within 100 MB from the shortest on."
+    )
+    there = [fb[0] | {"disk_read": 0, "disk_written": 0}, *fb[1:]]
+    assert "would overtake: within 100 MB at 1.41 million." in said(scaling(*there, *emp), "bends upwards")["evidence"]
     fast = [one | {"cpu_seconds": 0.5} for one in emp]
     assert "a second" not in said(scaling(*fb, *fast), "bends upwards")["evidence"], "nothing could make it even"
 

@@ -231,8 +231,16 @@ def _even(pairs: list[tuple[Points, Points]]) -> Iterator[str]:
         f"at {count(fb['positions'])} positions."
     )
     places = [(pair[0][0]["limit"], crossing(*(on_a_disk(line, _OLD_DISK) for line in pair))) for pair in pairs]
-    said = "; ".join(f"within {size(limit)} {f'at {count(at)}' if at else 'not'}" for limit, at in places)
+    said = "; ".join(
+        f"within {size(limit)} {_where(at, pair[0])}" for (limit, at), pair in zip(places, pairs, strict=True)
+    )
     yield f"With one of {size(_OLD_DISK)} a second EMP would overtake: {said}."
+
+
+def _where(crossed: float | None, line: Points) -> str:
+    if crossed is None:
+        return "not"
+    return "from the shortest on" if crossed <= line[0]["positions"] else f"at {count(crossed)}"
 
 
 # What the text says
