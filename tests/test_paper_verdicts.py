@@ -97,6 +97,8 @@ def test_overtaking_needs_a_limit_to_be_judged() -> None:
     found = said(scaling(*free, *bent), "bends upwards")
     assert found["verdict"] == IN_PART
     assert "; EMP does not overtake." in found["evidence"]
+    second = [one | {"engine": "fb-log-recompute"} if one["engine"] == "fb-log" else one for one in (*free, *bent)]
+    assert said(scaling(*second), "recomputes its matrices")["verdict"] == REFUTED, "a bend is not claimed there"
     other = [one | {"limit": 10 * limit} for one in bent]
     assert said(scaling(*free, *paged, *other), "bends upwards")["verdict"] == IN_PART, "under every limit, or in part"
     even = [*slower(line(*FB, limit), 1, 2, 4), *slower(line(*EMP, limit), 2, 4, 8)]
