@@ -10,7 +10,7 @@ from chainfold.paper.counting import counted_tables
 Result = dict[str, Any]
 
 LENGTHS = (100_000, 494_021, 1_000_000, 2_000_000, 4_898_405, 10_000_000, 25_000_000, 50_000_000)
-LIMITED = (5_000_000, 10_000_000, 15_000_000, 20_000_000, 25_000_000, 30_000_000, 40_000_000, 50_000_000)
+LIMITED = {256_000_000: (934_000, 1_870_000, 3_740_000), 3_000_000_000: (10_900_000, 21_900_000, 43_800_000)}
 LIMIT, BASE, SEQUENCE, BUDGET = 3_000_000_000, 200_000_000, 73.0, 80.0
 LINES = {  # (engine, held): seconds a position, bytes a position beside the sequence
     ("fb-log", "memory"): (1.2e-6, 64),
@@ -65,10 +65,7 @@ def _about() -> Result:
             "numba": "0.61.0",
         },
         "limit": {
-            "kind": "cgroup v1",
-            "pages": False,
-            "sentence": "FB was also run under a limit of 3.0 GB set by a control group; without swap, what exceeds it "
-            "is killed instead of paged.",
+            "sentence": "What grows with the sequence was also held to 256 MB and 3.0 GB of memory.",
         },
     }
 
@@ -100,11 +97,14 @@ def _corpus() -> Result:
 
 
 def point(setting: str, line: tuple[str, str], positions: int, limit: int | None = None) -> Result:
-    """A point that was measured, unless it is too long or exceeds the limit."""
+    """A point that was measured, unless it is too long; where it exceeds the limit, it pages and takes longer."""
     (engine, held), (rate, kept) = line, LINES[line]
     *_, slower, beyond = SETTINGS[setting]
     seconds = rate * positions * slower * (beyond if engine == "emp" else 1.0)
     predicted = int(positions * (kept * slower + (SEQUENCE if held == "memory" else 0.0)))
+    paged = 2 * max(predicted - limit, 0) if limit else 0
+    read = paged + (int(SEQUENCE * positions) * (1 if engine in ("emp", "stream") else 2) if held == "disk" else 0)
+    seconds += paged / 100e6 if limit else 0.0
     made: Result = {
         "setting": setting,
         "engine": engine,
@@ -121,19 +121,19 @@ def point(setting: str, line: tuple[str, str], positions: int, limit: int | None
         "passes": 1.0 if engine in ("emp", "stream") else 2.0,
         "bytes_read": int(positions * SEQUENCE),
         "major_faults": 0,
-        "swapped": 0,
+        "cpu_seconds": seconds - (paged / 100e6 if limit else 0.0),
+        "disk_read": read,
+        "disk_written": paged // 2,
+        "dropped": paged,
+        "resident": min(predicted, limit) if limit else None,
         "lookahead_mean": 8.5 if engine == "stream" else 0.0,
         "lookahead_max": 32 if engine == "stream" else 0,
         "carried_blocks": 0,
         "predicted_bytes": predicted,
     }
-    failed = None
-    if limit and predicted + BASE > limit:
-        failed = "killed", "It was killed: its memory exceeded the limit."
-    elif seconds > BUDGET and not limit:
-        failed = "too long", f"It would take about {seconds:.0f} s."
-    if failed:
-        made |= {"outcome": failed[0], "reason": failed[1], "seconds": [], "peak_rss": None, "before_rss": None}
+    if seconds > BUDGET:
+        made |= {"outcome": "too long", "reason": f"It would take about {seconds:.0f} s.", "seconds": []}
+        made |= {"peak_rss": None, "before_rss": None}
     return made
 
 
@@ -149,9 +149,9 @@ def _unlimited() -> list[Result]:
 
 
 def _limited() -> list[Result]:
-    lines = [("fb-log", "memory"), ("fb-log-recompute", "memory"), ("fb-log-spill", "disk")]
-    lines += [("emp", "memory"), ("emp", "disk"), ("stream", "disk")]
-    return [point("2-few", line, length, LIMIT) for length in LIMITED for line in lines]
+    lines = [("fb-log", "memory"), ("emp", "memory"), ("fb-log-recompute", "memory")]
+    lines += [("fb-log-recompute", "disk"), ("fb-log-spill", "disk"), ("emp", "disk")]
+    return [point("2-few", line, n, limit) for limit, lengths in LIMITED.items() for n in lengths for line in lines]
 
 
 def _numerics() -> Result:

@@ -39,7 +39,7 @@ Row = tuple[int, tuple[tuple[int, float], ...]]  # a position: label, attributes
 
 def plan(rows: int = 2000, few: tuple[int, ...] = (100, ROWS, 700), limited: tuple[int, ...] = (LONG,)) -> Plan:
     lengths = {"2-few": few, "5-few": (50,), "5-many": (100, 2000)}
-    return replace(quick_plan(10**9, 10**6), rows=rows, lengths=lengths, limited_lengths=limited)
+    return replace(quick_plan(10**9, 10**6), rows=rows, lengths=lengths, limited={10**9: limited})
 
 
 def connections() -> list[list[str]]:
@@ -256,10 +256,10 @@ def test_files_are_made_once_and_never_taken_for_others(kdd_folder: Path, tmp_pa
 
     first = made(small, data)
     assert made(small, data) == first
-    longer = made(replace(small, limited_lengths=(900,)), data)
+    longer = made(replace(small, limited={10**9: (900,)}), data)
     assert {name: longer[name] for name in first} == first
     assert len(longer) == len(first) + 1
-    other = made(replace(small, limited_lengths=(901,)), data)
+    other = made(replace(small, limited={10**9: (901,)}), data)
     assert len(other) == len(longer) + 1
     deeper = made(replace(small, quick=False), data)
     assert len(deeper) == len(other) + 1

@@ -283,7 +283,9 @@ def test_sentences_say_what_was_measured(results: Result) -> None:
     assert "Case I: at 25 million positions FB, in memory, took 30 s and 3.7 GB, and EMP, in memory, 45 s" in text
     assert "EMP is 1.5 times slower. EMP was faster at none of 7 lengths." in text
     assert "6.0 s and 208 MB at 50 million positions, where FB, in memory, took 60 s and 7.1 GB, 10 times" in text
-    assert "FB, in memory: measured to 20 million positions; killed at 25 million; predicted to fill the" in text
+    assert "Within 256 MB: FB, in memory, 2.6 µs a position at 3.74 million, 206 bytes moved; EMP, in memory" in text
+    assert "What grows with the sequence was also held to 256 MB and 3.0 GB of memory." in text
+    assert "It differs from the paging of a system: chunks" in text
     assert "2 labels, many attributes, time a position: FB 3.0 µs (at 494,021), EMP 405 µs (at 100,000)" in text
     assert "sum-product FB: overflow at 734 positions" in text
     assert "22 labels and 200,000 weights: EMP takes 2.9 s a position and stream 1.3 µs, at least 2.2 million" in text
@@ -310,7 +312,11 @@ def test_without_a_limit_the_page_says_why() -> None:
 
 def test_titles_say_only_what_is_so(shown: dict[str, Any]) -> None:
     assert title(shown["cases"]).startswith("FB's memory grows")
-    assert title(shown["limit"]) == "Under 3.0 GB of memory FB reaches 20 million positions, stream 50 million"
+    assert title(shown["limit"]) == "Where FB's memory pages, EMP overtakes it: at 2.61 million positions within 256 MB"
+    free = scaling(*(one | {"seconds": [1.0]} for one in sample()["scaling"]["points"] if one["engine"] != "emp"))
+    assert (
+        title(FIGURES["limit"](free)) == "Within 256 MB and 3.0 GB FB pages, and EMP does not overtake it on this disk"
+    )
     assert title(shown["memory"]).endswith("to within 1.0 %")
     assert title(shown["numerics"]).startswith("sum-product FB and expectation semiring leave the range")
     assert title(shown["certificate"]).startswith("No error exceeds")
@@ -335,9 +341,10 @@ def test_titles_say_only_what_is_so(shown: dict[str, Any]) -> None:
 
 def test_what_could_not_be_measured_is_marked(shown: dict[str, Any]) -> None:
     limited = words(shown["limit"])
-    assert limited.count("killed") == 3
     assert limited.count("too long") == 2
-    assert "FB predicted to fill it at 20.4 million" in limited
+    assert "FB fills it at 1.87 million" in limited
+    assert "FB fills it at 21.9 million" in limited
+    assert "FB recomputing fills it at 33.7 million" in limited
     broken = words(shown["numerics"])
     assert broken.count("overflow at T = 734") == 2
     assert "EMP: too long" in words(shown["settings"])
@@ -383,8 +390,9 @@ def test_growth_and_reach() -> None:
     given = scaling(*made) | {"about": {"memory_limit": LIMIT}}
     given["corpus"] = {"settings": {"2-few": {"bytes_a_position": 73.0}}}
     assert readings.baseline(given) == BASE
-    assert readings.reach(given, FB) == pytest.approx((LIMIT - BASE) / 137)
-    assert readings.reach(given, EMP) is None
+    assert readings.reach(given, FB, LIMIT) == pytest.approx(LIMIT / 137)
+    assert readings.reach(given, EMP, LIMIT) is None
+    assert readings.limits(scaling(point("2-few", FB, 9, 64), *made, point("2-few", FB, 9, 8))) == [8, 64]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ TINY = replace(
     quick_plan(450_000_000, 1_000_000),
     rows=400,
     lengths={"2-few": (200, 1_000)},
-    limited_lengths=(),
+    limited={},
     numeric_length=20,
     most_weights=60,
     boundaries=20,
@@ -156,6 +156,57 @@ def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tm
             run(TINY, tmp_path, None, Watch())
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point], tmp_path: Path) -> None:
+    first = run(TINY, tmp_path / "first", None, Watch())
+    (tmp_path / "second").mkdir()
+    shutil.copy(tmp_path / "first" / "results.json", tmp_path / "second")
+    asked, watch = len(no_children), Watch()
+    longer = replace(TINY, limited={64_000_000: (700, 900)})
+    results = run(longer, tmp_path / "second", None, watch)
+    points = results["scaling"]["points"]
+    assert points[:20] == first["scaling"]["points"]
+    assert [(one["limit"], one["positions"]) for one in points[20:]] == [(64_000_000, 700)] * 6 + [
+        (64_000_000, 900)
+    ] * 6
+    assert len(no_children) - asked == 12, "nothing else is measured"
+    assert watch.titles[0] == "memory limits"
+    assert len(watch.titles) == 1 + 12 + 1
+    assert "held to 64 MB of memory" in results["about"]["limit"]["sentence"]
+    assert "no sequence would have filled one" in first["about"]["limit"]["sentence"]
+    again = run(TINY, tmp_path / "second", None, Watch())
+    for name in set(first) - {"about", "scaling", "verdicts"}:
+        assert again[name] == first[name]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_only_results_of_the_same_kind_are_gone_on_from(no_children: list[Point], tmp_path: Path) -> None:
+    results = run(TINY, tmp_path / "first", None, Watch())
+    (tmp_path / "second").mkdir()
+    there = tmp_path / "second" / "results.json"
+    for wrong, sentence in (
+        (results | {"format": 0}, "has results of other sizes, other data or another version"),
+        (results | {"about": results["about"] | {"max_length": 7}}, "has results of other sizes"),
+        (results | {"corpus": results["corpus"] | {"file": "other"}}, "has results of other sizes"),
+        (results | {"certificate": {}}, "is damaged; measure everything anew with --fresh"),
+        ({"mine": 1}, "has other files in it; name a folder of its own with --out"),
+    ):
+        there.write_text(json.dumps(wrong))
+        with pytest.raises(ChainfoldError, match=sentence):
+            run(TINY, tmp_path / "second", None, Watch())
+        assert [path.name for path in (tmp_path / "second").iterdir()] == ["results.json"], "nothing is made there"
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_where_no_limit_can_be_kept_it_says_why(
+    no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "obstacle", lambda folder: "it is raining")
+    results = run(replace(TINY, limited={64_000_000: (700,)}), tmp_path, None, Watch())
+    assert results["about"]["limit"] == {"sentence": "Nothing was run under a memory limit, because it is raining."}
+    assert {one["limit"] for one in results["scaling"]["points"]} == {None}
+
+
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "chains").mkdir()
     (tmp_path / "chains" / "mine").write_text("mine")
@@ -201,9 +252,9 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     [
         (("--max-length", "10"), "at least 1000 positions"),
         (("--memory-limit", "many"), "many"),
-        (("--memory-limit", "0"), "but must be at least one byte"),
+        (("--memory-limit", "0"), "but must be at least 32MB"),
+        (("--memory-limit", "31MB"), "memory_limit is '31MB', but must be at least 32MB"),
         (("--data", "nowhere"), "nowhere"),
-        (("--memory-group", "/"), "the folder of a cgroup in which memory can be limited"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -235,6 +286,12 @@ def test_lengths_end_where_they_are_told_to() -> None:
     assert whole.max_length == 50_000_000
     assert full_plan(10**9, 7_000_000).lengths["2-few"][-1] == 7_000_000
     assert full_plan(10**9, 200_000_000).max_length == 200_000_000
+    assert whole.limited[64_000_000] == (234_000, 467_000, 701_000, 934_000, 1_870_000, 5_610_000)
+    assert list(full_plan(3 * 10**9, 50_000_000).limited) == [64_000_000, 256_000_000, 10**9, 3 * 10**9]
+    assert full_plan(3 * 10**9, 50_000_000).limited[3 * 10**9] == (10_900_000, 21_900_000, 43_800_000)
+    assert full_plan(3 * 10**9, 30_000_000).limited[3 * 10**9] == (10_900_000, 21_900_000)
+    assert list(full_plan(64_000_000, 50_000_000).limited) == [64_000_000]
+    assert quick_plan(64_000_000, 50_000_000).limited == {64_000_000: (234_000, 934_000)}
     for plan in (whole, quick_plan(10**9, 5_000), full_plan(10**9, 1_000)):
         for lengths in plan.lengths.values():
             assert list(lengths) == sorted(set(lengths))

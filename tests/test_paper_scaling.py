@@ -21,9 +21,10 @@ from chainfold.data.store import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.errors import ChainfoldError
 from chainfold.paper import scaling
-from chainfold.paper.limit import V1, Means
+from chainfold.paper.held import Prefix, hold
+from chainfold.paper.paging import obstacle
 from chainfold.paper.plan import Piece, Plan, quick_plan
-from chainfold.paper.point import FIGURES, Point, Prefix, _child, hold, measure, predicted_bytes, unmeasured
+from chainfold.paper.point import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
 from chainfold.paper.readings import CASES, OURS
 from chainfold.paper.scaling import LIMITED, LINES, key, pieces
 
@@ -56,9 +57,9 @@ def point(corpus: Any, engine: str = "emp", positions: int = 2000, held: str = "
     return Point(engine, positions, held, str(corpus.chain("", 0)), str(corpus.model("")))
 
 
-def here(asked: Point) -> dict[str, Any]:
+def here(asked: Point, limit: int | None = None) -> dict[str, Any]:
     """What a child does, in this process."""
-    return _child(json.dumps({"point": asdict(asked), "limit": None, "group": None}))
+    return _child(json.dumps({"point": asdict(asked), "limit": limit}))
 
 
 @pytest.mark.parametrize(("engine", "held", "run"), [("fb-log", "memory", measure), ("stream", "disk", here)])
@@ -100,7 +101,7 @@ def rich() -> Chain:
 def test_what_is_held_is_the_beginning_of_the_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source
 ) -> None:
-    monkeypatch.setattr("chainfold.paper.point._BLOCK", 70)
+    monkeypatch.setattr("chainfold.paper.held._BLOCK", 70)
     write_chain(tmp_path / "chain", source)
     for given in (source, StoredChain(tmp_path / "chain")):
         for positions in (1, 70, 333, 500):
@@ -201,11 +202,9 @@ def test_a_chain_on_disk_is_dropped_from_memory_before_it_is_read(corpus: Any, m
 class Children:
     """In place of measurements: a microsecond a position unless told otherwise."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, limited: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[Point, Any, Any]] = []
         self.answer: Callable[[Point], dict[str, Any]] = lambda asked: {"seconds": asked.positions * 1e-6}
-        how = Means(V1, Path(), "") if limited else Means(None, None, "this is a test")
-        monkeypatch.setattr(scaling, "available", lambda named: how)
         monkeypatch.setattr(scaling, "measure", self.measure)
         self.warmed: list[Point] = []
         monkeypatch.setattr(scaling, "warm_up", self.warmed.append)
@@ -218,14 +217,16 @@ class Children:
 
 def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> Plan:
     made = quick_plan(ALLOWED, 10**6)
-    return replace(made, lengths={"2-few": lengths}, limited_lengths=limited, rounds=rounds, budget=6.0)
+    return replace(
+        made, lengths={"2-few": lengths}, limited={ALLOWED: limited} if limited else {}, rounds=rounds, budget=6.0
+    )
 
 
 def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
     """The results of the pieces of these engines, or of all."""
     results: dict[str, dict[str, Any]] = {}
     for piece in every:
-        if not engines or piece.key.split("/")[2] in engines:
+        if not engines or piece.key.split("/")[-3] in engines:
             results[piece.key] = piece.run(results)
     return results
 
@@ -235,39 +236,60 @@ def test_lines_are_the_papers_and_ours() -> None:
     assert len(set(LINES)) == len(LINES) == 10
     drawn = {line for lines in (*CASES.values(), *OURS.values()) for line in lines}
     assert drawn == set(LINES), "what is measured is shown"
-    assert {line for lines in CASES.values() for line in lines} == {line for line in LIMITED if line.engine != "stream"}
-    assert "checkpoint" not in {line.engine for line in LIMITED}
+    assert {line for lines in CASES.values() for line in lines} == set(LIMITED)
 
 
 def test_a_piece_for_each_point_shortest_first(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Children(monkeypatch, limited=True)
+    Children(monkeypatch)
     sizes = replace(plan(200, 100, limited=(300, 400)), lengths={"2-few": (200, 100), "5-many": (50,)})
     names = [piece.key for piece in pieces(sizes, corpus)]
-    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 7
+    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 6
     assert names[0] == "scaling/2-few/fb-log/memory/100" == key("2-few", LINES[0], 100)
     lengths = [name.split("/")[-1] for name in names]
-    assert lengths == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 7 + ["400"] * 7
-    assert names[24] == "limited/2-few/fb-log/memory/300"
+    assert lengths == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 6 + ["400"] * 6
+    assert names[24] == f"limited/{ALLOWED}/2-few/fb-log/memory/300"
     assert names[20:24] == [f"scaling/5-many/{engine}/memory/50" for engine in ("fb-log", "emp", "stream", "fb")]
     assert all(0.0 <= piece.seconds < 30.0 for piece in pieces(sizes, corpus))
-    Children(monkeypatch, limited=False)
+    sizes = replace(sizes, limited={})
     assert not [piece for piece in pieces(sizes, corpus) if piece.key.startswith("limited")]
 
 
 def test_a_point_follows_the_schema(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    children = Children(monkeypatch, limited=True)
+    children = Children(monkeypatch)
     results = done(pieces(plan(1000, limited=(2000,)), corpus), "emp")
     first = results["scaling/2-few/emp/memory/1000"]
     assert list(first)[:8] == ["setting", "engine", "held", "positions", "limit", "outcome", "reason", "seconds"]
     assert list(first)[8:] == list(FIGURES)
     assert list(first.values())[:8] == ["2-few", "emp", "memory", 1000, None, "measured", None, [1e-3] * 3]
-    assert results["limited/2-few/emp/disk/2000"]["limit"] == ALLOWED
+    assert results[f"limited/{ALLOWED}/2-few/emp/disk/2000"]["limit"] == ALLOWED
     json.dumps(results, allow_nan=False)
     rounds = [asked for asked, limit, _ in children.asked if asked.held == "memory" and limit is None]
     assert [asked.positions for asked in rounds] == [1000] * 3
     assert {asked.engine for asked in children.warmed} == {"emp"}, "kernels are compiled before a child is measured"
-    assert {(limit.bytes, timeout) for _, limit, timeout in children.asked if limit} == {(ALLOWED, 24.0)}
+    assert {(limit, timeout) for _, limit, timeout in children.asked if limit} == {(ALLOWED, 24.0)}
     assert {timeout for _, limit, timeout in children.asked if not limit} == {None}
+
+
+@pytest.mark.skipif(obstacle(Path.cwd()) is not None, reason=f"no memory limit can be kept: {obstacle(Path.cwd())}")
+@pytest.mark.parametrize(("engine", "held"), [("fb-log", "memory"), ("fb-log-spill", "disk")])
+def test_under_a_limit_the_figures_say_what_was_moved(corpus: Any, engine: str, held: str) -> None:
+    asked = point(corpus, engine, held=held)
+    free, within = here(asked), here(asked, 32_000_000)
+    for name in ("log_z", "gradient_sha256", "passes", "bytes_read", "predicted_bytes"):
+        assert within[name] == free[name]
+    assert set(within) == {"outcome", "reason", "seconds", *FIGURES}
+    assert (free["resident"], free["dropped"]) == (None, 0)
+    assert 0 < within["resident"] < 32_000_000
+    assert within["cpu_seconds"] > 0.0
+    assert within["disk_read"] == 0, "it fits"
+
+
+def test_short_points_under_a_limit_are_measured_several_times(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, rounds in ((0.9, 3), (1.1, 1)):
+        children = Children(monkeypatch)
+        children.answer = lambda asked, seconds=seconds: {"seconds": seconds}  # type: ignore[misc]
+        (result, _) = done(pieces(plan(limited=(1000,)), corpus), "emp").values()
+        assert result["seconds"] == [seconds] * rounds
 
 
 def test_long_points_are_measured_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,12 +326,12 @@ def test_what_would_take_too_long_is_left_out(corpus: Any, monkeypatch: pytest.M
 
 
 def test_nothing_longer_is_run_than_what_was_killed(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    children = Children(monkeypatch, limited=True)
+    children = Children(monkeypatch)
     children.answer = lambda asked: unmeasured("killed", "so.") if asked.positions == 2000 else {"seconds": 1e-3}
     results = done(pieces(plan(limited=(1000, 2000, 3000)), corpus), "emp")
     assert outcomes(results) == ["measured", "killed", "too large"]
-    assert results["limited/2-few/emp/disk/2000"]["reason"] == "so."
-    assert "allowed" in results["limited/2-few/emp/disk/3000"]["reason"]
+    assert results[f"limited/{ALLOWED}/2-few/emp/disk/2000"]["reason"] == "so."
+    assert "take more memory than free" in results[f"limited/{ALLOWED}/2-few/emp/disk/3000"]["reason"]
 
 
 def test_what_would_not_fit_is_left_out(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,23 +85,44 @@ def test_overtaking_needs_a_limit_to_be_judged() -> None:
     found = said(scaling(*free), "bends upwards")
     assert found["verdict"] == UNKNOWN
     assert "Nothing was run under a memory limit." in found["evidence"]
-    assert "FB would fill 3.0 GB at" in found["evidence"]
-    limit = 10**9
-    paged = [*slower(line(*FB, limit, swapped=10**8), 1, 2.6, 20), *slower(line(*EMP, limit), 2, 4, 8)]
+    assert "FB would fill 3.0 GB at 21.9 million" in found["evidence"]
+    limit = 10**8
+    paged = [*slower(line(*FB, limit), 1, 2.6, 20), *slower(line(*EMP, limit), 2, 4, 8)]
     found = said(scaling(*free, *paged), "bends upwards")
     assert found["verdict"] == CONFIRMED
-    assert "from 2 million on" in found["evidence"]
-    assert "Within 1.0 GB EMP overtakes at" in found["evidence"]
-    killed = line(*FB, limit)[-1] | {"outcome": "killed", "seconds": []}
-    found = said(scaling(*free, *paged[:2], killed, *paged[3:]), "bends upwards")
+    assert "Within 100 MB, which FB fills at 729,927 positions: 5.0 times as long a position at 4" in found["evidence"]
+    assert "million as at 1 million, with 336 bytes a position to and from the disk;" in found["evidence"]
+    assert "its time bends at 2 million; EMP overtakes at 2.28 million." in found["evidence"]
+    bent = [*slower(line(*FB, limit), 1, 2.6, 6), *slower(line(*EMP, limit), 2, 4, 8)]
+    found = said(scaling(*free, *bent), "bends upwards")
     assert found["verdict"] == IN_PART
-    assert "killed at 4 million" in found["evidence"]
-    stopped = killed | {"outcome": "too long"}
-    assert said(scaling(*free, *paged[:2], stopped, *paged[3:]), "bends upwards")["verdict"] == IN_PART
-    large = [one | {"outcome": "too large", "seconds": []} for one in line(*FB, limit)]
-    assert said(scaling(*free, *large), "bends upwards")["verdict"] == UNKNOWN
+    assert "; EMP does not overtake." in found["evidence"]
+    second = [one | {"engine": "fb-log-recompute"} if one["engine"] == "fb-log" else one for one in (*free, *bent)]
+    assert said(scaling(*second), "recomputes its matrices")["verdict"] == REFUTED, "a bend is not claimed there"
+    other = [one | {"limit": 10 * limit} for one in bent]
+    assert said(scaling(*free, *paged, *other), "bends upwards")["verdict"] == IN_PART, "under every limit, or in part"
     even = [*slower(line(*FB, limit), 1, 2, 4), *slower(line(*EMP, limit), 2, 4, 8)]
-    assert said(scaling(*free, *even), "bends upwards")["verdict"] == REFUTED
+    found = said(scaling(*free, *even), "bends upwards")
+    assert found["verdict"] == REFUTED
+    assert "its time does not bend; EMP does not overtake." in found["evidence"]
+    unpaged = [one | {"dropped": 0} for one in bent]
+    assert said(scaling(*free, *unpaged), "bends upwards")["verdict"] == REFUTED, "it was not for paging"
+
+
+def test_how_slow_a_disk_would_have_to_be() -> None:
+    moves = {"cpu_seconds": 1.0, "disk_read": 3 * 10**8, "disk_written": 10**8, "dropped": 10**8}
+    fb = [one | moves for one in slower(line(*FB, 10**8), 1, 2, 4)]
+    emp = [one | {"cpu_seconds": 3.0, "disk_read": 0, "disk_written": 0} for one in slower(line(*EMP, 10**8), 2, 4, 8)]
+    found = said(scaling(*fb, *emp), "bends upwards")
+    assert "with 100 bytes a position to and from the disk" in found["evidence"]
+    assert "a disk of 200 MB a second would make them even at 4 million positions." in found["evidence"]
+    assert found["evidence"].endswith(
+        "With one of 100 MB a second EMP would overtake: within 100 MB from the shortest on."
+    )
+    there = [fb[0] | {"disk_read": 0, "disk_written": 0}, *fb[1:]]
+    assert "would overtake: within 100 MB at 1.41 million." in said(scaling(*there, *emp), "bends upwards")["evidence"]
+    fast = [one | {"cpu_seconds": 0.5} for one in emp]
+    assert "a second" not in said(scaling(*fb, *fast), "bends upwards")["evidence"], "nothing could make it even"
 
 
 def test_an_exponent_is_that_of_the_labels() -> None:
@@ -175,7 +196,22 @@ def test_from_disk_the_limit_decides_where_there_is_one() -> None:
     found = said(scaling(*free, *held), "makes EMP faster")
     assert found["verdict"] == CONFIRMED
     assert "cross at 1 million" in found["evidence"]
-    assert "held to the memory limit" in found["evidence"]
+    assert "Both read past the cache, within the memory limits." in found["evidence"]
+    assert "FB has 2.0 times as many bytes from the disk as EMP" in said(scaling(*free, *held), "twice")["evidence"]
+    other = [one | {"limit": 10**8} for one in (*slower(line(*fb), 1, 2, 4), *slower(line(*emp), 2, 4, 8))]
+    assert said(scaling(*free, *held, *other), "makes EMP faster")["verdict"] == IN_PART, "not under every limit"
+
+
+def test_spilling_is_compared_past_the_cache() -> None:
+    lines = {name: ("fb-log-" + name, "disk") for name in ("spill", "recompute")}
+    free = [*slower(line(*lines["spill"]), 1, 2, 3), *slower(line(*lines["recompute"]), 2, 4, 6)]
+    found = said(scaling(*free), "slower than in Case III")
+    assert found["verdict"] == IN_PART
+    assert "it takes 0.50 times as long as Case III." in found["evidence"]
+    past = [*slower(line(*lines["spill"], 10**9), 3, 6, 9), *slower(line(*lines["recompute"], 10**9), 2, 4, 6)]
+    found = said(scaling(*free, *past), "slower than in Case III")
+    assert found["verdict"] == CONFIRMED
+    assert "it takes 1.5 times as long as Case III, both past the cache." in found["evidence"]
 
 
 def test_the_documents_say_what_the_results_say() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 50_000_000
 _SETTLED = 10.0  # planned seconds after which the pace can be told
-_LIMITS = {False: "3GB", True: "450MB"}  # what bites at the lengths of a full and of a quick run
+_LIMITS = {False: "3GB", True: "64MB"}
 
 
 def paper(
@@ -44,15 +44,7 @@ def paper(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory for the runs that are to page, where the system can limit it: 3GB, or 450MB if quick.",
-            show_default=False,
-        ),
-    ] = None,
-    memory_group: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="A cgroup of your own in which to limit memory; needed by root alone.",
+            help="Memory for what grows with the sequence, in the runs that are to page: 3GB, or 64MB if quick.",
             show_default=False,
         ),
     ] = None,
@@ -65,26 +57,21 @@ def paper(
 
     Example: chainfold paper --quick
     """
-    from dataclasses import replace
     from importlib.util import find_spec
 
     if max_length < 1000:
         raise BadSetting("max_length", max_length, "at least 1000 positions")
     if find_spec("matplotlib") is None:
         raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
-    limit = parse_size(memory_limit or _LIMITS[quick])
-    if not limit:
-        raise BadSetting("memory_limit", memory_limit, "at least one byte")
-
     from rich.console import Console
 
     from chainfold.paper.experiment import PAGE, run
-    from chainfold.paper.limit import available
-    from chainfold.paper.plan import full_plan, quick_plan
+    from chainfold.paper.plan import LEAST_LIMIT, full_plan, quick_plan
 
-    if memory_group is not None and available(memory_group).kind is None:
-        raise BadSetting("memory_group", str(memory_group), "the folder of a cgroup in which memory can be limited")
-    plan = replace((quick_plan if quick else full_plan)(limit, max_length), memory_group=memory_group)
+    limit = parse_size(memory_limit or _LIMITS[quick])
+    if not limit or limit < LEAST_LIMIT:
+        raise BadSetting("memory_limit", memory_limit, f"at least {LEAST_LIMIT // 1_000_000}MB")
+    plan = (quick_plan if quick else full_plan)(limit, max_length)
     console = Console()
     with _watched() as watch:
         try:

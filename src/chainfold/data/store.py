@@ -475,11 +475,16 @@ class StoredChain(_Batches):
         return whole
 
     def _let_go(self, read: int) -> None:
-        """Give the pages back once in a while; whoever still looks at one gets it again from the file."""
+        """Give the pages back once in a while."""
         self._bytes_read += read
-        if self._bytes_read >= _LET_GO_EVERY and hasattr(mmap, "MADV_DONTNEED"):
+        if self._bytes_read >= _LET_GO_EVERY:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give all pages back; whoever still looks at one gets it again from the file."""
+        if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
-            self._bytes_read = 0
+        self._bytes_read = 0
 
 
 class PipedChain(_Batches):

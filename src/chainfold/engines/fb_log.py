@@ -1,9 +1,13 @@
 """The paper's Algorithm 1: forward-backward in the log domain, as published.
 
-All local kernels u_t, forward and backward vectors are kept, O(N²T); the gradient is summed in logarithms.
+All local kernels u_t, forward and backward vectors are kept, O(N²T); the gradient is summed in logarithms. They are
+gone over block by block, so that whoever makes the tables may keep a part of them elsewhere than in memory.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +16,14 @@ from chainfold.engines.logdomain import LogScores, before_the_chain, check_fault
 from chainfold.kernels.expectation import backward_vectors, kernels_and_forward, signed_total, terminate
 
 
-def run(problem: Problem) -> tuple[Tally, Report]:
+def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) -> tuple[Tally, Report]:
     tally = Tally(problem)
     layout = problem.model.layout
     positions, n_labels = problem.positions, layout.n_labels
-    u = np.empty((positions, n_labels, n_labels))
-    alpha = np.empty((positions, n_labels))
-    beta = np.zeros((positions + 1, n_labels))
+    u = table((positions, n_labels, n_labels))
+    alpha = table((positions, n_labels))
+    beta = table((positions + 1, n_labels))
+    beta[positions] = 0.0
     entry = before_the_chain(n_labels)
     scores = LogScores(problem)
     blocks = list(problem.blocks())
@@ -29,7 +34,8 @@ def run(problem: Problem) -> tuple[Tally, Report]:
         check_fault(fault, low)
         tally.observe(low, block)
         problem.settings.progress((high - low) // 2)
-    backward_vectors(u, beta)
+    for low, high in reversed(blocks):
+        backward_vectors(u[low:high], beta[low : high + 1])
     log_z, _ = signed_total(alpha[-1], np.ones(n_labels, np.int8))
     gradient, sign = np.full(layout.size, -np.inf), np.zeros(layout.size, np.int8)
     for low, high in blocks:

@@ -152,7 +152,8 @@ class Corpus:
     def _longest(self, setting: str) -> int:
         """The longest chain that the plan asks for."""
         lengths = self._plan.lengths.get(setting, ())
-        return max((*lengths, *(self._plan.limited_lengths if setting == MAIN else ())), default=0)
+        limited = self._plan.limited.values() if setting == MAIN else ()
+        return max(max(some, default=0) for some in (lengths, *limited))
 
     def _seconds(self, setting: str) -> float:
         rows, longest = self._log.about_rows, self._longest(setting)

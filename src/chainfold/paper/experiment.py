@@ -1,7 +1,8 @@
 """The whole run: one piece after another, each kept as soon as it is done, and in the end the results, the figures and
 the page.
 
-A run that was interrupted goes on with the piece at which it stopped. What a run makes stands in its folder:
+A run that was interrupted goes on with the piece at which it stopped; one that has been finished goes on from its
+results alone, with what they do not have yet. What a run makes stands in its folder:
 
     pieces.json     what has been measured so far, and of what
     chains/         the data and the models, for as long as they are needed
@@ -24,19 +25,22 @@ from typing import Any, Protocol
 from chainfold import __version__
 from chainfold.errors import BadFile
 from chainfold.files import written_whole
-from chainfold.paper import certificate, entropy, limit, many_weights, numerics, scaling
+from chainfold.paper import certificate, entropy, many_weights, numerics, scaling
 from chainfold.paper.corpus import Corpus
 from chainfold.paper.counting import counted_tables
 from chainfold.paper.figures import draw
 from chainfold.paper.machine import machine
 from chainfold.paper.page import page
-from chainfold.paper.plan import Piece, Plan, Result
+from chainfold.paper.paging import obstacle
+from chainfold.paper.plan import Line, Piece, Plan, Result
 from chainfold.paper.verdicts import verdicts
+from chainfold.paper.words import size
 
 FORMAT = 1
 RESULTS, PAGE = "results.json", "index.html"
 _PIECES, _CHAINS = "pieces.json", "chains"
 _DRAWING = 12.0  # seconds, about
+_OTHER = "has results of other sizes, other data or another version; give another --out, or --fresh."
 
 
 class Watch(Protocol):
@@ -54,13 +58,16 @@ class Watch(Protocol):
 def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool = False) -> Result:
     """Measure what has not been measured yet, write results, figures and page, and return the results."""
     _check(folder)
-    if limit.available(plan.memory_group).kind is None:
-        plan = replace(plan, limited_lengths=())
+    kept = {} if fresh or (folder / _PIECES).exists() else _kept(plan, folder, data)
     corpus = Corpus(plan, folder / _CHAINS, data)
-    sizes = asdict(replace(plan, limited_lengths=(), memory_group=None))  # limited points are judged by their own keys
+    sizes = asdict(replace(plan, limited={}))  # limited points are judged by their own keys
     of = {"format": FORMAT, "chainfold": __version__, "plan": sizes, "data": corpus.identity}
     ledger = _Ledger(folder / _PIECES, of, fresh)
-    work = list(_pieces(plan, corpus))
+    ledger.take(kept)
+    reason = obstacle(folder / _CHAINS)
+    if reason:
+        plan = replace(plan, limited={})
+    work = list(_pieces(plan, corpus, reason))
     left = [piece for piece in work if piece.key not in ledger.done]
     watch.total(sum(piece.seconds for piece in left) + _DRAWING)
     for piece in left:
@@ -81,10 +88,9 @@ def redraw(folder: Path) -> None:
     _write(folder / PAGE, page(results, pictures))
 
 
-def _pieces(plan: Plan, corpus: Corpus) -> Iterator[Piece]:
+def _pieces(plan: Plan, corpus: Corpus, reason: str | None) -> Iterator[Piece]:
     yield Piece("about", "this machine", 1.0, lambda done: _about(plan))
-    how = limit.Limit(plan.memory_limit, limit.available(plan.memory_group))
-    yield Piece(f"limit/{how.how.kind}", "memory limits", 1.0, lambda done: limit.about(how))
+    yield Piece(f"limit/{'none' if reason else 'paged'}", "memory limits", 1.0, lambda done: _limits(plan, reason))
     yield from corpus.pieces()
     yield Piece("corpus", "the data", 1.0, lambda done: corpus.about())
     yield Piece("tables", "Tables 1 and 2: counting operations and registers", 1.0, lambda done: counted_tables())
@@ -101,6 +107,21 @@ def _about(plan: Plan) -> Result:
         "max_length": plan.max_length,
         "machine": machine(),
     }
+
+
+def _limits(plan: Plan, reason: str | None) -> Result:
+    """What was run under a memory limit, in words."""
+    if reason:
+        return {"sentence": f"Nothing was run under a memory limit, because {reason}."}
+    told = [size(limit) for limit, lengths in plan.limited.items() if lengths]
+    if not told:
+        return {"sentence": "Nothing was run under a memory limit: no sequence would have filled one."}
+    named = " and ".join([part for part in (", ".join(told[:-1]), *told[-1:]) if part])
+    sentence = (
+        f"What grows with the sequence was also held to {named} of memory, by chainfold itself and not by the system: "
+        "it stands in files, of which the chunks that were not used for the longest time are written back and dropped."
+    )
+    return {"sentence": sentence, "date": date.today().isoformat()}
 
 
 def _assembled(plan: Plan, done: Mapping[str, Result]) -> Result:
@@ -127,6 +148,57 @@ def _assembled(plan: Plan, done: Mapping[str, Result]) -> Result:
     return {**results, "verdicts": verdicts(results)}
 
 
+def _kept(plan: Plan, folder: Path, data: Path | None) -> dict[str, Result]:
+    """The pieces of a finished run of which there are results alone."""
+    if not (folder / RESULTS).exists():
+        return {}
+    results = _read(folder / RESULTS)
+    try:
+        _same(results, plan, folder, data)
+        return _taken_apart(results)
+    except (LookupError, TypeError, AttributeError):
+        raise _damaged(folder / RESULTS) from None
+
+
+def _same(results: Result, plan: Plan, folder: Path, data: Path | None) -> None:
+    """Raise unless these are results of this plan."""
+    about, corpus = results["about"], results["corpus"]
+    found = (results["format"], about["chainfold"], about["quick"], about["max_length"], about["memory_limit"])
+    right = (FORMAT, __version__, plan.quick, plan.max_length, plan.memory_limit)
+    if found != right or list(corpus["settings"]) != list(plan.lengths) or (corpus["file"] is None) != (data is None):
+        raise BadFile(folder, _OTHER)
+
+
+def _taken_apart(results: Result) -> dict[str, Result]:
+    """The pieces of which results were made, but for what was said of memory limits."""
+    about, corpus = results["about"], results["corpus"]
+    certified = {f"{one['setting']}/{one['weights']}": one for one in results["certificate"]["chains"]}
+    bounds: dict[str, Result] = {place: {"bound": []} for place in certified}
+    for row in results["certificate"]["bound"]:
+        bounds[f"{row['setting']}/{row['weights']}"]["bound"].append(row)
+    weights = {
+        f"{kind}/{one['labels']}/{one['weights']}/{one['engine']}": one
+        for kind, name in (("weights", "points"), ("labels", "labels"))
+        for one in results["weights"][name]
+    }
+    points = {
+        scaling.key(one["setting"], Line(one["engine"], one["held"]), one["positions"], one["limit"]): one
+        for one in results["scaling"]["points"]
+    }
+    return {
+        "about": {key: value for key, value in about.items() if key != "limit"},
+        "corpus": {key: value for key, value in corpus.items() if key != "settings"},
+        **{f"corpus/{name}": one for name, one in corpus["settings"].items()},
+        "tables": results["tables"],
+        **{f"numerics/{one['name']}": one for one in results["numerics"]["chains"]},
+        **{f"certificate/lookahead/{place}": one for place, one in certified.items()},
+        **{f"certificate/bound/{place}": one for place, one in bounds.items()},
+        "entropy": results["entropy"],
+        **weights,
+        **points,
+    }
+
+
 class _Ledger:
     """The pieces that are done, in a file that is whole at any time."""
 
@@ -138,13 +210,15 @@ class _Ledger:
             if not isinstance(kept, dict) or not isinstance(kept.get("done"), dict):
                 raise _damaged(path)
             if kept.get("of") != self._of and any(key.startswith("corpus/") for key in kept["done"]):
-                text = "has results of other sizes, other data or another version; give another --out, or --fresh."
-                raise BadFile(path.parent, text)
+                raise BadFile(path.parent, _OTHER)
             self.done = kept["done"] if kept.get("of") == self._of else {}
         self._save()
 
     def add(self, key: str, result: Result) -> None:
-        self.done[key] = result
+        self.take({key: result})
+
+    def take(self, done: Mapping[str, Result]) -> None:
+        self.done |= done
         self._save()
 
     def _save(self) -> None:
@@ -158,8 +232,13 @@ def _check(folder: Path) -> None:
         there = [path for path in inside if path.name != _CHAINS or any(path.iterdir())]
     except OSError as error:
         raise BadFile(folder, f"cannot be looked into: {error.strerror or error}; give another --out.") from None
-    if there and not (folder / _PIECES).exists():
+    if there and not (folder / _PIECES).exists() and not _results_of_ours(folder / RESULTS):
         raise BadFile(folder, "has other files in it; name a folder of its own with --out.")
+
+
+def _results_of_ours(path: Path) -> bool:
+    results = _read(path) if path.exists() else None
+    return isinstance(results, dict) and {"format", "about", "scaling", "verdicts"} <= set(results)
 
 
 def _write(path: Path, text: str) -> None:

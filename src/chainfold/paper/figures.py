@@ -37,6 +37,7 @@ from chainfold.paper.readings import (
     baseline,
     elements,
     holds,
+    limits,
     measured,
     points,
     reach,
@@ -44,6 +45,7 @@ from chainfold.paper.readings import (
     section,
     slopes,
 )
+from chainfold.paper.verdicts import crossing
 from chainfold.paper.words import count, digits, duration, power, size
 
 _WIDTH = 12.0  # inches; at 72 points each, about the 900 pixels of a page
@@ -256,36 +258,60 @@ def _cases(results: Results) -> Any:
 
 
 def _limit(results: Results) -> Any:
-    """Under the memory limit, and without it."""
-    held, free = points(results, limited=True), points(results)
-    if not held:
+    """Time a position under each memory limit."""
+    found = {limit: points(results, limit=limit) for limit in limits(results)}
+    if not found:
         return None
-    title = f"Under {size(section(results, 'about').get('memory_limit') or 0)} of memory"
-    far = {line: max((point["positions"] for point in measured(held.get(line))), default=0) for line in held}
-    first, second = (far.get(line, 0) for line in (FB, STREAM))
-    reached = f"{title} FB reaches {count(first)} positions, stream {count(second)}"
-    figure = _figure(reached if first and second else f"{title}: time against the length", 5.8)
-    (left, right) = _grid(figure, 1, 2, sharex=True, sharey=True)[0]
-    lengths = [point["positions"] for of_line in held.values() for point in of_line]
-    near = 0.9 * min(lengths), 1.1 * max(lengths)
-    seconds = []
-    for line, of_line in held.items():
-        beside = [point for point in free.get(line, []) if near[0] <= point["positions"] <= near[1]]
-        seconds += _times(left, line, of_line) + _failure(left, line, of_line, free.get(line), word=True)
-        seconds += _times(right, line, beside) + _failure(right, line, beside, word=True)
-    _axis(left.xaxis, lengths, count, 5)
-    _axis(left.yaxis, [min(seconds, default=1.0) / 3, *seconds], duration)
-    for k, line in enumerate((FB, RECOMPUTE_HELD)):
-        place = reach(results, line)
-        if place is not None and left.get_xlim()[0] < place < left.get_xlim()[1]:
-            colour = _look(line[0]).colour
-            left.axvline(place, color=colour, linewidth=1.0, linestyle="-.")
-            text = f"{_look(line[0]).name} predicted to fill it at {count(place)}"
-            _word(left, text, (place, 0.04 + 0.06 * k), colour, (-2, 0), xycoords=("data", "axes fraction"))
-    left.set(title="with the limit", xlabel="positions", ylabel="time of a gradient")
-    right.set(title="without", xlabel="positions")
-    _legend(figure, list(held), columns=4)
+    rows = math.ceil(len(found) / 2)
+    figure = _figure(_limit_title(results), 1.6 + 3.1 * rows)
+    flat = [axes for row in _grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
+    heights: list[float] = []
+    for axes, (limit, lines) in zip(flat, found.items(), strict=False):
+        lengths = [point["positions"] for of_line in lines.values() for point in of_line]
+        for line, of_line in lines.items():
+            rates = [_rate(point) for point in of_line]
+            heights += _times(axes, line, rates) + _failure(axes, line, rates, word=True)
+        _axis(axes.xaxis, lengths, count, 4)
+        for k, line in enumerate((FB, RECOMPUTE_HELD)):
+            place = reach(results, line, limit)
+            if place is not None and axes.get_xlim()[0] < place < axes.get_xlim()[1]:
+                look = _look(line[0])
+                axes.axvline(place, color=look.colour, linewidth=1.0, linestyle="-.")
+                text = f"{look.name} fills it at {count(place)}"
+                late = place > math.sqrt(min(lengths) * max(lengths))
+                _word(
+                    axes,
+                    text,
+                    (place, 0.96 - 0.09 * k),
+                    look.colour,
+                    (-3 if late else 3, 0),
+                    xycoords=("data", _INSIDE),
+                )
+        axes.set(title=f"within {size(limit)}", xlabel="positions", ylabel="time a position")
+    for axes in flat[len(found) :]:
+        axes.remove()
+    for axes in flat[: len(found)]:
+        _axis(axes.yaxis, [*heights, 1.3 * max(heights, default=1.0)], duration, 6)  # and room for words
+    _legend(figure, list(dict.fromkeys(line for lines in found.values() for line in lines)), columns=3)
     return figure
+
+
+def _rate(point: Mapping[str, Any]) -> dict[str, Any]:
+    """The point with the time that it takes for a position."""
+    return {**point, "seconds": [second / point["positions"] for second in point["seconds"]]}
+
+
+def _limit_title(results: Results) -> str:
+    """Whether EMP overtakes FB when FB pages."""
+    told = " and ".join(filter(None, (", ".join(map(size, limits(results)[:-1])), size(limits(results)[-1]))))
+    places = [
+        (limit, crossing(*(measured(points(results, limit=limit).get(line)) for line in CASES["I"])))
+        for limit in limits(results)
+    ]
+    crossed = [f"{count(place)} positions within {size(limit)}" for limit, place in places if place]
+    if crossed:
+        return f"Where FB's memory pages, EMP overtakes it: at {', '.join(crossed)}"
+    return f"Within {told} FB pages, and EMP does not overtake it on this disk"
 
 
 def _settings(results: Results) -> Any:

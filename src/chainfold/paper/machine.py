@@ -9,7 +9,6 @@ import numba
 import numpy as np
 
 from chainfold.engines.plan import cores
-from chainfold.paper.limit import memory_info
 from chainfold.paper.plan import Result
 
 
@@ -26,6 +25,15 @@ def machine() -> Result:
         "numpy": np.__version__,
         "numba": numba.__version__,
     }
+
+
+def memory_info(text: str | None = None) -> dict[str, int]:
+    """/proc/meminfo in bytes; empty where there is none."""
+    if text is None:
+        path = Path("/proc/meminfo")
+        text = path.read_text() if path.exists() else ""
+    rows = (line.split() for line in text.splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[2] == "kB"}
 
 
 def _processor() -> str:

@@ -25,9 +25,10 @@ from chainfold.paper.readings import (
     baseline,
     elements,
     holds,
+    limits,
     measured,
+    moved,
     points,
-    reach,
     seconds_of,
     section,
     slopes,
@@ -105,17 +106,27 @@ _NAMES = (
 _HOW = (
     "Every point is a fresh process. It holds its chain in memory, or reads it from a file that was first dropped from "
     "the system's cache where that is possible; loads its compiled code on two positions; and then times one "
-    "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels.",
+    "evaluation of ln Z and ∇Z / Z, without the counts of the observed labels. Time in which other processes had all "
+    "processors does not count, where the system tells.",
     "In a full run short points are measured several times, each in another process: the median counts, and bars go "
     "from the least to the most. Every round has to give the same ln Z and the same gradient to the last bit.",
-    "From disk, the first reading is a real one. A second one, and what FB has spilled, come from the system's cache "
-    "as long as there is memory for it, which the paper's machine had not.",
+    "From disk without a memory limit, the first reading is a real one. A second one, and what FB has spilled, come "
+    "from the system's cache as long as there is memory for it, which the paper's machine had not. Under a limit both "
+    "are real.",
     "Peak memory is what the whole process has resident at most during the evaluation, Python and its libraries "
     "included.",
     "Predicted memory is what the algorithm says that it keeps, and the sequence where it is held in memory.",
     "A point that by the shorter ones of its line would take too long, or more memory than there is, is not run, and "
     "neither is any longer one.",
     "Everything but time and memory is the same on every run: all seeds are fixed.",
+)
+
+
+_PAGING = (
+    "The limit holds for the tables of FB, the sequence and what is spilled; Python and what one block needs come on "
+    "top. By /proc/self/io all else was read from the disk, and by mincore the limit was kept.",
+    "It differs from the paging of a system: chunks of up to 1 MB are read in one go, and written while the algorithm "
+    "waits. A sequence on disk is read past the system's cache, and so are spilled vectors.",
 )
 
 
@@ -345,11 +356,11 @@ def _counts(table: Mapping[str, Any]) -> str:
 
 
 def _scaling(results: Results, pictures: Mapping[str, str]) -> str:
-    lines, held = points(results), points(results, limited=True)
+    lines = points(results)
     limit = section(results, "about", "limit").get("sentence") or "Nothing was run under a memory limit."
     cases = [_case(case, lines) for case in CASES]
     best = _stream(lines)
-    within = [limit, *(_held(results, line, of_line) for line, of_line in held.items())]
+    within = [limit, *(_PAGING if limits(results) else ()), *(_within(results, limit) for limit in limits(results))]
     base = f"A process takes {size(baseline(results))} before it holds anything of a chain." if lines else ""
     everything = sorted(elements(results, "scaling", "points"), key=lambda point: point["limit"] or 0)
     return "".join(
@@ -360,7 +371,7 @@ def _scaling(results: Results, pictures: Mapping[str, str]) -> str:
             _picture(pictures, "cases", "Time and memory against the length in Cases I to IV"),
             "<h3>Under a memory limit</h3>",
             _list(within),
-            _picture(pictures, "limit", "Time against the length, with the memory limit and without"),
+            _picture(pictures, "limit", "Time a position against the length, under each memory limit"),
             "<h3>In each setting</h3>",
             _list(_rates(results)),
             _picture(pictures, "settings", "Time a position against the length in each setting"),
@@ -421,16 +432,20 @@ def _stream(lines: Mapping[Line, Points]) -> str | None:
     return f"Stream reads the sequence once, from disk: {'; '.join(against)}." if against else None
 
 
-def _held(results: Results, line: Line, of_line: Points) -> str:
-    good = measured(of_line)
-    failed = next((point for point in of_line if point["outcome"] != "measured"), None)
-    text = f"measured to {count(good[-1]['positions'])} positions" if good else "never measured"
-    if failed:
-        text += f"; {failed['outcome']} at {count(failed['positions'])}"
-    place = reach(results, line) if line[1] == "memory" else None
-    if place is not None and place > 0:
-        text += f"; predicted to fill the limit at {count(place)}"
-    return f"{name_of(line)}: {text}."
+def _within(results: Results, limit: int) -> str:
+    """What each line reached under a memory limit, and what it moved there."""
+    said = []
+    for line, of_line in points(results, limit=limit).items():
+        good = measured(of_line)
+        failed = next((point for point in of_line if point["outcome"] != "measured"), None)
+        text = "never measured"
+        if good:
+            rate, bytes_moved = (of(good[-1]) / good[-1]["positions"] for of in (seconds_of, moved))
+            text = f"{duration(rate)} a position at {count(good[-1]['positions'])}, {bytes_moved:.0f} bytes moved"
+        if failed:
+            text += f", {failed['outcome']} at {count(failed['positions'])}"
+        said.append(f"{name_of(line)}, {text}")
+    return f"Within {size(limit)}: {'; '.join(said)}."
 
 
 def _rates(results: Results) -> list[str]:
@@ -467,7 +482,9 @@ def _growth(results: Results) -> list[str]:
 
 
 def _points(every: Points) -> str:
-    head = ("setting", "line", ">positions", "memory limit", ">seconds", ">rounds", ">peak", ">predicted", "outcome")
+    times_of = (">seconds", ">of the processor", ">rounds")
+    bytes_of = (">peak", ">predicted", ">within the limit", ">read from disk", ">written")
+    head = ("setting", "line", ">positions", "memory limit", *times_of, *bytes_of, "outcome")
     rows = [
         (
             point["setting"],
@@ -475,9 +492,11 @@ def _points(every: Points) -> str:
             point["positions"],
             "none" if point["limit"] is None else size(point["limit"]),
             digits(seconds_of(point), 3) if point["seconds"] else None,
+            digits(point["cpu_seconds"], 3) if point.get("cpu_seconds") else None,
             len(point["seconds"]) or None,
             _sized(point["peak_rss"]),
             _sized(point["predicted_bytes"]),
+            *(_sized(point.get(name)) for name in ("resident", "disk_read", "disk_written")),
             f"{point['outcome']}: {point['reason']}" if point["reason"] else point["outcome"],
         )
         for point in every

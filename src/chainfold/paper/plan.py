@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 Result = dict[str, Any]  # what JSON can say
@@ -63,10 +62,10 @@ class Plan:
     """The sizes of a run."""
 
     quick: bool
-    memory_limit: int  # bytes, for the runs that are to page
+    memory_limit: int  # bytes, the largest under which something is run
     rows: int  # of the invented log, where there is no data
     lengths: Mapping[str, tuple[int, ...]]  # (b) by setting
-    limited_lengths: tuple[int, ...]  # (b) of the main setting, under the memory limit
+    limited: Mapping[int, tuple[int, ...]]  # (b) of the main setting, by memory limit
     rounds: int  # (b, d) times that a short point is measured
     budget: float  # (b) seconds; a point that would take longer is left out
     numeric_length: int  # (c) the longest chain
@@ -74,13 +73,15 @@ class Plan:
     boundaries: int  # (e) at which the certificate is looked at
     entropy_positions: int  # (f)
     samples: int  # (f)
-    memory_group: Path | None = None  # of processes, in which limited ones can be put
 
     @property
     def max_length(self) -> int:
-        return max(max(lengths, default=0) for lengths in (*self.lengths.values(), self.limited_lengths))
+        return max(max(lengths, default=0) for lengths in (*self.lengths.values(), *self.limited.values()))
 
 
+LEAST_LIMIT = 32_000_000  # bytes: room for a block and what is read ahead
+_LIMITS = (64_000_000, 256_000_000, 1_000_000_000)  # bytes, beside the one asked for
+_FILLED = 137  # bytes a position of FB in the main setting: 64 that it keeps, and 73 of the sequence
 _TEN_PERCENT, _WHOLE = 494_021, 4_898_405  # positions of KDD's 10 % file, and of its surrogate of the full length
 
 
@@ -91,7 +92,7 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
     other = (100_000, _TEN_PERCENT, million, 2 * million, _WHOLE)
     many = (10_000, 30_000, 100_000, 200_000, _TEN_PERCENT)
     longer = (10 * million, 25 * million, 50 * million)
-    limited = (5 * million, 10 * million, 15 * million, 20 * million, 25 * million, 30 * million, 40 * million)
+    limits = (*(limit for limit in _LIMITS if limit < memory_limit), memory_limit)
     beyond = (max_length,) if max_length > longer[-1] else ()
     return Plan(
         quick=False,
@@ -103,7 +104,7 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
             "2-many": _within(many, max_length),
             "5-many": _within(many, max_length),
         },
-        limited_lengths=_within((*limited, 50 * million), max_length),
+        limited={limit: _filling(limit, _shares(limit), max_length) for limit in limits},
         rounds=3,
         budget=150.0,
         numeric_length=min(20_000, max_length),
@@ -125,7 +126,7 @@ def quick_plan(memory_limit: int, max_length: int) -> Plan:
             "2-few": _within((50_000, million, 3 * million), max_length),
             "5-many": _within((10_000,), max_length),
         },
-        limited_lengths=_within((million, 3 * million), max_length),
+        limited={memory_limit: _filling(memory_limit, (0.5, 2), max_length)},
         rounds=1,
         budget=8.0,
         numeric_length=min(2_000, max_length),
@@ -134,6 +135,19 @@ def quick_plan(memory_limit: int, max_length: int) -> Plan:
         entropy_positions=1_000,
         samples=1_000,
     )
+
+
+def _shares(limit: int) -> tuple[float, ...]:
+    """Multiples of the length at which FB fills the limit; few where it takes long."""
+    if limit >= _LIMITS[-1]:
+        return (0.5, 1, 2)
+    return (0.5, 1, 1.5, 2, 4) if limit > _LIMITS[0] else (0.5, 1, 1.5, 2, 4, 12)
+
+
+def _filling(limit: int, shares: tuple[float, ...], longest: int) -> tuple[int, ...]:
+    """The lengths, to three digits, as far as they are allowed."""
+    lengths = (round(float(f"{share * limit / _FILLED:.2e}")) for share in shares)
+    return tuple(length for length in lengths if length <= longest)
 
 
 def _within(lengths: tuple[int, ...], longest: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 The chain is held in memory or read from disk; the kernels are loaded, or compiled, on two positions before the clock
 starts. What is timed is one evaluation that counts no observed labels: the algorithm alone, which ends with ∇Z / Z.
 
-The child prints its figures as JSON. It imports little before it has entered its memory limit.
+Under a memory limit the same is done within a `Pager`, which keeps to it. The child prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.paper.limit import Entry, Limit, enter
 from chainfold.paper.plan import Result
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Block, Chain, Source
+    from chainfold.data.chain import Source
+    from chainfold.evaluation import Evaluation
     from chainfold.model import Model
+    from chainfold.paper.paging import Pager, Traffic
 
 FIGURES = (  # of a measured point, beside its seconds
     "peak_rss",
@@ -37,14 +38,17 @@ FIGURES = (  # of a measured point, beside its seconds
     "passes",
     "bytes_read",
     "major_faults",
-    "swapped",
+    "cpu_seconds",
+    "disk_read",  # bytes, as the system counts them
+    "disk_written",
+    "dropped",  # bytes that left memory to keep to the limit
+    "resident",  # bytes of the tables and the sequence, at most, under a limit
     "lookahead_mean",
     "lookahead_max",
     "carried_blocks",
     "predicted_bytes",
 )
 SEED = 1  # of a synthetic chain
-_BLOCK = 65536  # positions that are copied at once
 
 
 @dataclass(frozen=True)
@@ -65,39 +69,25 @@ class Point:
             raise BadSetting("held", self.held, "memory, or disk where the chain is stored")
 
 
-class Prefix:
-    """The first positions of a source."""
+def measure(point: Point, limit: int | None = None, timeout: float | None = None) -> Result:
+    """`outcome`, `reason`, `seconds` and FIGURES of a point, from a process of its own; no figures unless measured.
 
-    def __init__(self, source: Source, positions: int) -> None:
-        if not 1 <= positions <= source.positions:
-            raise BadSetting("positions", positions, f"from 1 to the {source.positions} of the chain")
-        self._source = source
-        self.positions = positions
-        self.n_labels, self.n_attributes = source.n_labels, source.n_attributes
-        self.n_edge_attributes, self.active, self.labelled = source.n_edge_attributes, source.active, source.labelled
-
-    def block(self, low: int, high: int) -> Block:
-        return self._source.block(low, high)
-
-
-def measure(point: Point, limit: Limit | None = None, timeout: float | None = None) -> Result:
-    """`outcome`, `reason`, `seconds` and FIGURES of a point, from a process of its own; no figures unless measured."""
-    with limit.opened() if limit else nullcontext(Entry((), None)) as entry:
-        asked = {"point": asdict(point), "limit": limit and limit.bytes, "group": entry.group}
-        command = [*entry.prefix, sys.executable, "-m", "chainfold.paper.point", json.dumps(asked)]
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        if point.chain is not None:  # what is spilled goes beside the chain: the usual place may be memory
-            how["env"] = os.environ | {"TMPDIR": str(Path(point.chain).parent)}
-        with subprocess.Popen(command, text=True, **how) as child:  # noqa: S603
-            try:
-                output, errors = child.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                return unmeasured("too long", f"it was stopped after {timeout:,.0f} seconds.")
-            except BaseException:
-                child.kill()
-                raise
-    return _outcome(point, limit, child.returncode, output, errors)
+    `limit` is in bytes, for what grows with the chain.
+    """
+    command = [sys.executable, "-m", "chainfold.paper.point", json.dumps({"point": asdict(point), "limit": limit})]
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if point.chain is not None:  # what is spilled or paged goes beside the chain: the usual place may be memory
+        how["env"] = os.environ | {"TMPDIR": str(Path(point.chain).parent)}
+    with subprocess.Popen(command, text=True, **how) as child:  # noqa: S603
+        try:
+            output, errors = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return unmeasured("too long", f"it was stopped after {timeout:,.0f} seconds.")
+        except BaseException:
+            child.kill()
+            raise
+    return _outcome(point, child.returncode, output, errors)
 
 
 def unmeasured(outcome: str, reason: str) -> Result:
@@ -113,60 +103,10 @@ def predicted_bytes(point: Point) -> int:
     return _predicted(point, model, source, sequence)
 
 
-def hold(source: Source, positions: int) -> Chain:
-    """The first positions in memory, filled block by block, so that nothing is held twice."""
-    import numpy as np
-
-    from chainfold.data.chain import Block, Chain, frozen
-    from chainfold.engines.base import cut
-
-    prefix, stretches = Prefix(source, positions), list(cut(0, positions, _BLOCK))
-    entries = {"": 0, "edge_": 0}
-    for low, high in stretches:
-        block = prefix.block(low, high)
-        for kind in entries:
-            entries[kind] += _entries(block, kind)
-    first = prefix.block(0, 1)
-    sizes = {"labels": positions, "starts": positions, "weights": positions}
-    for kind, size in entries.items():
-        sizes |= {f"{kind}offsets": positions + 1, f"{kind}ids": size, f"{kind}values": size}
-    arrays: dict[str, Any] = {
-        name: np.empty(size if getattr(first, name).size or name.endswith("ids") else 0, getattr(first, name).dtype)
-        for name, size in sizes.items()
-    }
-    filled = dict.fromkeys(entries, 0)
-    for low, high in stretches:
-        block = prefix.block(low, high)
-        for name in ("labels", "starts", "weights"):
-            if arrays[name].size:
-                arrays[name][low:high] = getattr(block, name)
-        for kind, begin in filled.items():
-            offsets, end = getattr(block, f"{kind}offsets"), begin + _entries(block, kind)
-            if not arrays[f"{kind}offsets"].size:
-                continue
-            arrays[f"{kind}offsets"][low : high + 1] = offsets - (offsets[0] - begin)
-            for name in (f"{kind}ids", f"{kind}values"):
-                if arrays[name].size:
-                    arrays[name][begin:end] = getattr(block, name)[offsets[0] : offsets[-1]]
-            filled[kind] = end
-    return Chain(
-        *Block(**{name: frozen(array, array.dtype) for name, array in arrays.items()}),
-        n_labels=source.n_labels,
-        n_attributes=source.n_attributes,
-        n_edge_attributes=source.n_edge_attributes,
-    )
-
-
-def _entries(block: Block, kind: str) -> int:
-    offsets = getattr(block, f"{kind}offsets")
-    return int(offsets[-1] - offsets[0]) if offsets.size else 0
-
-
-def _outcome(point: Point, limit: Limit | None, code: int, output: str, errors: str) -> Result:
+def _outcome(point: Point, code: int, output: str, errors: str) -> Result:
     """What the child has said, or what has become of it."""
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        where = "there was no memory left" if limit is None else f"it needed more than the {limit.bytes / 1e9:.3g} GB"
-        return unmeasured("killed", f"it was killed by the system, which means that {where}.")
+        return unmeasured("killed", "it was killed by the system, which means that there was no memory left.")
     what = f"{point.engine} on {point.positions:,} positions"
     if code < 0:
         raise ChainfoldError(f"{what} was ended by signal {-code}, {signal.strsignal(-code)}.")
@@ -181,11 +121,8 @@ def _child(text: str) -> Result:
     """The figures, in this process."""
     asked = json.loads(text)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    if asked["limit"] is not None:
-        enter(asked["group"], asked["limit"])
-    point = Point(**asked["point"])
     try:
-        return {"outcome": "measured", "reason": None, **_measured(point)}
+        return {"outcome": "measured", "reason": None, **_measured(Point(**asked["point"]), asked["limit"])}
     except MemoryError:
         return unmeasured("killed", "it asked for more memory than the system gives.")
 
@@ -197,32 +134,43 @@ def _end_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def _measured(point: Point) -> Result:
-    import gc
-    import hashlib
-    import resource
-
-    from chainfold.evaluation import evaluate
+def _measured(point: Point, limit: int | None) -> Result:
+    from chainfold.paper.paging import Pager, traffic
 
     warm_up(point)
     if point.held == "disk":
         _forget(str(point.chain))
+    with nullcontext() if limit is None else Pager(limit) as pager:
+        figures, before = _timed(point, pager)
+    moved = traffic().since(before)  # when what was never written has been thrown away
+    return {**figures, "disk_read": moved.read, "disk_written": moved.written}
+
+
+def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
+    """The figures of one evaluation, and what had been read and written before it."""
+    import gc
+    import hashlib
+    import resource
+
+    from chainfold.paper.paging import clocks, traffic
+
     model, source = _opened(point)
-    held = hold(source, point.positions) if point.held == "memory" else None
-    used = Prefix(source, point.positions) if held is None else held
-    predicted = _predicted(point, model, source, 0 if held is None else held.block(0, point.positions).nbytes)
-    if held is not None:
-        del source
+    used, sequence = _source(point, source, pager)
+    predicted = _predicted(point, model, source, sequence)
+    del source
     gc.collect()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, faults = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-    begin = time.perf_counter()
-    found = evaluate(model, used, point.engine, observe=False)
-    seconds = time.perf_counter() - begin
+    before, faults, moved = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt, traffic()
+    dropped = pager.dropped if pager else 0
+    begin = clocks() - (pager.looking if pager else 0.0)
+    found = _evaluated(point, model, used, pager)
+    seconds, busy = clocks() - (pager.looking if pager else 0.0) - begin
+    if pager:
+        pager.check()
     report = found.report
-    return {
-        "seconds": seconds,
+    figures: Result = {
+        "seconds": float(seconds),
         "peak_rss": resident("VmHWM"),
         "before_rss": before,
         "log_z": found.log_z,
@@ -230,12 +178,39 @@ def _measured(point: Point) -> Result:
         "passes": report.passes,
         "bytes_read": report.bytes_read,
         "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
-        "swapped": resident("VmSwap"),
+        "cpu_seconds": float(busy),
+        "dropped": pager.dropped - dropped if pager else 0,
+        "resident": pager.peak if pager else None,
         "lookahead_mean": report.lookahead_mean,
         "lookahead_max": report.lookahead_max,
         "carried_blocks": report.carried_blocks,
         "predicted_bytes": predicted,
     }
+    return figures, moved
+
+
+def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
+    """The chain as it is held, and the bytes that it takes there."""
+    from chainfold.data.store import StoredChain
+    from chainfold.paper.held import Prefix, hold
+    from chainfold.paper.within import HeldWithin, PastCache
+
+    if isinstance(source, StoredChain) and point.held == "disk":
+        return (PastCache(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
+    if pager:
+        within = HeldWithin(source, point.positions, pager)
+        return within, within.nbytes
+    held = hold(source, point.positions)
+    return held, held.block(0, point.positions).nbytes
+
+
+def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) -> Evaluation:
+    from chainfold.evaluation import evaluate
+    from chainfold.paper.within import evaluate_within
+
+    if pager is None:
+        return evaluate(model, source, point.engine, observe=False)
+    return evaluate_within(pager, model, source, point.engine)
 
 
 def _opened(point: Point) -> tuple[Model, Source]:

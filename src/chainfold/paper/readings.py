@@ -52,13 +52,18 @@ def elements(results: Results, *names: str) -> Points:
     return list(section(results, *names[:-1]).get(names[-1]) or [])
 
 
-def points(results: Results, setting: str = MAIN, limited: bool = False) -> Mapping[Line, Points]:
-    """The points of each line, shortest first."""
+def points(results: Results, setting: str = MAIN, limit: float | None = None) -> Mapping[Line, Points]:
+    """The points of each line, shortest first: those under a memory limit, or those without."""
     found: dict[Line, list[Mapping[str, Any]]] = {}
     for point in sorted(elements(results, "scaling", "points"), key=lambda point: point["positions"]):
-        if point["setting"] == setting and (point["limit"] is not None) == limited:
+        if point["setting"] == setting and point["limit"] == limit:
             found.setdefault(Line(point["engine"], point["held"]), []).append(point)
     return found
+
+
+def limits(results: Results) -> list[int]:
+    """The memory limits under which something was run, smallest first."""
+    return sorted({point["limit"] for point in elements(results, "scaling", "points") if point["limit"] is not None})
 
 
 def measured(line: Points | None) -> Points:
@@ -67,6 +72,16 @@ def measured(line: Points | None) -> Points:
 
 def seconds_of(point: Mapping[str, Any]) -> float:
     return float(median(point["seconds"]))
+
+
+def moved(point: Mapping[str, Any]) -> float:
+    """Bytes that went to or from the disk."""
+    return float((point.get("disk_read") or 0) + (point.get("disk_written") or 0))
+
+
+def on_a_disk(line: Points, rate: float) -> Points:
+    """The same points if the disk moved so many bytes a second, and nothing else were done meanwhile."""
+    return [{**point, "seconds": [point["cpu_seconds"] + moved(point) / rate]} for point in line]
 
 
 def slope(line: Points, key: str) -> float | None:
@@ -106,16 +121,11 @@ def baseline(results: Results) -> float:
     return max(min(taken, default=0.0), 0.0)
 
 
-def reach(results: Results, line: Line) -> float | None:
-    """The length at which a line is predicted to meet the memory limit."""
-    limit = section(results, "about").get("memory_limit")
-    both = [*points(results, limited=True).get(line, []), *points(results).get(line, [])]
-    both = [point for point in both if point["predicted_bytes"] is not None]
-    rates = {point["positions"]: point["predicted_bytes"] / point["positions"] for point in both}
-    if not rates or not limit or rates[max(rates)] <= 0:
-        return None
-    room = limit - baseline(results)
-    return float(room / rates[max(rates)]) if room > 0 else None
+def reach(results: Results, line: Line, limit: float) -> float | None:
+    """The length at which a line is predicted to fill a memory limit, with all that grows with the sequence."""
+    both = [*points(results, limit=limit).get(line, []), *points(results).get(line, [])]
+    rates = {p["positions"]: p["predicted_bytes"] / p["positions"] for p in both if p["predicted_bytes"] is not None}
+    return float(limit / rates[max(rates)]) if rates and rates[max(rates)] > 0 else None
 
 
 class Apart(NamedTuple):

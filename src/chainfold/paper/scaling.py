@@ -1,7 +1,8 @@
 """(b) Cases I to IV: time and memory against the length of the chain, for the paper's algorithms and ours.
 
 Every point is measured in a process of its own. Points that would take too long or too much memory are left out, and
-say so; each is judged by the shorter ones of its line, which have been measured before it.
+say so; each is judged by the shorter ones of its line, which have been measured before it. Those under a memory limit
+are held to it by `paging`; their lengths are told from the length at which FB fills it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from chainfold.engines import ENGINES
 from chainfold.engines.base import LOG_ADDITION, Settings, Shape
 from chainfold.errors import ChainfoldError
-from chainfold.paper.limit import Limit, available, memory_info
+from chainfold.paper.machine import memory_info
 from chainfold.paper.plan import (
     CHECKPOINT,
     EMP,
@@ -34,6 +35,7 @@ from chainfold.paper.plan import (
     Result,
 )
 from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, warm_up
+from chainfold.paper.words import size
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus
@@ -41,9 +43,9 @@ if TYPE_CHECKING:
 
 LINES = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, CHECKPOINT, STREAM, STREAM_HELD, SCALED)
 BRIEFLY = (FB, EMP_HELD, STREAM_HELD, SCALED)  # in the other settings
-LIMITED = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, STREAM)
+LIMITED = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP)
 
-_SHORT = 5.0  # seconds: a point that takes less is measured in several rounds
+_SHORT, _SHORT_LIMITED = 5.0, 1.0  # seconds: a point that takes less is measured in several rounds
 _SHARE, _RUNTIME = 0.85, 400_000_000  # of the memory available; bytes that Python and the libraries take
 _PATIENCE = 4  # budgets, after which a point under a limit is stopped
 _START = 2.0  # seconds, of a process
@@ -51,17 +53,16 @@ _MULTIPLY_ADD, _LOG_ADDITION = 0.2e-9, 30e-9  # seconds, about
 _GUESSED = {False: (5, 5.0), True: (500, 41.0)}  # attributes, and attributes a position, before the data are there
 
 
-def key(setting: str, line: Line, positions: int, limited: bool = False) -> str:
+def key(setting: str, line: Line, positions: int, limit: int | None = None) -> str:
     """Of a piece."""
-    return f"{'limited' if limited else 'scaling'}/{setting}/{line.engine}/{line.held}/{positions}"
+    return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
 def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
-    """All points, the shortest first; none under a memory limit where there can be none."""
+    """All points, the shortest first, and then those under a memory limit, the smallest first."""
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
-    limit = Limit(plan.memory_limit, available(plan.memory_group))
-    if limit.how.kind is not None and MAIN in plan.lengths:
-        places = [(MAIN, line, positions) for positions in plan.limited_lengths for line in LIMITED]
+    for limit, lengths in plan.limited.items() if MAIN in plan.lengths else ():
+        places = [(MAIN, line, positions) for positions in lengths for line in LIMITED]
         made += [_piece(_Work(plan, corpus, *place, limit)) for place in places]
     return made
 
@@ -74,15 +75,15 @@ class _Work(NamedTuple):
     setting: str
     line: Line
     positions: int
-    limit: Limit | None
+    limit: int | None
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Of all points of its line."""
-        return self.plan.limited_lengths if self.limit else self.plan.lengths[self.setting]
+        return self.plan.lengths[self.setting] if self.limit is None else self.plan.limited[self.limit]
 
     def key(self, positions: int | None = None) -> str:
-        return key(self.setting, self.line, positions or self.positions, self.limit is not None)
+        return key(self.setting, self.line, positions or self.positions, self.limit)
 
     def shorter(self, done: Mapping[str, Result]) -> list[Result]:
         """The points of its line that were done before it, the longest first."""
@@ -98,7 +99,7 @@ def _places(plan: Plan) -> Iterator[tuple[str, Line, int]]:
 
 def _piece(work: _Work) -> Piece:
     where = "in memory" if work.line.held == "memory" else "from disk"
-    under = f", within {work.limit.bytes / 1e9:.3g} GB" if work.limit else ""
+    under = f", within {size(work.limit)}" if work.limit else ""
     title = f"{SETTINGS[work.setting].title}: {work.line.engine} {where}, {work.positions:,} positions{under}"
     return Piece(work.key(), title, _estimate(work), partial(_run, work))
 
@@ -112,7 +113,11 @@ def _estimate(work: _Work) -> float:
     seconds = cost / LOG_ADDITION * _LOG_ADDITION if engine.published else cost * _MULTIPLY_ADD
     if seconds > work.plan.budget:
         return 0.0
-    return (_START + seconds) * (work.plan.rounds if seconds < _SHORT else 1)
+    return (_START + seconds) * (work.plan.rounds if seconds < _short(work) else 1)
+
+
+def _short(work: _Work) -> float:
+    return _SHORT if work.limit is None else _SHORT_LIMITED
 
 
 def _run(work: _Work, done: Mapping[str, Result]) -> Result:
@@ -133,7 +138,7 @@ def _run(work: _Work, done: Mapping[str, Result]) -> Result:
         "engine": point.engine,
         "held": point.held,
         "positions": point.positions,
-        "limit": work.limit and work.limit.bytes,
+        "limit": work.limit,
         "outcome": found.pop("outcome"),
         "reason": found.pop("reason"),
         "seconds": seconds or [],
@@ -149,11 +154,13 @@ def _left_out(work: _Work, shorter: list[Result], predicted: int) -> Result | No
         if before["outcome"] == "too long":
             return unmeasured("too long", f"{already} were too long.")
         if before["outcome"] in ("killed", "too large"):
-            return unmeasured("too large", f"{already} take more memory than {'allowed' if work.limit else 'free'}.")
+            return unmeasured("too large", f"{already} take more memory than free.")
         seconds = median(before["seconds"]) * work.positions / before["positions"]
         if seconds > work.plan.budget:
             reason = f"it would take about {seconds:,.0f} seconds, and {work.plan.budget:,.0f} are allowed."
             return unmeasured("too long", reason)
+    if work.limit is not None:
+        return None
     room = memory_info().get("MemAvailable")
     if room is not None and predicted + _RUNTIME > _SHARE * room:
         reason = f"it would take about {(predicted + _RUNTIME) / 1e9:.1f} GB, and {room / 1e9:.1f} GB are free."
@@ -173,7 +180,7 @@ def _measured(work: _Work, point: Point) -> Result:
     if found["outcome"] != "measured":
         return found
     seconds = [found["seconds"]]
-    while len(seconds) < work.plan.rounds and seconds[0] < _SHORT:
+    while len(seconds) < work.plan.rounds and seconds[0] < _short(work):
         again = measure(point, work.limit, timeout)
         if again["outcome"] != "measured":
             return again

@@ -7,7 +7,7 @@ so. All of them are read from the results, and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from chainfold.paper.counting import QUOTIENT
@@ -33,7 +33,10 @@ from chainfold.paper.readings import (
     elements,
     holds,
     least_squares,
+    limits,
     measured,
+    moved,
+    on_a_disk,
     points,
     reach,
     seconds_of,
@@ -47,7 +50,8 @@ CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not m
 
 SLOPE_TOLERANCE = 0.15  # of the predicted bytes a position
 _EVEN = 1.05  # times as long is still as long: times on a shared machine are not better than that
-_PAGING = 1.25  # times as long a position as at the shortest length
+_PAGING = 1.25  # times as long a position as at the shortest length is a bend
+_OLD_DISK = 100e6  # bytes a second, read or written in order: a good one of the paper's time
 _POWER = 0.35  # by which an exponent may be off
 _FEWEST = 4  # labels from which on the time goes like a power of them
 _LOGARITHMS = 1e-6  # relative; what log-additions leave of a difference between ln Z and a number as large
@@ -112,12 +116,12 @@ def _case_1(results: Results) -> Iterator[Verdict]:
         yield Verdict("I", claim, _judged(right), evidence)
     yield _compared("I", "While memory lasts, FB is quicker than EMP.", fb, emp, "FB", "EMP")
     claim = "FB's time bends upwards when its memory pages (at 3 million), and EMP overtakes it (at 4.5 million)."
-    yield Verdict("I", claim, *_overtaking(results, FB))
+    yield Verdict("I", claim, *_overtaking(results, FB, bending=True))
 
 
 def _case_2(results: Results) -> Iterator[Verdict]:
     claim = "FB that recomputes its matrices is slower than EMP too, beyond 5 million."
-    yield Verdict("II", claim, *_overtaking(results, RECOMPUTE_HELD))
+    yield Verdict("II", claim, *_overtaking(results, RECOMPUTE_HELD, bending=False))
 
 
 def _case_3(results: Results) -> Iterator[Verdict]:
@@ -126,17 +130,24 @@ def _case_3(results: Results) -> Iterator[Verdict]:
     if fb and emp:
         passes = fb[-1]["passes"], emp[-1]["passes"]
         evidence = f"FB reads it {passes[0]:.4g} times, EMP {passes[1]:.4g} times."
+        pressed = _ratios(_pressed(results, RECOMPUTE), _pressed(results, EMP), lambda point: point["disk_read"])
+        if pressed:
+            longest = max(positions for _, positions in pressed)
+            times_of = {place: ratio for place, ratio in pressed.items() if place[1] == longest}
+            evidence += f" Past the cache FB has {_span(times_of)} times as many bytes from the disk as EMP."
         yield Verdict("III", claim, _judged(passes == (2.0, 1.0)), evidence)
     yield _from_disk(results, "III", "That makes EMP faster than FB.", RECOMPUTE, "FB")
 
 
 def _case_4(results: Results) -> Iterator[Verdict]:
     spill, recompute, emp = (_line(results, line) for line in (SPILL, RECOMPUTE, EMP))
-    slower, flat = _ratios(spill, recompute), _flat(spill)
+    flat = _flat(spill)
+    past = _ratios(_pressed(results, SPILL), _pressed(results, RECOMPUTE))
+    slower, where = (past, ", both past the cache") if past else (_ratios(spill, recompute), "")
     if slower and flat is not None:
         evidence = (
             f"Its memory grows by {_grown(spill)}, that of Case III by {_grown(recompute)}; it takes {_span(slower)} "
-            "times as long as Case III."
+            f"times as long as Case III{where}."
         )
         claim = "With its forward vectors on disk FB's memory is constant, and it is slower than in Case III."
         yield Verdict("IV", claim, _judged(flat and min(slower.values()) > 1, partly=flat), evidence)
@@ -146,52 +157,93 @@ def _case_4(results: Results) -> Iterator[Verdict]:
 
 
 def _from_disk(results: Results, case: str, claim: str, fb: Line, name: str) -> Verdict:
-    """EMP against FB, both from disk: under the memory limit, where there is one."""
-    limited = bool(_line(results, fb, limited=True))
-    emp, other = _line(results, EMP, limited), _line(results, fb, limited)
-    found, crossed = _compared(case, claim, emp, other, "EMP", name), crossing(other, emp)
+    """EMP against FB, both from disk: past the system's cache, where that was possible."""
+    limited = bool(_pressed(results, fb))
+    emp, other = (_pressed(results, line) if limited else _line(results, line) for line in (EMP, fb))
+    found = _compared(case, claim, emp, other, "EMP", name)
     if not _ratios(emp, other):
         return found
-    where = f"The lines cross at {count(crossed)} positions." if crossed else "The lines do not cross."
+    crossed = [crossing(*pair) for pair in _pairs(results, fb, EMP)] if limited else [crossing(other, emp)]
+    where = [f"The lines cross at {count(place)} positions." for place in crossed if place]
+    parts = [found.evidence, *(where or ["The lines do not cross."])]
     if limited:
-        return found._replace(evidence=f"{found.evidence} {where} Both are held to the memory limit.")
-    more = (
-        "There was memory enough to keep the file in the system's cache: what is read again is not read from the disk."
-    )
-    return found._replace(evidence=f"{found.evidence} {where} {more}")
+        parts += ["Both read past the cache, within the memory limits.", *_even(_pairs(results, fb, EMP))]
+    else:
+        parts.append(
+            "There was memory enough to keep the file in the system's cache: what is read again is not read from the "
+            "disk."
+        )
+    return found._replace(evidence=" ".join(parts))
 
 
-def _overtaking(results: Results, fb: Line) -> tuple[str, str]:
-    """Whether EMP overtakes FB once FB pages, and where; and whether it does without a limit."""
-    free, pressed = _line(results, fb), points(results, limited=True).get(fb, [])
+def _overtaking(results: Results, fb: Line, bending: bool) -> tuple[str, str]:
+    """Whether EMP overtakes FB once FB pages, and where; and whether it does without a limit.
+
+    Where a bend of FB's time is claimed too, it is a part of the claim.
+    """
+    free = _line(results, fb)
     crossed, longest = crossing(free, _line(results, EMP_HELD)), max((p["positions"] for p in free), default=0)
     said = f"overtakes at {count(crossed)} positions" if crossed else f"does not overtake up to {count(longest)}"
     parts = [f"Without a limit, nothing paged, EMP {said}."]
-    if not pressed:
-        full, about = reach(results, fb), section(results, "about")
+    pairs = _pairs(results, fb, EMP_HELD)
+    if not pairs:
+        about = section(results, "about")
         parts.append(section(about, "limit").get("sentence") or "Nothing was run under a memory limit.")
-        if full is not None:
-            parts.append(f"By what it keeps, FB would fill {size(about['memory_limit'])} at {count(full)} positions.")
+        limit = float(about.get("memory_limit") or 0.0)
+        full = reach(results, fb, limit)
+        if full:
+            parts.append(f"By what it keeps, FB would fill {size(limit)} at {count(full)} positions.")
         return UNKNOWN, " ".join(parts)
-    within, good = f"Within {size(pressed[0]['limit'])}", measured(pressed)
-    rates = [(point, seconds_of(point) / point["positions"]) for point in good]
-    bent = next((p["positions"] for p, rate in rates if p["swapped"] and rate > _PAGING * rates[0][1]), None)
-    ended = next((point for point in pressed if point["outcome"] in ("killed", "too long")), None)
-    crossed = crossing(good, _line(results, EMP_HELD, limited=True))
-    if bent:
-        parts.append(
-            f"{within} FB pages, and takes {_PAGING} times as long a position, or more, from {count(bent)} on."
-        )
-    if crossed:
-        parts.append(f"{within} EMP overtakes at {count(crossed)} positions.")
-    if ended:
-        how = "is killed" if ended["outcome"] == "killed" else "takes too long to be waited for"
-        parts.append(f"{within} FB {how} at {count(ended['positions'])} positions.")
-    if not (bent or crossed or ended):
-        if not good:
-            return UNKNOWN, f"{parts[0]} {within} nothing could be measured."
-        parts.append(f"{within} neither happens up to {count(good[-1]['positions'])} positions.")
-    return _judged(crossed is not None, partly=bool(bent or ended)), " ".join(parts)
+    bent = [_bend(pair[0]) for pair in pairs] if bending else []
+    crossings = [crossing(*pair) for pair in pairs]
+    parts += [_told(results, fb, *pair) for pair in pairs]
+    return _judged(all(crossings), partly=any(bent) or any(crossings)), " ".join([*parts, *_even(pairs)])
+
+
+def _bend(line: Points) -> int | None:
+    """The length from which on it pages and takes so much longer a position than at first."""
+    rates = [(point, seconds_of(point) / point["positions"]) for point in line]
+    return next((p["positions"] for p, rate in rates if p["dropped"] and rate > _PAGING * rates[0][1]), None)
+
+
+def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
+    """What became of FB and EMP under one limit."""
+    limit, last = line[0]["limit"], line[-1]
+    full, bent, crossed = reach(results, fb, limit), _bend(line), crossing(line, emp)
+    slower = seconds_of(last) / last["positions"] * line[0]["positions"] / seconds_of(line[0])
+    filled = "" if full is None else f", which FB fills at {count(full)} positions"
+    bends = f"its time bends at {count(bent)}" if bent else "its time does not bend"
+    crosses = f"EMP overtakes at {count(crossed)}" if crossed else "EMP does not overtake"
+    return (
+        f"Within {size(limit)}{filled}: {times(slower)} times as long a position at {count(last['positions'])} as at "
+        f"{count(line[0]['positions'])}, with {moved(last) / last['positions']:.0f} bytes a position to and from the "
+        f"disk; {bends}; {crosses}."
+    )
+
+
+def _even(pairs: list[tuple[Points, Points]]) -> Iterator[str]:
+    """How slow a disk would have to be for EMP to be as fast, and what one of the paper's time would have done."""
+    for fb, emp in ((fb[-1], emp[-1]) for fb, emp in reversed(pairs)):
+        more, longer = moved(fb) - moved(emp), emp["cpu_seconds"] - fb["cpu_seconds"]
+        if fb["positions"] == emp["positions"] < more and longer > 0:
+            break
+    else:
+        return
+    yield (
+        f"By the processor's time and the bytes moved, a disk of {size(more / longer)} a second would make them even "
+        f"at {count(fb['positions'])} positions."
+    )
+    places = [(pair[0][0]["limit"], crossing(*(on_a_disk(line, _OLD_DISK) for line in pair))) for pair in pairs]
+    said = "; ".join(
+        f"within {size(limit)} {_where(at, pair[0])}" for (limit, at), pair in zip(places, pairs, strict=True)
+    )
+    yield f"With one of {size(_OLD_DISK)} a second EMP would overtake: {said}."
+
+
+def _where(crossed: float | None, line: Points) -> str:
+    if crossed is None:
+        return "not"
+    return "from the shortest on" if crossed <= line[0]["positions"] else f"at {count(crossed)}"
 
 
 # What the text says
@@ -308,14 +360,25 @@ def _ours(results: Results) -> Iterator[Verdict]:
 # Lines
 
 
-def _line(results: Results, line: Line, limited: bool = False) -> Points:
+def _line(results: Results, line: Line, limit: int | None = None) -> Points:
     """The points of the main setting that were measured."""
-    return measured(points(results, limited=limited).get(line))
+    return measured(points(results, limit=limit).get(line))
+
+
+def _pressed(results: Results, line: Line) -> Points:
+    """The points under any memory limit that were measured."""
+    return [point for limit in limits(results) for point in _line(results, line, limit)]
+
+
+def _pairs(results: Results, fb: Line, emp: Line) -> list[tuple[Points, Points]]:
+    """Two lines under each memory limit, as far as both were measured there."""
+    found = [(_line(results, fb, limit), _line(results, emp, limit)) for limit in limits(results)]
+    return [pair for pair in found if all(pair)]
 
 
 def crossing(fb: Points, emp: Points) -> float | None:
     """The length from which on FB takes longer than EMP: between two measured ones, or the first of several."""
-    ratios = sorted(_ratios(fb, emp).items())
+    ratios = sorted((positions, ratio) for (_, positions), ratio in _ratios(fb, emp).items())
     if len(ratios) < 2:
         return None
     while len(ratios) > 1 and ratios[-1][1] > 1 and ratios[-2][1] > 1:
@@ -328,10 +391,13 @@ def crossing(fb: Points, emp: Points) -> float | None:
     return float(before * (after / before) ** ((1 - low) / (high - low)))
 
 
-def _ratios(one: Points, two: Points) -> dict[int, float]:
-    """How many times as long the first takes as the second, at the lengths that both have."""
-    there = {point["positions"]: seconds_of(point) for point in two}
-    return {p["positions"]: seconds_of(p) / there[p["positions"]] for p in one if p["positions"] in there}
+def _ratios(
+    one: Points, two: Points, of: Callable[[Mapping[str, Any]], float] = seconds_of
+) -> dict[tuple[int | None, int], float]:
+    """How many times as long the first takes as the second, at the limits and lengths that both have."""
+    there = {(point["limit"], point["positions"]): of(point) for point in two}
+    here = {(point["limit"], point["positions"]): of(point) for point in one}
+    return {place: value / there[place] for place, value in here.items() if there.get(place)}
 
 
 def _compared(
@@ -342,7 +408,8 @@ def _compared(
     if not ratios:
         return Verdict(case, claim, UNKNOWN, "It was not measured.")
     low, high = min(ratios.values()), max(ratios.values())
-    where = "" if len(ratios) == 1 else f", from {count(min(ratios))} to {count(max(ratios))} positions"
+    lengths = [positions for _, positions in ratios]
+    where = "" if len(ratios) == 1 else f", from {count(min(lengths))} to {count(max(lengths))} positions"
     return Verdict(
         case,
         claim,
@@ -351,7 +418,7 @@ def _compared(
     )
 
 
-def _span(ratios: Mapping[int, float]) -> str:
+def _span(ratios: Mapping[tuple[int | None, int], float]) -> str:
     """As 1.4, or 1.4 to 1.6."""
     low, high = times(min(ratios.values())), times(max(ratios.values()))
     return low if low == high else f"{low} to {high}"
