@@ -141,14 +141,6 @@ MUTANTS = [
     ),
     Mutant("every engine", "kernels/messages.py", "* power(k - top)\n", "\n", "digits", _ROUNDING),
     Mutant(
-        "every engine",
-        "kernels/messages.py",
-        "        if not weighted and t % _TILE == 0:\n",
-        "        if False:\n",
-        "veto",
-        _ROUNDING,
-    ),
-    Mutant(
         "every engine", "kernels/scores.py", "        store(counts.dense, k, splat(0.0))\n", "", "digits", _ROUNDING
     ),
     Mutant(
@@ -157,7 +149,7 @@ MUTANTS = [
     Mutant("every engine", "kernels/wide.py", "- k * LN2_LOW, -1.0)", ", -1.0)", "veto", _ROUNDING),
     Mutant("every engine", "engines/rounding.py", "    if wrong.any():\n", "    if False:\n", "overflow", _ROUNDING),
     Mutant("every engine", "engines/rounding.py", "+ promise.tolerance + sums", "+ sums", "tolerance", _ROUNDING),
-    Mutant("every engine", "engines/rounding.py", "self.n_labels + _LOCAL + scores", "0.01", "digits", _ROUNDING),
+    Mutant("every engine", "engines/rounding.py", "self.n_labels + _LOCAL + scores", "0.01", "made_of", _ROUNDING),
     Mutant("every engine", "evaluation.py", "min(likelihood, 0.0)", "likelihood", "positive", _ROUNDING),
     Mutant("windows", "live/window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
     Mutant("windows", "live/window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),

@@ -63,6 +63,13 @@ def periodic(positions: int, valued: bool) -> Case:
     return case(np.resize([0, 1, 2], positions), state, moves, values=values, labels=np.resize([0, 1, 1], positions))
 
 
+def periodic_and_wide(positions: int) -> Case:
+    """The same beside a label of its own that falls behind, beyond the range of a double."""
+    state = np.append(np.random.default_rng(2).normal(size=(3, 2)), [[-1.0], [-2.0], [-3.0]], axis=1)
+    moves = [[0.3, -0.8, -INF], [0.1, 0.5, -INF], [-INF, -INF, 0.0]]
+    return case(np.resize([0, 1, 2], positions), state, moves)
+
+
 def weighted(positions: int, weights: Any) -> Case:
     """Twenty stretches of an attribute each, so that early counts do not drown in late ones."""
     random = np.random.default_rng(0)
@@ -91,6 +98,7 @@ QUICK: dict[str, Callable[[], Case]] = {
     "weights of 1e6": lambda: huge_weights(2_000, 1e6),
     "periodic": lambda: periodic(40_000, valued=False),
     "periodic, with values": lambda: periodic(40_000, valued=True),
+    "periodic and wide": lambda: periodic_and_wide(20_000),
 }
 SLOW: dict[str, Callable[[], Case]] = {
     **{
@@ -139,7 +147,7 @@ def test_no_digits_are_lost_and_the_promise_is_kept(name: str, engine: str) -> N
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
-@pytest.mark.parametrize("name", ["periodic", "periodic, with values"])
+@pytest.mark.parametrize("name", ["periodic", "periodic, with values", "periodic and wide"])
 def test_roundings_that_all_go_the_same_way_do_not_add_up(name: str, engine: str) -> None:
     """Sums of 40,000 equal terms, and posteriors that would drift away from one."""
     model, chain, truth = solved(name)
@@ -209,6 +217,23 @@ def test_the_promise_holds_on_ordinary_chains(engine: str, n_labels: int) -> Non
     assert truth.log_z_error(found) <= found.report.log_z_error_bound <= 1e-3
     if engine in PRODUCTION:
         assert found.report.error_bound <= 1e-10
+
+
+def test_what_the_promise_is_made_of() -> None:
+    """Two labels, one attribute of weight one, no transitions to speak of: H = 1, as the chain forgets at once."""
+    positions, unit = 10, 2.0**-53
+    model, chain = case(np.zeros(positions, int), [[1.0, 0.0]], np.zeros((2, 2)))
+    found = evaluate(model, chain, "fb")
+    roundings = 2 + 8 + 2 + 5e-6
+    spread = 2 * (2 * roundings + 4) * unit
+    terms = 32 * (2 + 8) + positions + (positions + positions / 16384)
+    assert found.report.error_bound == pytest.approx(spread + terms * unit, rel=1e-9)
+    assert found.report.log_z_error_bound == pytest.approx(
+        (positions * roundings + 4 * abs(found.log_z)) * unit, rel=1e-9
+    )
+    strict = Model(model.layout, np.append(model.weights[:3], [-INF, 0.0, 0.0]))
+    spread *= positions  # where a transition is forbidden, all of the sequence adds up
+    assert evaluate(strict, chain, "fb").report.error_bound == pytest.approx(spread + terms * unit, rel=1e-9)
 
 
 def test_a_larger_tolerance_is_in_the_promise() -> None:

@@ -327,7 +327,7 @@ class Tally:
             before = problem.before(low)
         layout = problem.model.layout
         self._previous, forbidden = observe(
-            block, layout.rows, problem.weights, layout.width, *before, problem.forbidding, self.observed.slots
+            block, layout.rows, problem.weights, layout.width, *before, problem.forbids_states, self.observed.slots
         )
         wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
         if max(wrong) >= 0:
@@ -413,7 +413,6 @@ class Problem:
         self.weights: Slots = model.layout.view(self.packed)
         self._sizes = ScoreSizes(model.layout, model.weights)
         self._extent = Extent() if desk is None or desk.extent is None else desk.extent
-        self.forbidding = bool((model.weights[: model.layout.n_state] == -np.inf).any())
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
@@ -450,6 +449,11 @@ class Problem:
             if self._found is None:
                 self._extent = self._extent.joined(extent)
         return block
+
+    @property
+    def forbids_states(self) -> bool:
+        """Is there an attribute with a weight of -inf?"""
+        return self._sizes.forbids_states
 
     @property
     def most_score(self) -> float:

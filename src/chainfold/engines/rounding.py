@@ -77,12 +77,13 @@ def _larger(a: float | None, b: float | None) -> float | None:
     return a if b is None else b if a is None else max(a, b)
 
 
-def _largest(weights: Floats) -> float:
-    """The size of the largest finite weight, 0 if there is none."""
+def _largest(weights: Floats) -> tuple[float, bool]:
+    """The size of the largest finite weight, 0 if there is none; are there weights of -inf?"""
     low = float(weights.min(initial=0.0))
-    if low == -np.inf:
+    forbidding = low == -np.inf
+    if forbidding:
         low = float(weights.min(initial=0.0, where=weights > -np.inf))
-    return max(float(weights.max(initial=0.0)), -low)
+    return max(float(weights.max(initial=0.0)), -low), forbidding
 
 
 class ScoreSizes:
@@ -91,10 +92,11 @@ class ScoreSizes:
     def __init__(self, layout: Layout, weights: Floats) -> None:
         state, transition, edge = np.split(weights, [layout.n_state, layout.n_state + layout.n_labels**2])
         self.n_labels = layout.n_labels
-        self.state, self.transition, self.edge = map(_largest, (state, transition, edge))
-        allowed = transition[transition > -np.inf]
-        self.range = float(np.ptp(allowed)) if allowed.size else 0.0  # R
-        self.all_allowed = allowed.size == transition.size
+        self.state, self.forbids_states = _largest(state)
+        self.transition, forbids_transitions = _largest(transition)
+        self.edge, _ = _largest(edge)
+        self.all_allowed = not forbids_transitions
+        self.range = float(transition.max()) - float(transition.min())  # R, where all are allowed
 
     def states(self, extent: Extent) -> float:
         """Σ |x| |w| at most, of a state score."""
