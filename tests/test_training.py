@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from chainfold import Chain, ChainfoldError, Layout, Model, Vocabulary
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, evaluate
 from chainfold.constraints import Constraints
+from chainfold.data.chain import gather
 from chainfold.model_file import open_model, save_model
 from chainfold.objective import Objective, Space
 from chainfold.optimize.base import Step
@@ -137,6 +138,14 @@ def test_any_number_of_threads_gives_the_same_bytes(algorithm: str, chain: Chain
     for threads in (1, 2):
         save_model(tmp_path / f"{threads}.cf", train(chain, Training(algorithm, ONCE[algorithm]), threads=threads))
     assert (tmp_path / "1.cf").read_bytes() == (tmp_path / "2.cf").read_bytes()
+
+
+def test_the_engine_that_is_chosen_is_the_same_for_any_number_of_threads() -> None:
+    source = gather(SyntheticChain(80_000, 8, 40, 20, seed=1))
+    training = Training("lbfgs", {"max_iterations": 2})
+    one, two = (train(source, training, engine="auto", threads=threads) for threads in (1, 2))
+    assert evaluate(one, source, "auto").engine == "parallel", "two threads would work on it"
+    assert one.weights.tobytes() == two.weights.tobytes()
 
 
 @pytest.mark.parametrize("with_dev", [False, True], ids=["plain", "with a development set"])

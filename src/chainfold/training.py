@@ -270,7 +270,7 @@ def _identity(
     return {
         "chainfold": chainfold.__version__,
         **{name: value for name, value in training.record().items() if name != "max_iterations"},
-        "engine": f"{how['engine']}, {how['threads']} threads" if how["engine"] == "auto" else how["engine"],
+        "engine": how["engine"],
         "memory": how["memory"],
         "positions": space.source.positions,
         "weights": space.layout.size,
