@@ -29,7 +29,7 @@ class Exact(NamedTuple):
     log_likelihood: Decimal | None
     expected: Row
     gradient: Row | None
-    magnitude: Row  # Σ |value| · posterior (or |flow|) of the terms of each expected count
+    magnitude: Row  # of each expected count: with |value| for value, and |w_t - w_{t+1}| for w_t - w_{t+1} in the flow
 
     def errors(self, found: Evaluation) -> NDArray[np.float64]:
         """[M] the error of each expected count, by the magnitude of its terms; those below 1e-120 may vanish."""
@@ -119,32 +119,42 @@ class _Pass:
 
     def _back(self, alpha: list[Row], predicted: list[Row]) -> tuple[Row, Row]:
         """By the flow of the weights, which without weights is the posterior."""
-        n, edge, w, labels = self.n, self.edge, self.position_weights, self.chain.labels.tolist()
+        n, w, labels = self.n, self.position_weights, self.chain.labels.tolist()
         weighted = self.chain.weights.size > 0
         expected, magnitude = [_ZERO] * len(self.weights), [_ZERO] * len(self.weights)
         flow: Row = []
+        size: Row = []  # the flow without its signs
         for t in range(len(self.active) - 1, -1, -1):
             if t + 1 == len(self.active) or self.starts[t + 1]:
                 total = sum(alpha[t], _ZERO)
                 flow = [w[t] * a / total for a in alpha[t]]
+                size = flow.copy()
             for a, x in self.active[t]:
                 for j in range(n):
                     expected[a * n + j] += Decimal(x) * flow[j]
-                    magnitude[a * n + j] += abs(Decimal(x) * flow[j])
+                    magnitude[a * n + j] += abs(Decimal(x)) * size[j]
             if self.starts[t]:
                 continue
             if weighted:
                 flow[labels[t]] -= w[t] - w[t - 1]
-            v = [f / p if p else _ZERO for f, p in zip(flow, predicted[t], strict=True)]
-            before = [_ZERO] * n
-            for i in range(n):
-                for j in range(n):
-                    pair = alpha[t - 1][i] * edge[i * n + j] * v[j]
-                    before[i] += pair
-                    expected[self.n_state + i * n + j] += pair
-                    magnitude[self.n_state + i * n + j] += abs(pair)
-            flow = before
+                size[labels[t]] += abs(w[t] - w[t - 1])
+            flow = self._step(alpha[t - 1], predicted[t], flow, expected)
+            size = self._step(alpha[t - 1], predicted[t], size, magnitude) if weighted else flow
+        if not weighted:
+            magnitude[self.n_state :] = expected[self.n_state :]
         return expected, magnitude
+
+    def _step(self, alpha: Row, predicted: Row, flow: Row, counts: Row) -> Row:
+        """The flow one position before, the pairs on the way counted."""
+        n, edge = self.n, self.edge
+        v = [f / p if p else _ZERO for f, p in zip(flow, predicted, strict=True)]
+        before = [_ZERO] * n
+        for i in range(n):
+            for j in range(n):
+                pair = alpha[i] * edge[i * n + j] * v[j]
+                before[i] += pair
+                counts[self.n_state + i * n + j] += pair
+        return before
 
     def _observed(self) -> Row:
         n, w, labels = self.n, self.position_weights, self.chain.labels.tolist()

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, evaluate, log_probabilities, marginals, tag
+from chainfold import (
+    Chain,
+    ChainfoldError,
+    Layout,
+    Model,
+    PiecewiseGradient,
+    SyntheticChain,
+    evaluate,
+    log_probabilities,
+    marginals,
+    tag,
+)
 from chainfold.data.chain import gather
 from chainfold.engines import ENGINES
 from extended import Exact, exact
@@ -151,7 +162,8 @@ def test_no_digits_are_lost_and_the_promise_is_kept(name: str, engine: str) -> N
 def test_roundings_that_all_go_the_same_way_do_not_add_up(name: str, engine: str) -> None:
     """Sums of 40,000 equal terms, and posteriors that would drift away from one."""
     model, chain, truth = solved(name)
-    assert truth.errors(evaluate(model, chain, engine)).max() <= IN_PORTIONS
+    for block in (None, 2048):
+        assert truth.errors(evaluate(model, chain, engine, block=block)).max() <= IN_PORTIONS
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
@@ -164,6 +176,7 @@ def test_weights_of_any_spread_leave_each_component_right_by_its_own_size(name: 
         found = evaluate(model, chain, engine, block=block)
         assert found.gradient is not None
         assert (np.abs(found.gradient - gradient) <= OWN_SIZE * np.abs(gradient)).all()
+        assert truth.errors(found).max() <= found.report.error_bound
         assert truth.log_likelihood is not None
         assert truth.log_likelihood_error(found) <= 1e-13 * abs(float(truth.log_likelihood))
 
@@ -225,11 +238,11 @@ def test_what_the_promise_is_made_of() -> None:
     model, chain = case(np.zeros(positions, int), [[1.0, 0.0]], np.zeros((2, 2)))
     found = evaluate(model, chain, "fb")
     roundings = 2 + 8 + 2 + 5e-6
-    spread = 2 * (2 * roundings + 4) * unit
+    spread = 2 * (2 * roundings + 2 + 5) * unit
     terms = 32 * (2 + 8) + positions + (positions + positions / 16384)
     assert found.report.error_bound == pytest.approx(spread + terms * unit, rel=1e-9, abs=0.0)
     assert found.report.log_z_error_bound == pytest.approx(
-        (positions * roundings + 4 * abs(found.log_z)) * unit, rel=1e-9, abs=0.0
+        (positions * (roundings + 2 * 2) + 4 * abs(found.log_z)) * unit, rel=1e-9, abs=0.0
     )
     strict = Model(model.layout, np.append(model.weights[:3], [-INF, 0.0, 0.0]))
     spread *= positions  # where a transition is forbidden, all of the sequence adds up
@@ -245,6 +258,57 @@ def test_a_larger_tolerance_is_in_the_promise() -> None:
         assert gained == pytest.approx(factor * 1e-5, rel=0.02)
         cuts = 3 if engine == "parallel" else 0  # 20,000 positions are four stretches
         assert bounds[1].log_z_error_bound - bounds[0].log_z_error_bound == pytest.approx(cuts * 1e-5, rel=0.01)
+
+
+@pytest.mark.parametrize("size", [1e10, 1e12, 1e15, 1e16, 1e100])
+@pytest.mark.parametrize("engine", PRODUCTION)
+def test_scores_whose_units_are_rounded_leave_probabilities(engine: str, size: float) -> None:
+    """Two labels that never change, for a reward that a double knows no better than to a unit: still each has half."""
+    model, chain = case(np.zeros(6, int), [[0.0, 0.0]], [[size, 0.0], [0.0, size]])
+    found = evaluate(model, chain, engine)
+    assert found.expected[2] + found.expected[5] == pytest.approx(5.0, rel=1e-12)
+    assert abs(found.expected[2] - 2.5) <= 2.5 * found.report.error_bound
+    np.testing.assert_allclose(marginals(model, chain).sum(axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("engine", PRODUCTION)
+def test_scores_that_cancel_leave_log_z_within_its_bound(engine: str, size: float) -> None:
+    """What one position adds the next one takes away; also with edge attributes, none of which is there."""
+    ids = np.arange(1_000) % 2
+    model, chain = case(ids, [[size, size - 0.5], [-size, 0.25 - size]], [[0.1234567, 0.2], [0.1234567, -0.1]])
+    truth = exact(model, chain)
+    layout = Layout.full(2, 2, 1)
+    edges = Model(layout, np.append(model.weights, np.zeros(4)))
+    nothing = {"edge_offsets": np.zeros(1_001, int), "edge_ids": [], "n_edge_attributes": 1}
+    beside = Chain.from_arrays(offsets=chain.offsets, ids=ids, n_labels=2, n_attributes=2, **nothing)  # type: ignore[arg-type]
+    for found in (
+        evaluate(model, chain, engine),
+        evaluate(edges, beside, engine),
+        evaluate(model, chain, engine, block=1),
+    ):
+        assert truth.log_z_error(found) <= found.report.log_z_error_bound
+
+
+def test_blocks_that_are_carried_are_in_the_promise() -> None:
+    model, chain = case(np.arange(3_000) % 3, np.zeros((3, 2)), [[0.3, -0.8], [0.1, 0.5]])
+    truth, found = exact(model, chain), evaluate(model, chain, "stream", block=2, lookahead=1)
+    assert found.report.carried_blocks > 1_000
+    assert truth.errors(found).max() <= found.report.error_bound
+    few = evaluate(model, chain, "stream", block=300, lookahead=1, tolerance=1e-14)
+    carried = found.report.carried_blocks - few.report.carried_blocks
+    assert found.report.error_bound > few.report.error_bound + 3.0 * carried * 2.0**-53 - 300 * 2.0**-53
+
+
+def test_a_piece_whose_scores_overflow_is_an_error_whatever_came_before() -> None:
+    """Values far below one in the first piece say nothing of the second, in which all are one."""
+    model = Model(Layout.full(2, 3), np.array([0.0, -1e308] * 3 + [0.0] * 4))
+    small = Chain.from_arrays(offsets=np.arange(9), ids=np.zeros(8, int), values=np.full(8, 1e-10), n_labels=2)
+    plain = Chain.from_arrays(offsets=3 * np.arange(13), ids=np.tile([0, 1, 2], 12), n_labels=2)
+    gradient = PiecewiseGradient(model, block=4)
+    gradient.add(small)
+    with pytest.raises(ChainfoldError, match="is not a finite number"):
+        gradient.add(plain)
 
 
 def test_marginals_after_a_late_veto() -> None:

@@ -52,7 +52,8 @@ def evaluate(
     engine     one of `chainfold engines`, or "auto" to let the planner choose
     threads    for `parallel`; the answer is the same to the last bit for any number
     memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
-               carry N times the counts beyond it
+               carry N times the counts beyond it, and blocks whose numbers leave the range of a double take three times
+               as much
     tolerance  relative error a certificate may leave in `stream` and `parallel`, at least 1e-14
     block, lookahead   positions; chosen by the engine unless given
     observe    count the observed labels too; without their counts there is no gradient

@@ -79,7 +79,7 @@ class Report:
     lookahead_max: int = 0
     carried_blocks: int = 0  # blocks whose end did not certify, carried with one expectation for each end label
     in_order: int = 0  # cuts of `parallel` that did not certify, so that both sides were done in order
-    error_bound: float = math.inf  # of every posterior and expected count, relative to the size of its terms
+    error_bound: float = math.inf  # of every posterior above 1e-150, and of counts relative to the size of their terms
     log_z_error_bound: float = math.inf  # of log Z, absolute
 
 
@@ -213,7 +213,7 @@ class Accumulator:
     def added(self, positions: int) -> None:
         """Say that the sums over so many positions have been added to the slots."""
         before, self._pending = self._pending, self._pending + positions
-        if positions < PORTION and self._pending // PORTION > before // PORTION:  # else kernels do it
+        if positions <= PORTION and self._pending // PORTION > before // PORTION:  # else kernels do it
             fold(self.slots)
         if self._pending >= self._portion:
             self._take_hot()
@@ -457,9 +457,10 @@ class Problem:
 
     @property
     def most_score(self) -> float:
-        """The size of what a position can add to the score of a labelling, and the logarithm of N."""
+        """The size of what a position can add to the logarithm of a sum of scores times values."""
         sizes, extent = self._sizes, self._extent
-        return sizes.states(extent) + sizes.edges(extent) + math.log(sizes.n_labels)
+        values = max(extent.value, extent.edge_value, 1.0)
+        return sizes.states(extent) + sizes.edges(extent) + math.log(self.positions * sizes.n_labels * values)
 
     def may_overflow(self, block: Block) -> bool:
         """Are weights, and the values of a block that was read, so large that a score could be?"""
@@ -526,7 +527,8 @@ class Problem:
     def report(self, tally: Tally, promise: Promise, **what_happened: int | float) -> Report:
         """The report of a run, with what was read and what it can promise filled in."""
         terms = promise.terms + tally.expected.terms(self.positions)
-        bounds = error_bounds(self._sizes, self._extent, self.positions, tally.log_z, promise._replace(terms=terms))
+        promise, tolerance = promise._replace(terms=terms), self.settings.tolerance
+        bounds = error_bounds(self._sizes, self._extent, self.positions, tally.log_z, promise, tolerance)
         return Report(
             passes=self._positions_read / self.positions,
             bytes_read=self._bytes_read,

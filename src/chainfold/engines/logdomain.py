@@ -70,9 +70,10 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
 
 
 def promise(problem: Problem) -> Promise:
-    """Logarithms of sums over the whole chain are rounded as large numbers are."""
-    positions = problem.positions
-    return Promise(span=positions, terms=positions, logs=positions * problem.most_score)
+    """Logarithms of sums over the whole chain are rounded as large numbers are, several at each step."""
+    positions, n_labels = problem.positions, problem.model.layout.n_labels
+    logs = (2 * n_labels + 2) * positions * problem.most_score
+    return Promise(span=positions, terms=positions, logs=logs)
 
 
 class Keeper(Protocol):

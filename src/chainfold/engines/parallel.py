@@ -71,7 +71,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     assert total is not None, "a chain has at least one position"
     certified = sum(cut.before is not None for cut in held)
     order = len(places) - len(held)
-    return total, doings.report(problem, total, in_order=order, cuts=certified, halo=_LAST_HALO if certified else 0)
+    return total, doings.report(problem, total, in_order=order, cuts=certified, halo=2 * _LAST_HALO if certified else 0)
 
 
 def in_order(jobs: list[Future[tuple[Tally, Doings]]]) -> Iterator[tuple[Tally, Doings]]:

@@ -31,50 +31,45 @@ UNIT = 2.0**-53
 _MOST_SCORE = 1e300  # a sum that stays below it does not overflow on the way
 _LEAST_EXPONENT = 750.0  # a double has underflowed at e^-750
 _WIDE_ROUNDINGS = 5e-6  # of e^x as a wide number, for each unit of x
+_MOST_SPLIT = 1e11  # of x; above it, e^x is known no better than to the last digit of x
 _LOCAL = 8  # roundings of a step beside sums and scores: of exponentials, products and quotients
 _NORMALISED = 32  # positions after which a posterior is made to add up to one
 
 
 class Extent(NamedTuple):
-    """The most that a position has: attributes, and size of a value. None: all values are one."""
+    """The most that a position has: attributes, and size of a value; are there values other than one?"""
 
     attributes: int = 0
-    value: float | None = None
+    value: float = 0.0
+    valued: bool = False
     edge_attributes: int = 0
-    edge_value: float | None = None
+    edge_value: float = 0.0
+    edge_valued: bool = False
 
     @classmethod
     def of(cls, block: Block) -> Extent:
-        state = _extent(block.offsets, block.values)
-        edge = _extent(block.edge_offsets, block.edge_values) if block.edge_offsets.size else (0, None)
-        return cls(*state, *edge)
+        return cls(*_extent(block.offsets, block.values), *_extent(block.edge_offsets, block.edge_values))
 
     def joined(self, other: Extent) -> Extent:
         """Of two blocks together."""
-        return Extent(
-            max(self.attributes, other.attributes),
-            _larger(self.value, other.value),
-            max(self.edge_attributes, other.edge_attributes),
-            _larger(self.edge_value, other.edge_value),
-        )
+        return Extent(*(max(mine, theirs) for mine, theirs in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
     def state(self) -> Floats:
-        return np.array([np.nan if number is None else number for number in self])
+        return np.array(self, np.float64)
 
     @classmethod
     def restored(cls, state: Floats) -> Extent:
-        attributes, value, edge_attributes, edge_value = (None if np.isnan(x) else x for x in state.tolist())
-        return cls(int(attributes or 0), value, int(edge_attributes or 0), edge_value)
+        attributes, value, valued, edge_attributes, edge_value, edge_valued = state.tolist()
+        return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued))
 
 
-def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float | None]:
-    attributes = int(np.diff(offsets).max(initial=0))
-    own = values[offsets[0] : offsets[-1]] if values.size else values
-    return attributes, max(float(own.max()), -float(own.min())) if own.size else None
-
-
-def _larger(a: float | None, b: float | None) -> float | None:
-    return a if b is None else b if a is None else max(a, b)
+def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float, bool]:
+    if not offsets.size:
+        return 0, 0.0, False
+    attributes, own = int(np.diff(offsets).max(initial=0)), values[offsets[0] : offsets[-1]]
+    if not own.size:
+        return attributes, float(attributes > 0), False
+    return attributes, max(float(own.max()), -float(own.min())), True
 
 
 def _largest(weights: Floats) -> tuple[float, bool]:
@@ -100,12 +95,11 @@ class ScoreSizes:
 
     def states(self, extent: Extent) -> float:
         """Σ |x| |w| at most, of a state score."""
-        return extent.attributes * (1.0 if extent.value is None else extent.value) * self.state
+        return extent.attributes * extent.value * self.state
 
     def edges(self, extent: Extent) -> float:
         """The same of an edge score."""
-        value = 1.0 if extent.edge_value is None else extent.edge_value
-        return self.transition + extent.edge_attributes * value * self.edge
+        return self.transition + extent.edge_attributes * extent.edge_value * self.edge
 
     def may_overflow(self, extent: Extent) -> bool:
         return not max(self.states(extent), self.edges(extent)) < _MOST_SCORE
@@ -113,9 +107,10 @@ class ScoreSizes:
     def roundings(self, extent: Extent) -> float:
         """ρ: the roundings that a component of a forward vector gains in one step."""
         state, edge = self.states(extent), self.edges(extent)
-        state_terms = max(extent.attributes - (extent.value is None), 0)
-        edge_terms = extent.edge_attributes + (extent.edge_value is not None)
-        scores = state_terms * state + edge_terms * edge + _WIDE_ROUNDINGS * (state + edge)
+        state_terms = max(extent.attributes - 1 + extent.valued, 0)
+        edge_terms = extent.edge_attributes + extent.edge_valued
+        scores = state_terms * state + edge_terms * edge
+        scores += (_WIDE_ROUNDINGS if state + edge < _MOST_SPLIT else 2.0) * (state + edge)
         scores += min(2.0 * state, _LEAST_EXPONENT) + min(2.0 * edge, _LEAST_EXPONENT)
         return self.n_labels + _LOCAL + scores
 
@@ -162,19 +157,19 @@ class Promise(NamedTuple):
 
     span: float  # positions after which errors are known to be forgotten: those of a sequence, or between certificates
     terms: float  # that are added one after another into one count, in the longest portion and of portions
-    tolerance: float = 0.0  # that certificates leave in a posterior
-    log_z: float = 0.0  # and in log Z
+    certificates: int = 0  # whose tolerance is in one posterior
+    cuts: int = 0  # whose tolerance is in log Z
     logs: float = 0.0  # the largest logarithm whose rounding is that of a number; the engines of the paper have such
 
 
 def error_bounds(
-    sizes: ScoreSizes, extent: Extent, positions: int, log_z: float, promise: Promise
+    sizes: ScoreSizes, extent: Extent, positions: int, log_z: float, promise: Promise, tolerance: float
 ) -> tuple[float, float]:
     """(relative error of every posterior, hence of counts of one sign; absolute error of log Z)."""
-    roundings = sizes.roundings(extent) + promise.logs
+    n, roundings = sizes.n_labels, sizes.roundings(extent) + promise.logs
     memory = promise.span if promise.logs else sizes.memory(promise.span, extent)
-    spread = 2.0 * (2.0 * roundings + 4.0) * UNIT * memory
-    sums = (_NORMALISED * (sizes.n_labels + _LOCAL) + promise.terms) * UNIT
-    relative = math.expm1(min(spread, 700.0)) + promise.tolerance + sums
-    steps = positions * (roundings + sizes.transition) + 4.0 * abs(log_z)
-    return relative, steps * UNIT + promise.log_z
+    spread = 2.0 * (2.0 * roundings + n + 5.0) * UNIT * memory
+    sums = (_NORMALISED * (n + _LOCAL) + promise.terms) * UNIT
+    relative = math.expm1(min(spread + sums + promise.certificates * math.log1p(tolerance), 700.0))
+    steps = positions * (roundings + 2.0 * n + sizes.transition) + 4.0 * abs(log_z)
+    return relative, steps * UNIT + promise.cuts * (tolerance + spread)

@@ -62,19 +62,20 @@ class Doings:
     looked: int = 0
     lookahead_max: int = 0
     span: int = 0  # the most positions that were settled together, counting those looked at
+    added: int = 0  # the most positions whose counts were added at once
 
     def add(self, other: Doings) -> None:
         for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.lookahead_max, self.span = max(self.lookahead_max, other.lookahead_max), max(self.span, other.span)
+        for name in ("lookahead_max", "span", "added"):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
     def report(self, problem: Problem, tally: Tally, in_order: int = 0, cuts: int = 0, halo: int = 0) -> Report:
-        """cuts: those that hold by certificates; halo: the positions before a cut at which one began, at most."""
-        tolerance = problem.settings.tolerance
+        """cuts: those that hold by certificates; halo: the positions that one looked at, at most."""
         span = problem.positions if self.carried_blocks else 2 * (self.span + halo)
-        uncertain = tolerance * (3 if cuts else 1 if self.certified else 0)
-        block = min(problem.shape.block(problem.settings), problem.positions)
-        promise = Promise(span, block, 1.01 * uncertain, cuts * tolerance)
+        terms = self.added + self.carried_blocks * (problem.model.layout.n_labels + 2)
+        certificates = 3 if cuts else 1 if self.certified else 0
+        promise = Promise(span, terms, certificates, cuts)
         return problem.report(
             tally,
             promise,
@@ -237,6 +238,7 @@ class Stream:
         self._tally.expected.added(done)
         self.doings.blocks += 1
         self.doings.span = max(self.doings.span, min(done, self._sequences.rows))
+        self.doings.added = max(self.doings.added, done)
         return done
 
     def _settle(self, window: int) -> None:
@@ -281,6 +283,7 @@ class Stream:
         """own: the flow of the block's weights alone, after which its sweep is still needed."""
         expected = self._tally.expected
         before = sweep.backward(gamma, expected.slots, own is not None, own)
+        self.doings.added = max(self.doings.added, sweep.size)
         expected.added(sweep.size)
         return before
 

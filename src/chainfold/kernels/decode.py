@@ -22,6 +22,7 @@ from chainfold.kernels.simd import WIDTH, fma, load, max_lanes, maximum, splat, 
 from chainfold.kernels.wide import log_share, power, wide_exp
 
 _TINY = 1e-300
+_NORMALISED = 32  # positions after which a posterior is made to add up to one
 
 
 @kernel(fastmath=STRICT)
@@ -213,6 +214,12 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
                 gamma[i] = 0.0
                 for j in range(n_labels):
                     gamma[i] += scratch[i, j] * out[t, j]
+        if t % _NORMALISED == 0:
+            total = 0.0
+            for i in range(n_labels):
+                total += gamma[i]
+            for i in range(n_labels):
+                gamma[i] /= max(total, _TINY)
 
 
 @kernel(fastmath=STRICT)

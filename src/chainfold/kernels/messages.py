@@ -69,7 +69,7 @@ from chainfold.kernels.simd import (
     where_positive,
     zeros,
 )
-from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, log_share, normal, power, real, wide_exp
+from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, log_share, normal, power, real, wide_exp
 
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
 
@@ -180,7 +180,7 @@ def forward(
             total, compensation = two_sum(total, compensation, math.log(scale))
         if not starts[t]:
             if step:
-                peak += shift[t]
+                total, compensation = two_sum(total, compensation, shift[t])
             else:
                 moves += 1
         lane_sum = zero
@@ -509,9 +509,19 @@ def transfer(previous: Any, predicted: Any, edge: Any, wide: Any, n_labels: Any,
             for j in range(n_labels):
                 out[i, j] = 0.0
                 if previous[i] > 0.0 and predicted[j] > 0.0:
-                    k = previous[width + i] - predicted[width + j]
-                    rest = (edge[i * width + j] + k * LN2_HIGH) + k * LN2_LOW  # what is left of large numbers
-                    out[i, j] = previous[i] / predicted[j] * math.exp(rest)
+                    k, score = previous[width + i] - predicted[width + j], edge[i * width + j]
+                    if abs(score) < MOST_EXACT:
+                        out[i, j] = previous[i] * math.exp((score + k * LN2_HIGH) + k * LN2_LOW)
+                    else:
+                        m, more = wide_exp(score)
+                        out[i, j] = previous[i] * m * power(k + more)
+        for j in range(n_labels):  # the sum is predicted(j), but for the rounding of k where scores are large
+            total = 0.0
+            for i in range(n_labels):
+                total += out[i, j]
+            inverse = 1.0 / max(total, _TINY)
+            for i in range(n_labels):
+                out[i, j] *= inverse
     else:
         for c in range(0, width, WIDTH):
             inverse = splat(1.0) / maximum(load(predicted, c), splat(_TINY))
@@ -526,8 +536,9 @@ def log_conditional(previous: Any, predicted: Any, edge: Any, i: Any, j: Any, wi
         return -np.inf
     if wide:
         width = predicted.size // 2
-        k = previous[width + i] - predicted[width + j]
-        return (edge[i * width + j] + k * LN2_HIGH) + (k * LN2_LOW + math.log(previous[i] / predicted[j]))
+        m, k = wide_exp(edge[i * width + j])
+        k += previous[width + i] - predicted[width + j]
+        return k * LN2_HIGH + (k * LN2_LOW + math.log(previous[i] * m / predicted[j])) if m > 0.0 else -np.inf
     joint = previous[i] * edge[i * predicted.size + j]
     return math.log(joint / predicted[j]) if joint > 0.0 else -np.inf
 

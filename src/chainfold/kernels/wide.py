@@ -22,7 +22,10 @@ from chainfold.kernels.jit import STRICT, kernel
 from chainfold.kernels.simd import intrinsic
 
 LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
-"""ln 2 in two parts: k · LN2_HIGH is exact for |k| < 2^33."""
+"""ln 2 in two parts: k · LN2_HIGH is exact for |k| < 2^38."""
+
+MOST_EXACT = 1e6
+"""Of a score below it, what is left when k · ln 2 is taken out is exact to a rounding or two."""
 
 _DOUBLE, _BITS = ir.DoubleType(), ir.IntType(64)
 _LEAST_POWER = -1022.0  # of a double that is not subnormal

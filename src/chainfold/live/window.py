@@ -92,7 +92,8 @@ class Window:
         self._open = False  # has the sequence at the head not ended?
         self._failed = False  # is it not known what is in the buffer?
         self.unproven = 0  # rows that were given so
-        row = sum(array[:1].nbytes for array in self._columns(wide=scorer.watch or quantities).values())
+        may_widen = scorer.watch or scorer.only_wide or quantities or model.layout.n_edge_attributes > 0
+        row = sum(array[:1].nbytes for array in self._columns(may_widen).values())
         self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row + beside), 1)  # the buffer has twice its size
         self.limit = "memory" if max_lag is None or max_lag > self._most else "lag"  # what bounds the wait
         self._most = self._most if max_lag is None else min(self._most, max_lag)
