@@ -413,6 +413,7 @@ class Problem:
         self.weights: Slots = model.layout.view(self.packed)
         self._sizes = ScoreSizes(model.layout, model.weights)
         self._extent = Extent() if desk is None or desk.extent is None else desk.extent
+        self._overflows = self._sizes.may_overflow(self._extent)  # could scores, as far as was read?
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
@@ -448,6 +449,7 @@ class Problem:
             self._bytes_read += block.nbytes
             if self._found is None:
                 self._extent = self._extent.joined(extent)
+                self._overflows = self._sizes.may_overflow(self._extent)
         return block
 
     @property
@@ -464,7 +466,7 @@ class Problem:
 
     def may_overflow(self, block: Block) -> bool:
         """Are weights, and the values of a block that was read, so large that a score could be?"""
-        return self._sizes.may_overflow(self._extent) and self._sizes.may_overflow(Extent.of(block))
+        return self._overflows and self._sizes.may_overflow(Extent.of(block))
 
     def put_back(self, block: Block) -> None:
         """Say that positions were read but not used; they will be read again."""
@@ -523,6 +525,7 @@ class Problem:
     def restore(self, state: Arrays) -> None:
         self._positions_read, self._bytes_read = int(state["positions"][0]), int(state["bytes"][0])
         self._extent = Extent.restored(state["extent"])
+        self._overflows = self._sizes.may_overflow(self._extent)
 
     def report(self, tally: Tally, promise: Promise, **what_happened: int | float) -> Report:
         """The report of a run, with what was read and what it can promise filled in."""

@@ -72,26 +72,38 @@ def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float, boo
     return attributes, max(float(own.max()), -float(own.min())), True
 
 
-def _largest(weights: Floats) -> tuple[float, bool]:
-    """The size of the largest finite weight, 0 if there is none; are there weights of -inf?"""
-    low = float(weights.min(initial=0.0))
-    forbidding = low == -np.inf
-    if forbidding:
-        low = float(weights.min(initial=0.0, where=weights > -np.inf))
-    return max(float(weights.max(initial=0.0)), -low), forbidding
+class _Ends(NamedTuple):
+    """The least and the greatest of some weights, -inf left out; is it there?"""
+
+    low: float
+    high: float
+    forbidding: bool
+
+    @classmethod
+    def of(cls, weights: Floats) -> _Ends:
+        if not weights.size:
+            return cls(0.0, 0.0, False)
+        low, high = float(weights.min()), float(weights.max())
+        if low > -np.inf:
+            return cls(low, high, False)
+        finite = weights[weights > -np.inf]
+        return cls(float(finite.min(initial=0.0)), float(finite.max(initial=0.0)), True)
+
+    @property
+    def size(self) -> float:
+        return max(self.high, -self.low)
 
 
 class ScoreSizes:
     """The finite weights of a model, by their size."""
 
     def __init__(self, layout: Layout, weights: Floats) -> None:
-        state, transition, edge = np.split(weights, [layout.n_state, layout.n_state + layout.n_labels**2])
+        begin, end = layout.n_state, layout.n_state + layout.n_labels**2
+        state, transition, edge = (_Ends.of(part) for part in (weights[:begin], weights[begin:end], weights[end:]))
         self.n_labels = layout.n_labels
-        self.state, self.forbids_states = _largest(state)
-        self.transition, forbids_transitions = _largest(transition)
-        self.edge, _ = _largest(edge)
-        self.all_allowed = not forbids_transitions
-        self.range = float(transition.max()) - float(transition.min())  # R, where all are allowed
+        self.state, self.transition, self.edge = state.size, transition.size, edge.size
+        self.forbids_states, self.all_allowed = state.forbidding, not transition.forbidding
+        self.range = transition.high - transition.low  # R
 
     def states(self, extent: Extent) -> float:
         """Σ |x| |w| at most, of a state score."""
