@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -62,3 +64,16 @@ def test_a_failure_of_one_comes_in_its_turn() -> None:
 def test_one_item_needs_no_thread() -> None:
     assert list(made_ahead(lambda number: threading.current_thread(), numbers(1), 2)) == [threading.current_thread()]
     assert threading.current_thread() not in made_ahead(lambda number: threading.current_thread(), numbers(2), 2)
+
+
+def test_an_interrupt_before_the_thread_has_started_is_the_only_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read_ahead(iter([1]))
+    gc.collect()
+    assert not seen

@@ -44,11 +44,13 @@ def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
 
 
 class _Ahead(Iterator[T]):
-    """What making the items raises is raised where they are used; the thread ends when this is let go of."""
+    """What making the items raises is raised where they are used; the thread ends when this is freed."""
+
+    _thread: threading.Thread | None = None  # an interrupt may come before there is one, or before it has started
 
     def __init__(self, items: Iterable[T], depth: int) -> None:
-        self._made: queue.Queue[Any] = queue.Queue(depth)
         self._left = threading.Event()
+        self._made: queue.Queue[Any] = queue.Queue(depth)
         self._thread = threading.Thread(target=_make, args=(items, self._made, self._left), daemon=True)
         self._thread.start()
 
@@ -67,8 +69,11 @@ class _Ahead(Iterator[T]):
 
     def _leave(self) -> None:
         self._left.set()
-        if self._thread is not threading.current_thread():  # which may be the one that finds this to be garbage
-            self._thread.join(_PATIENCE)
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():  # the one that makes may find this to be garbage
+            return
+        if thread.is_alive():
+            thread.join(_PATIENCE)
 
 
 def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> None:
