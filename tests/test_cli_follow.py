@@ -134,7 +134,7 @@ def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained
         command = [sys.executable, "-m", "chainfold", "tag", trained.model, "-", "--follow", "-o", trained.text]
         done = subprocess.run(list(map(str, command)), stdin=file, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "is also the input" in done.stderr
+    assert "is also an input" in done.stderr
 
 
 # Lines that cannot be read

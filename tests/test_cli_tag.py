@@ -388,8 +388,8 @@ def test_outputs_that_cannot_be(trained: Trained, tmp_path: Path) -> None:
         assert "no ordinary file" in failed("tag", trained.path, trained.text, where, "/dev/null")
     assert (trained.text.read_bytes(), trained.path.read_bytes()) == before
     both = ("-o", tmp_path / "x", "--sequences", tmp_path / "." / "x")
-    assert "cannot go to the same place" in failed("tag", trained.path, trained.text, *both)
-    assert "cannot go to the same place" in failed("tag", trained.path, trained.text, "--sequences", "-")
+    assert "cannot hold two outputs" in failed("tag", trained.path, trained.text, *both)
+    assert "cannot hold two outputs" in failed("tag", trained.path, trained.text, "--sequences", "-")
     assert list(tmp_path.iterdir()) == []
 
 

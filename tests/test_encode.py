@@ -248,7 +248,8 @@ def test_appending_equals_encoding_at_once(tmp_path: Path, options: dict[str, An
     names = ["word", "pos", "label"]
     cf.encode([tmp_path / "a", tmp_path / "b"], tmp_path / "once", columns=names, **options)
     cf.encode(tmp_path / "a", tmp_path / "twice", columns=names, append=True, **options)
-    cf.encode(tmp_path / "b", tmp_path / "twice", columns=names, append=True)
+    twice = cf.encode(tmp_path / "b", tmp_path / "twice", columns=names, append=True)
+    cf.write_chain(tmp_path / "twice", twice)  # without the record of what was appended
     assert (tmp_path / "once").read_bytes() == (tmp_path / "twice").read_bytes()
 
 
@@ -540,8 +541,16 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
         assert text in shown, shown
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGINT,
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),  # tests/test_outputs.py kills too
+    ],
+)
+def test_an_interrupted_run_leaves_nothing_but_a_killed_one_its_lock(tmp_path: Path, how: signal.Signals) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "chainfold", "encode", str(fifo), "-o", str(tmp_path / "out.chain")]
@@ -559,9 +568,14 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, how: signal.Signals) 
         process.wait(60)
         assert process.stderr is not None
         message = process.stderr.read()
-    assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
-    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
-    assert message.endswith(b"chainfold: interrupted.\n" if how == signal.SIGINT else b"")
+    killed = how == signal.SIGKILL
+    assert {path.name for path in tmp_path.iterdir()} == {"fifo", ".out.chain.lock"} if killed else {"fifo"}
+    assert process.returncode == (-how if killed else 128 + how)
+    said = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}
+    assert message.decode() == ("" if killed else f"chainfold: {said[how]}.\n")
+    if killed:
+        cf.encode(pa.table({"word": ["a"], "label": ["B"]}), tmp_path / "out.chain")
+        assert {path.name for path in tmp_path.iterdir()} == {"fifo", "out.chain"}
 
 
 X = [

@@ -17,6 +17,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 LEVELS = {
     "errors": 0,
     "files": 1,
+    "outputs": 2,
     "resident": 1,
     "semiring": 1,
     "kernels": 2,

@@ -142,3 +142,12 @@ class BadFile(ChainfoldError):
 
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
+
+
+class AlreadyAppended(BadFile):
+    def __init__(self, path: object, positions: int) -> None:
+        super().__init__(
+            path,
+            f"has the {positions:,} positions of the input already, from an earlier --append, and was left as it is; "
+            f"append them once more with --again.",
+        )

@@ -1,49 +1,156 @@
-"""Files appear whole or not at all, and working files have no name."""
+"""Files appear whole or not at all, and working files have no name.
+
+A file is written beside its target under a name that nobody can guess, readable by its owner alone, and locked for as
+long as it is written. It takes the target's place, and the target's mode, once all of it is on the disk. What a killed
+process has left is known by its lock, which has gone with the process, and is removed by whoever writes to the same
+target next.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
+import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from glob import escape, glob
 from pathlib import Path
 from typing import IO
 
 from chainfold.errors import BadFile
 
-_LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more
-_MOST_LETTERS = 50  # of the target's name in the temporary one, which has to fit as well
+try:
+    import fcntl
+except ImportError:  # no locks there
+    fcntl = None  # type: ignore[assignment]
+
+_MOST_BYTES = 150  # of the target's name in the temporary one, which has to fit as well
+_RANDOM = 8  # bytes
+_LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more, where there are no locks
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without them say
+_NO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}  # of a folder, likewise
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure."""
     target = target_of(path)
-    stem = f".{target.name[:_MOST_LETTERS]}."
-    temporary = target.with_name(f"{stem}{os.getpid()}.part")
-    _remove_leftovers(target.parent, stem)
+    remove_leftovers(target)
+    temporary: Path | None = None
     try:
-        with temporary.open("wb") as file:
+        temporary, descriptor, mode = _created(target)
+        with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+            _set_mode(descriptor, mode)
+            os.fsync(descriptor)
+            if fcntl is None:
+                file.close()  # where there are no locks, an open file may not be renamed
+            temporary.replace(target)
+        _sync_folder(target.parent)
     except BrokenPipeError:  # of another file, whose reader has gone
         raise
     except OSError as error:
         raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)  # after a failure; there is none any more after the rename
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)  # after a failure; there is none any more after the rename
 
 
-def _remove_leftovers(folder: Path, stem: str) -> None:
-    """What killed processes have left of the same target; what is still being written was touched not long ago."""
+def _created(target: Path) -> tuple[Path, int, int]:
+    """A new file beside the target, locked and its owner's alone: its name, and the mode that it is to have."""
+    while True:
+        temporary = hidden(target, f"{secrets.token_hex(_RANDOM)}.part")
+        try:
+            mode: int | None = target.stat().st_mode & 0o777
+        except FileNotFoundError:
+            mode = None  # the one that a new file gets here
+        descriptor = os.open(temporary, _NEW, 0o666 if mode is None else 0o600)
+        try:
+            about = os.fstat(descriptor)
+            _set_mode(descriptor, 0o600)
+            if lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
+                return temporary, descriptor, about.st_mode & 0o777 if mode is None else mode
+        except BaseException:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+            raise
+        os.close(descriptor)  # somebody took it for a leftover before it was locked
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove what killed processes have left of a target, and nothing that is still being written."""
+    with suppress(OSError, RuntimeError):
+        target = Path(path).resolve()
+        ours = re.compile(re.escape(hidden(target, "").name) + rf"[0-9a-f]{{{2 * _RANDOM}}}\.part")
+        for entry in os.scandir(target.parent):
+            if ours.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_leftover(entry.path)
+
+
+def _remove_leftover(path: str) -> None:
     with suppress(OSError):
-        for path in folder.glob(f"{escape(stem)}*.part"):
-            if path.name[len(stem) : -len(".part")].isdecimal() and time.time() - path.stat().st_mtime > _LEFT_ALONE:
-                path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            locked = lock(descriptor)
+            old = time.time() - os.fstat(descriptor).st_mtime > _LEFT_ALONE
+            if locked or (locked is None and old):
+                Path(path).unlink()
+        finally:
+            os.close(descriptor)
+
+
+def can_lock() -> bool:
+    """Are there locks on this kind of machine?"""
+    return fcntl is not None
+
+
+def lock(descriptor: int) -> bool | None:
+    """Lock an open file for this process; False if another has locked it, None where files cannot be locked."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return True
+
+
+def hidden(target: Path, what: str) -> Path:
+    """`.NAME.what`, beside the target; a long name is cut, and told from others by a digest."""
+    name, spelled = target.name, os.fsencode(target.name)
+    if len(spelled) > _MOST_BYTES:
+        name = f"{spelled[:_MOST_BYTES].decode(errors='ignore')}-{hashlib.sha256(spelled).hexdigest()[:16]}"
+    return target.with_name(f".{name}.{what}")
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    if hasattr(os, "fchmod"):
+        with suppress(PermissionError):  # file systems without modes
+            os.fchmod(descriptor, mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the name of a file on the disk as well."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    with suppress(PermissionError):  # a folder may be written to, and not read
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def target_of(path: str | Path) -> Path:
@@ -56,18 +163,11 @@ def target_of(path: str | Path) -> Path:
             raise BadFile(path, "cannot be written: it is no ordinary file; give - for standard output.")
         if not target.parent.is_dir():
             raise BadFile(path, f"cannot be written: there is no folder {target.parent}.")
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, BadFile):
+            raise
         raise BadFile(path, f"cannot be written: {getattr(error, 'strerror', None) or error}.") from None
     return target
-
-
-def check_output(output: str | Path, inputs: object) -> None:
-    """Raise, before any work is done, if the output cannot be written or is one of the inputs."""
-    target = target_of(output)
-    for one in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
-        names = [str(one), *glob(str(one))] if isinstance(one, (str, Path)) else []  # noqa: PTH207  (absolute ones too)
-        if target.exists() and any(Path(name).exists() and target.samefile(name) for name in names):
-            raise BadFile(output, "is also an input, and would be lost; give the output another name.")
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
+from chainfold.cli.interrupt import Ended, hear_polite_requests
+from chainfold.cli.options import holding
 from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
@@ -44,7 +46,8 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            verb(*arguments, **options)
+            with holding():
+                verb(*arguments, **options)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except ChainfoldError as error:
@@ -54,6 +57,9 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
             remedy = "take --engine stream, a smaller model, or fewer --hash-bits"
             typer.echo(f"chainfold: not enough memory: {error}; {remedy}.", err=True)
             raise typer.Exit(2) from None
+        except Ended as ended:
+            typer.echo(f"chainfold: {ended}.", err=True)
+            raise typer.Exit(128 + ended.number) from None
         except KeyboardInterrupt:
             typer.echo("chainfold: interrupted.", err=True)
             raise typer.Exit(130) from None
@@ -111,7 +117,11 @@ def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
     sys.meta_path.insert(0, _Unneeded())
     try:
+        hear_polite_requests()
         app()
+    except Ended as ended:
+        typer.echo(f"chainfold: {ended}.", err=True)
+        sys.exit(128 + ended.number)
     except KeyboardInterrupt:  # before a verb has begun
         typer.echo("chainfold: interrupted.", err=True)
         sys.exit(130)

@@ -12,6 +12,7 @@ import typer
 from chainfold.cli import options
 from chainfold.cli.show import table
 from chainfold.errors import BadSetting
+from chainfold.outputs import STANDARD
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +42,8 @@ def data(
 
     if top < 0:
         raise BadSetting("top", top, "at least 0")
-    source = open_chain(options.standard_input() if str(chain) == "-" else chain)
+    options.hold([STANDARD], chain)
+    source = open_chain(options.standard_input() if str(chain) == STANDARD else chain)
     if decode:
         from chainfold.data.decode import decode as write_lines
 

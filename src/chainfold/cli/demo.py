@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chainfold.cli import options
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, BadSetting
 from chainfold.resident import resident
@@ -70,6 +71,7 @@ def demo(
         if value < least:
             raise BadSetting(name, value, f"at least {least}")
     _make_folder(output)
+    options.hold([output / _PICTURE])
     console = Console(highlight=False)
     console.print(_ABOUT)
     steps = _Steps(console)

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,8 @@ from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.outputs import STANDARD
 from chainfold.resident import resident
-
-if TYPE_CHECKING:
-    pass
-
-_STANDARD_OUTPUT = "-"
 
 
 def encode(
@@ -49,6 +45,9 @@ def encode(
     append: Annotated[
         bool, typer.Option("--append", help="Put the positions behind those that DATA has already.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Append the rows even if DATA has them from an earlier --append.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Encode files of any size into a chain on disk, in memory that does not grow with them.
@@ -59,7 +58,9 @@ def encode(
     from chainfold.data.encode import Options, encode_to
     from chainfold.data.encode import encode as encode_files
 
-    if append and output == _STANDARD_OUTPUT:
+    if again and not append:
+        raise ChainfoldError("--again says that rows may be appended twice; give --append as well, or leave it out.")
+    if append and output == STANDARD:
         raise ChainfoldError("--append continues a file, and standard output is none; name the chain with -o.")
     begin = time.perf_counter()
     with watched() as progress:
@@ -85,12 +86,13 @@ def encode(
             hash_bits=hash_bits,
             progress=progress,
         )
-        if output == _STANDARD_OUTPUT:
+        if output == STANDARD:
+            options.hold([output], inputs, template)
             if sys.stdout is None:
                 raise BadFile("standard output", "cannot be written: it is closed.")
             encode_to(sys.stdout.buffer, inputs, **how)
             return
-        chain = encode_files(inputs, output, append=append, **how)
+        chain = encode_files(inputs, output, append=append, again=again, **how)
     seconds = time.perf_counter() - begin
     facts = {
         "output": output,

@@ -9,6 +9,7 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
+from chainfold.outputs import STANDARD
 
 _MOST_UNSEEN = 20  # labels to name
 
@@ -51,6 +52,7 @@ def evaluate(
     from chainfold.cli.scores import show
     from chainfold.model_file import open_model
 
+    options.hold([STANDARD], inputs, model)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     with watched() as progress:
         scores = score(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,8 +83,6 @@ class _Growing(io.RawIOBase):
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: io.FileIO | None = None
-        if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(0)):  # noqa: PTH110, PTH116
-            raise BadFile(path, "is also the input, and would be lost; give the output another name.")
 
     def writable(self) -> bool:
         return True

@@ -17,7 +17,7 @@ import typer
 from chainfold.cli import options
 from chainfold.cli.show import table
 from chainfold.errors import ChainfoldError
-from chainfold.files import check_output, written_whole
+from chainfold.files import written_whole
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def gradient(
     Example: chainfold gradient --synthetic 1000000:5:100:8 --engine stream
     """
     size = options.parse_size(memory)
-    _check_pieces(token, last, continues, trained, engine, data, output)
+    _check_pieces(token, last, continues, trained, engine, output)
+    options.hold([output, token], data, trained)
     source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
     if trained is None:
         model = _model(source, weights, seed)
@@ -159,7 +160,6 @@ def _check_pieces(
     continues: bool,
     trained: Path | None,
     engine: str,
-    data: Path | None,
     output: Path | None,
 ) -> None:
     """Raise, before any work is done, unless the options for pieces go together."""
@@ -175,9 +175,6 @@ def _check_pieces(
         raise ChainfoldError("there is no gradient to write before the last piece; leave out --output, or give --last.")
     if last and not token.exists():
         raise ChainfoldError(f"{token}: there is no such file; a chain in one piece needs no --token.")
-    check_output(token, [data, trained])
-    if output is not None:
-        check_output(output, token)
 
 
 def _next_piece(

@@ -48,6 +48,7 @@ def inspect(
         raise ChainfoldError("a page or JSON: give --html or --json, not both.")
     if top < 0:
         raise BadSetting("top", top, "at least 0")
+    options.hold([html], model)
     opened = open_model(model)
     facts = {"model": str(model), "bytes": model.stat().st_size, **inspection.inspect(opened, top, label or None)}
     if html is not None:

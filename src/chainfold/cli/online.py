@@ -13,8 +13,7 @@ import typer
 
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.show import table
-from chainfold.errors import BadFile, ChainfoldError
-from chainfold.files import check_output
+from chainfold.errors import ChainfoldError
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -46,17 +45,12 @@ def learn(
     """Learn from the inputs as they arrive, and tell what came of it. `pointless` names options given in vain."""
     from chainfold.online.arriving import arriving
     from chainfold.online.prequential import Table
-    from chainfold.online.run import Asked, OnlineRun, Stopped, beside
+    from chainfold.online.run import Asked, OnlineRun, Stopped
     from chainfold.online.weights import OnlineSettings
     from chainfold.training import only_label
 
     begin = time.perf_counter()
     _check(algorithm, [name.replace("_", "-") for name in settings], pointless)
-    if str(output) == "-":
-        raise BadFile(output, "a model cannot go to standard output; name a file.")
-    for path in (output, beside(output, "run"), beside(output, "journal"), prequential):
-        if path is not None:
-            check_output(path, inputs)
     with ExitStack() as stack:
         shown = stack.enter_context(_shown(verbose))
         run = OnlineRun(

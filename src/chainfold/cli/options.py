@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
+from chainfold.outputs import claimed
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source
@@ -43,6 +47,8 @@ Memory = Annotated[
 Tolerance = Annotated[float, typer.Option(help="Relative error that a certificate may leave.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_held: ContextVar[ExitStack] = ContextVar("held")
+
 _POWERS = " KMGT"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -68,6 +74,25 @@ def parse_often(name: str, text: str, things: str) -> tuple[int | None, float | 
     if not 0 < number < math.inf or (unit is None and number != int(number)):
         raise BadSetting(name, text, f"a number of {things}, or a time such as 30s, 5m or 1h")
     return (int(number), None) if unit is None else (None, number * unit)
+
+
+@contextmanager
+def holding() -> Iterator[None]:
+    """For a verb: what it holds is let go of when it ends."""
+    with ExitStack() as stack:
+        before = _held.set(stack)
+        try:
+            yield
+        finally:
+            _held.reset(before)
+
+
+def hold(outputs: Sequence[object], *inputs: object) -> None:
+    """Raise unless the outputs can be written, are no inputs, and nobody else writes them; hold them until the end.
+
+    Whatever is neither a path, a glob nor - is no file; None, for instance.
+    """
+    _held.get().enter_context(claimed(outputs, inputs))
 
 
 def standard_input() -> BinaryIO:

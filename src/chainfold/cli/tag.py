@@ -13,9 +13,9 @@ from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
 from chainfold.cli.follow import follow_input
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.files import check_output, target_of, written_whole
+from chainfold.files import written_whole
+from chainfold.outputs import STANDARD
 
-_STANDARD_OUTPUT = "-"
 _STREAMS = reading.STREAMS
 
 
@@ -24,7 +24,7 @@ def tag(
     inputs: reading.Inputs,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - for standard output.")
-    ] = _STANDARD_OUTPUT,
+    ] = STANDARD,
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Add the probability of each predicted label.")
     ] = False,
@@ -91,8 +91,8 @@ def tag(
     from chainfold.model_file import open_model
 
     _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})
+    options.hold([output, sequences], inputs, model)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
-    _check_outputs([output] if sequences is None else [output, sequences], [*inputs, str(model)])
     how = KnownOptions(
         format=form,
         columns=reading.names(columns),
@@ -125,7 +125,7 @@ def tag(
             _sink(output, stack),
             opened,
             inputs,
-            piped=output == _STANDARD_OUTPUT,
+            piped=output == STANDARD,
             marginals=marginals,
             all_marginals=all_marginals,
             nbest=nbest,
@@ -146,17 +146,8 @@ def _check_stream(follow: bool, inputs: Sequence[str], given: dict[str, object])
         raise ChainfoldError(f"--follow goes with one input, and there are {len(inputs)}; follow them one by one.")
 
 
-def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    for output in outputs:
-        if output != _STANDARD_OUTPUT:
-            check_output(output, list(inputs))
-    places = {output if output == _STANDARD_OUTPUT else target_of(output) for output in outputs}
-    if len(places) < len(outputs):
-        raise ChainfoldError("labels and --sequences cannot go to the same place; name another file for one of them.")
-
-
 def _sink(output: str, stack: ExitStack) -> IO[bytes]:
-    if output != _STANDARD_OUTPUT:
+    if output != STANDARD:
         return stack.enter_context(written_whole(output))
     if sys.stdout is None:
         raise BadFile("standard output", "cannot be written: it is closed.")

@@ -17,7 +17,7 @@ from chainfold.cli.bars import watched
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.show import table
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.files import check_output
+from chainfold.outputs import STANDARD, check_outputs
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -294,7 +294,11 @@ def train(
         min_count=min_count,
         hash_bits=hash_bits,
     )
-    cache, state = _beside(output, "chain"), _beside(output, "run")
+    if str(output) == STANDARD:
+        raise BadFile(output, "a model cannot go to standard output; name a file.")
+    cache, state, journal = (_beside(output, what) for what in ("chain", "run", "journal"))
+    options.hold([output, state, journal if online else None, prequential], inputs, dev, template)
+    check_outputs([state, cache], [dev, start])  # a model may be trained further in its own place
     if online:
         from chainfold.cli.online import learn
         from chainfold.data.store import is_chain
@@ -343,7 +347,6 @@ def train(
         early_stopping=not dev_report,
     )
     every, allowed = _every(save_every), options.parse_size(memory)
-    _check_outputs(output, cache, state, inputs, dev or [], start)
     _check_state(state, resume, fresh)
     initial = None if start is None else open_model(start)
     with watched() as progress:
@@ -382,17 +385,6 @@ def train(
 
 def _beside(output: Path, what: str) -> Path:
     return output.with_name(f"{output.name}.{what}")
-
-
-def _check_outputs(
-    output: Path, cache: Path, state: Path, inputs: list[str], dev: list[str], start: Path | None
-) -> None:
-    """Nothing that is read is written over, but for a model that is trained further in its own place."""
-    if str(output) == "-":
-        raise BadFile(output, "a model cannot go to standard output; name a file.")
-    check_output(output, [*inputs, *dev])
-    check_output(cache, [*dev, start])
-    check_output(state, [*inputs, *dev, start])
 
 
 def _check_state(state: Path, resume: bool, fresh: bool) -> None:

@@ -20,6 +20,7 @@ from chainfold.cli import options, reading
 from chainfold.cli.follow import when_wrong
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
+from chainfold.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.data.known import KnownBlock
@@ -83,6 +84,7 @@ def watch(
     from chainfold.model_file import open_model
 
     often = Every(*options.parse_often("every", every, "rows"))
+    options.hold([STANDARD], source, model)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
     with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypedDict, Unpack
 
 from chainfold.data.chain import Chain, gather
 from chainfold.data.columns import Choice, Columns, Stretch
+from chainfold.data.digest import RowDigest
 from chainfold.data.encoder import Progress, spooled
 from chainfold.data.inputs import Inputs
 from chainfold.data.reading import Reading, format_called, read, read_table
@@ -18,8 +19,8 @@ from chainfold.data.sequences import LABEL, WEIGHT, stretches_of
 from chainfold.data.spool import SpooledChain
 from chainfold.data.store import PipedChain, StoredChain, open_chain, write_chain
 from chainfold.data.template import Border, Template, parse_attributes, parse_template
-from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.files import check_output
+from chainfold.errors import AlreadyAppended, BadFile, BadSetting, ChainfoldError
+from chainfold.outputs import claimed
 
 
 class ReadOptions(TypedDict, total=False):
@@ -53,22 +54,37 @@ class Options(ReadOptions, total=False):
 
 
 def encode(
-    inputs: Any, output: str | Path, *, append: bool = False, origin: str | None = None, **options: Unpack[Options]
+    inputs: Any,
+    output: str | Path,
+    *,
+    append: bool = False,
+    again: bool = False,
+    origin: str | None = None,
+    **options: Unpack[Options],
 ) -> StoredChain:
     """Encode files or a table into a chain on disk, in bounded memory, and open it.
 
     The inputs are paths, globs, `-` for standard input, an open binary file, or a table (Arrow, pandas, polars, NumPy).
-    With `append` the positions are put behind those that the output has already. `origin` is a text to find in the
-    chain's header again. `Options` lists the options.
+    With `append` the positions are put behind those that the output has already; rows that were appended before are
+    refused unless `again` is given. `origin` is a text to find in the chain's header again. `Options` lists the
+    options.
     """
-    encoding = encoding_of(options)
-    check_output(output, inputs)
-    before = _to_continue(output) if append and Path(output).exists() else None
-    if before is not None:
-        encoding = _continuing(before, output, encoding)
-    with _spooled(inputs, options, encoding, before, Path(output).parent) as source:
-        write_chain(output, source, origin)
-    return StoredChain(output)
+    with claimed([output], [inputs, options.get("template")]):
+        encoding = encoding_of(options)
+        if not append:
+            with _spooled(inputs, options, encoding, folder=Path(output).parent) as source:
+                write_chain(output, source, origin)
+            return StoredChain(output)
+        before = _to_continue(output) if Path(output).exists() else None
+        if before is not None:
+            encoding = _continuing(before, output, encoding)
+        appended = () if before is None else before.header.appended
+        digest = RowDigest()
+        with _spooled(inputs, options, encoding, before, Path(output).parent, digest) as source:
+            if digest.text in appended and not again:
+                raise AlreadyAppended(output, digest.rows)
+            write_chain(output, source, origin, (*appended, digest.text))
+        return StoredChain(output)
 
 
 def encode_to(stream: BinaryIO, inputs: Any, **options: Unpack[Options]) -> None:
@@ -134,9 +150,12 @@ def _spooled(
     encoding: Encoding,
     before: StoredChain | None = None,
     folder: Path | None = None,
+    digest: RowDigest | None = None,
 ) -> AbstractContextManager[SpooledChain]:
     progress = _progress(options)
     rows = stretches(inputs, options, encoding.texts)
+    if digest is not None:
+        rows = digest.of(rows)
     return spooled(rows, encoding, before=before, folder=folder, progress=progress)
 
 

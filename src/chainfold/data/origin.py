@@ -13,7 +13,7 @@ from chainfold.data.encode import Options, are_files, encode, encoding_of
 from chainfold.data.inputs import Inputs
 from chainfold.data.store import StoredChain
 from chainfold.errors import BadFile
-from chainfold.files import target_of
+from chainfold.files import remove_leftovers, target_of
 
 
 def encoded(inputs: Any, output: str | Path, **options: Unpack[Options]) -> StoredChain:
@@ -23,6 +23,7 @@ def encoded(inputs: Any, output: str | Path, **options: Unpack[Options]) -> Stor
     output is replaced. What does not come from plain files is always encoded.
     """
     target_of(output)
+    remove_leftovers(output)
     origin = fingerprint(inputs, options)
     found = None if origin is None else _found(output, origin)
     return encode(inputs, output, origin=origin, **options) if found is None else found

@@ -47,7 +47,7 @@ from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
 from chainfold.kernels.scores import NO_LABEL
 
-VERSION = 3
+VERSION = 4
 _CODEC = "lz4"  # of counts and marks, which are mostly alike
 _ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
 _MOST_ROWS = 65536  # in a batch
@@ -88,6 +88,7 @@ class Header:
     words: int = 1  # of marks, for each attribute
     vocabulary: str | None = None  # its sha256
     origin: str | None = None  # what it was made of, in the words of whoever made it
+    appended: tuple[str, ...] = ()  # the digests of what was appended, one after another
 
     @property
     def batches(self) -> int:
@@ -111,20 +112,23 @@ class Header:
         return pa.schema(columns)
 
 
-def write_chain(target: str | Path | BinaryIO, source: Source, origin: str | None = None) -> None:
+def write_chain(
+    target: str | Path | BinaryIO, source: Source, origin: str | None = None, appended: tuple[str, ...] = ()
+) -> None:
     """Store a source in a file, or send it through an open one; `open_chain` reads it back.
 
-    `origin` is kept in the header, and says what the source was made of.
+    `origin` is kept in the header, and says what the source was made of; `appended` has a digest of each part that was
+    appended.
 
     A source that has `sequences`, their number, is read once and in order. It may then also say whether it is `valued`
     and `edge_valued`, has values other than one, and `weighted`; otherwise its first block says so.
     """
     if isinstance(target, str | Path):
         with written_whole(target) as file:
-            _write(pa.ipc.new_file, file, source, origin)
+            _write(pa.ipc.new_file, file, source, origin, appended)
         return
     try:
-        _write(pa.ipc.new_stream, target, source, origin)
+        _write(pa.ipc.new_stream, target, source, origin, appended)
         target.flush()
     except BrokenPipeError:
         raise
@@ -132,9 +136,11 @@ def write_chain(target: str | Path | BinaryIO, source: Source, origin: str | Non
         raise BadFile("standard output", f"cannot be written: {error.strerror or error}.") from None
 
 
-def _write(new_writer: Callable[..., Any], file: Any, source: Source, origin: str | None) -> None:
+def _write(
+    new_writer: Callable[..., Any], file: Any, source: Source, origin: str | None, appended: tuple[str, ...]
+) -> None:
     header, blocks = _surveyed(source)
-    header = replace(header, origin=origin)
+    header = replace(header, origin=origin, appended=appended)
     blocks = read_ahead(blocks, _BLOCKS_AHEAD)
     vocabulary = vocabulary_of(source)
     names = {} if vocabulary is None else _names_to_write(header, vocabulary)
@@ -356,6 +362,7 @@ def _header_of(path: object, metadata: dict[bytes, bytes]) -> Header:
     if about["version"] != VERSION:
         raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {VERSION}.")
     header = Header(**{field.name: about[field.name] for field in fields(Header)})
+    header = replace(header, appended=tuple(header.appended))
     if _digest(metadata) != metadata[_DIGEST] or header.positions < 1 or header.batch < 1:
         raise BadFile(path, f"{_NO_CHAIN}.")
     return header

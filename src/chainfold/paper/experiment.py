@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from chainfold import __version__
 from chainfold.errors import BadFile
 from chainfold.files import written_whole
+from chainfold.outputs import claimed
 from chainfold.paper import certificate, entropy, many_weights, numerics, scaling
 from chainfold.paper.corpus import Corpus
 from chainfold.paper.counting import counted_tables
@@ -58,6 +59,11 @@ class Watch(Protocol):
 def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool = False) -> Result:
     """Measure what has not been measured yet, write results, figures and page, and return the results."""
     _check(folder)
+    with claimed([folder / PAGE], []):
+        return _run(plan, folder, data, watch, fresh)
+
+
+def _run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool) -> Result:
     kept = {} if fresh or (folder / _PIECES).exists() else _kept(plan, folder, data)
     corpus = Corpus(plan, folder / _CHAINS, data)
     sizes = asdict(replace(plan, limited={}))  # limited points are judged by their own keys
