@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +47,12 @@ STORIES = {
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
+    with Stage() as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Stage]:
     with Stage() as stage:
         yield stage
 
@@ -187,3 +196,60 @@ def test_whatever_the_system_refuses_is_a_sentence(
     stage: Stage, made: Path, tmp_path: Path, name: str, kind: str
 ) -> None:
     fail_everywhere(Play(stage, STORIES[name], made, tmp_path), kind, 40, random.Random(f"{name} {kind}"))
+
+
+# Two at once
+
+WRITERS = {
+    "encode": ("encode data -o x", None),
+    "append": ("encode more -o x --append", None),
+    "train": ("train old.chain -o x --resume --save-every 1 --max-iterations 3 --json", None),
+    "online": ("train data --online -o x --resume --save-every 1 --batch 8 --json", None),
+    "tag": ("tag model data -o x", None),
+    "follow": ("tag model - --follow -o x", "data"),
+    "gradient": ("gradient old.chain --model model -o x", None),
+    "inspect": ("inspect model --html x", None),
+}
+HELD = "x: is being written by process"
+
+
+def write(stage: Stage, folder: Path, name: str) -> Outcome:
+    command, given = WRITERS[name]
+    return stage.run(folder, *command.split(), given=None if given is None else folder / given)
+
+
+def written(stage: Stage, made: Path, folder: Path, *names: str) -> tuple[set[str], bytes]:
+    """What is there after these, one after another."""
+    copied(made, folder)
+    for name in names:
+        outcome = write(stage, folder, name)
+        assert outcome.status == 0 or (outcome.status == 2 and "x: " in outcome.errors), outcome.errors
+    return set(contents(folder)), (folder / "x").read_bytes()
+
+
+def at_once(
+    stages: tuple[Stage, Stage], made: Path, folder: Path, first: str, second: str, dice: random.Random
+) -> None:
+    """Both run at once: what is there is what one of them makes, or both in some order."""
+    allowed = [written(stages[0], made, folder / "reference", *names) for names in ((first, second), (second, first))]
+    alone = [written(stages[0], made, folder / "reference", name) for name in (first, second)]
+    for _ in range(3):
+        scene = copied(made, folder / "scene")
+        with ThreadPoolExecutor(2) as pool:
+            begun = pool.submit(write, stages[0], scene, first)
+            time.sleep(dice.uniform(0.0, 0.15))
+            later = write(stages[1], scene, second)
+            both = begun.result(), later
+        refused = [outcome.status == 2 and HELD in outcome.errors for outcome in both]
+        assert not all(refused), both
+        found = set(contents(scene)), (scene / "x").read_bytes()
+        expected = [result for result, was in zip(alone, refused, strict=True) if not was] if any(refused) else allowed
+        assert found in expected, (first, second, both)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), list(combinations_with_replacement(WRITERS, 2)))
+def test_two_at_once_on_one_output_lose_nothing(
+    stage: Stage, other: Stage, made: Path, tmp_path: Path, first: str, second: str
+) -> None:
+    at_once((stage, other), made, tmp_path, first, second, random.Random(f"{first} {second}"))
