@@ -13,7 +13,7 @@ import typer
 
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.screen import counted
-from chainfold.cli.show import table
+from chainfold.cli.show import console, say, table
 from chainfold.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def when_wrong(text: str | None) -> OnError:
 
 def tell(sentence: str) -> None:
     """Something that a person should know while the stream goes on."""
-    typer.echo(f"chainfold: {sentence}", err=True)
+    say(f"chainfold: {sentence}")
 
 
 @contextmanager
@@ -105,8 +105,6 @@ class _Growing(io.RawIOBase):
 
 def _say(followed: Followed, lags: bool, right_context: int) -> None:
     """What a person should know of how it went."""
-    from rich.console import Console
-
     if followed.left:
         tell(f"{counted(followed.left, 'row')} at the end not final yet, and left out.")
     if followed.unproven:
@@ -117,4 +115,4 @@ def _say(followed: Followed, lags: bool, right_context: int) -> None:
             (name, f"{followed.lag_at(share):,}") for name, share in (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
         ]
         rows.append(("looked ahead by the template", f"{right_context:,}"))
-        Console(stderr=True).print(table(("lag", "rows"), rows))
+        console(stderr=True).print(table(("lag", "rows"), rows))
