@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
 
 from chainfold.plain import visible
 
@@ -13,10 +15,22 @@ if TYPE_CHECKING:
 
 
 def say(text: str, *, err: bool = True) -> None:
-    """A line for people, at once."""
+    """A line for people, at once; if standard error cannot be written, there is nobody to be told."""
     stream = sys.stderr if err else sys.stdout
-    if stream is not None:
+    if stream is None:
+        return
+    try:
         print(visible(text), file=stream, flush=True)
+    except OSError:
+        if not err:
+            raise
+        abandon(stream)
+
+
+def abandon(stream: IO[str]) -> None:
+    """Let what a stream could not write go nowhere."""
+    with suppress(OSError):  # not a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:

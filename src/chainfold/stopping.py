@@ -1,0 +1,112 @@
+"""How the command stops when it is asked to: one line, the exit code of the signal, nothing half done.
+
+Before a verb has begun there is nothing to clean up, and the process ends at once. In a verb the request is an
+exception, raised where it can be one: not in the middle of an import, which packages do not expect, and not in a
+callback, where Python would print and forget it. A second request ends the process at once.
+
+Only the standard library is imported here: this has to be there before anything slow is.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+_SAME = 0.5  # seconds; a request so soon after another is the same one, sent to a group of processes and to each
+_PAUSE = 0.02  # seconds until a request that came at a bad moment is made again
+_LINE = "chainfold: interrupted."
+
+
+class _Requests:
+    """What was asked, and what became of it."""
+
+    in_verb = False
+    first: float | None = None  # when
+    again = False  # the next is the first one, made again
+    raised = False
+    told = False
+
+
+_requests = _Requests()
+
+
+def listen() -> None:
+    """Hear of Ctrl-C from now on, unless whoever started the process wants it to be ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _heard)
+        sys.unraisablehook = _not_raised
+
+
+@contextmanager
+def in_verb() -> Iterator[None]:
+    """While something is done that has to be told."""
+    _requests.in_verb = True
+    try:
+        yield
+    finally:
+        _requests.in_verb = False
+
+
+def interrupted() -> int:
+    """Say so, once; the exit code."""
+    if not _requests.told and sys.stderr is not None:
+        with suppress(OSError):
+            print(_LINE, file=sys.stderr, flush=True)
+    _requests.told = True
+    return 128 + signal.SIGINT
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    now, again = time.monotonic(), _requests.again
+    _requests.again = False
+    if _requests.first is None:
+        _requests.first = now
+    second = not again and now - _requests.first > _SAME
+    if second or not _requests.in_verb:
+        if not _requests.told:
+            with suppress(OSError):
+                os.write(2, f"{_LINE}\n".encode())
+        os._exit(128 + number)
+    if _requests.raised:
+        return
+    if _importing(frame):
+        _ask_again(number)
+        return
+    _requests.raised = True
+    raise KeyboardInterrupt
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _ask_again(number: int) -> None:
+    """Soon, and such that a wait for input ends too. A bare thread: this must not wait for a lock."""
+    main = _thread.get_ident()
+
+    def ask() -> None:
+        time.sleep(_PAUSE)
+        _requests.again = True
+        signal.pthread_kill(main, number)
+
+    _thread.start_new_thread(ask, ())
+
+
+def _not_raised(what: Any) -> None:
+    """An exception that Python cannot raise, in a callback; a request to stop is made again."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        _requests.raised = False
+        _ask_again(signal.SIGINT)
+    else:
+        sys.__unraisablehook__(what)
