@@ -10,6 +10,7 @@ Only the standard library is imported here: this has to be there before anything
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import signal
 import sys
@@ -42,6 +43,7 @@ def listen() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _heard)
         sys.unraisablehook = _not_raised
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the last thing of all: the exit code is known
 
 
 @contextmanager
