@@ -135,7 +135,8 @@ def test_the_picture_of_a_stream_shows_names_as_text(nasty: Path) -> None:
 
 def ended(arguments: list[object], encoding: str, monkeypatch: pytest.MonkeyPatch) -> tuple[object, bytes, bytes]:
     """The exit code of the command, and the bytes that it writes where streams have an encoding."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
+    written = io.BytesIO(), io.BytesIO()
+    streams = [io.TextIOWrapper(stream, encoding=encoding) for stream in written]
     with monkeypatch.context() as patch:
         patch.setattr(stopping, "listen", lambda: None)
         patch.setattr(sys, "meta_path", [*sys.meta_path])
@@ -147,7 +148,7 @@ def ended(arguments: list[object], encoding: str, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(SystemExit) as left:
             main()
         streams[1].flush()
-    return left.value.code, *(stream.buffer.getvalue() for stream in streams)  # type: ignore[attr-defined]
+    return left.value.code, written[0].getvalue(), written[1].getvalue()
 
 
 MORE: dict[str, Callable[[Path], list[object]]] = {
