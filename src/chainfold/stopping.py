@@ -28,11 +28,11 @@ _LINE = "chainfold: interrupted."
 class _Requests:
     """What was asked, and what became of it."""
 
-    in_verb = False
+    in_verb: bool = False
     first: float | None = None  # when
-    again = False  # the next is the first one, made again
-    raised = False
-    told = False
+    again: bool = False  # the next is the first one, made again
+    raised: bool = False
+    told: bool = False
 
 
 _requests = _Requests()
@@ -49,6 +49,8 @@ def listen() -> None:
 @contextmanager
 def in_verb() -> Iterator[None]:
     """While something is done that has to be told."""
+    global _requests
+    _requests = _Requests()
     _requests.in_verb = True
     try:
         yield

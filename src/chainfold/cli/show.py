@@ -27,10 +27,11 @@ def say(text: str, *, err: bool = True) -> None:
         abandon(stream)
 
 
-def abandon(stream: IO[str]) -> None:
+def abandon(stream: IO[str] | None) -> None:
     """Let what a stream could not write go nowhere."""
-    with suppress(OSError):  # not a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(OSError):  # it is not a file
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:
