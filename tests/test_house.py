@@ -15,6 +15,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Lower is deeper; a module imports only from deeper levels, or within its own where stated.
 LEVELS = {
+    "plain": -1,
+    "stopping": -1,
     "errors": 0,
     "files": 1,
     "outputs": 2,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from chainfold.cli import app
+
+# built anew for each run, the command would take longer than many a verb
+typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 FOLLOW = {"B-X": ["B-X", "I-X", "O"], "I-X": ["B-X", "I-X", "O"], "O": ["B-X", "O"]}
 

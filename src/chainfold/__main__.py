@@ -1,5 +1,15 @@
-"""`python -m chainfold`."""
+"""The `chainfold` command, and `python -m chainfold`."""
 
-from chainfold.cli import main
+from chainfold import stopping
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C is heard while it is imported, too."""
+    stopping.listen()
+    from chainfold.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from chainfold.plain import visible
+
 
 class ChainfoldError(ValueError):
-    """The base of all of them; its text is one sentence meant for the user."""
+    """The base of all of them; its text is one sentence meant for the user, in one line, whatever it names."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(visible(sentence))
 
 
 class UnknownEngine(ChainfoldError):

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from chainfold import stopping
 from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
@@ -22,14 +23,15 @@ from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
-from chainfold.cli.interrupt import Ended, hear_polite_requests
 from chainfold.cli.options import holding
 from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
+from chainfold.cli.show import abandon, say
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
 from chainfold.cli.watch import watch
 from chainfold.errors import ChainfoldError
+from chainfold.plain import legible
 
 app = typer.Typer(
     name="chainfold",
@@ -46,39 +48,34 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            with holding():
+            with stopping.in_verb(), holding():
                 verb(*arguments, **options)
-            if sys.stdout is not None:
-                sys.stdout.flush()
+                if sys.stdout is not None:
+                    sys.stdout.flush()
         except ChainfoldError as error:
-            typer.echo(f"chainfold: {error}", err=True)
+            say(f"chainfold: {error}")
             raise typer.Exit(2) from None
         except MemoryError as error:
             remedy = "take --engine stream, a smaller model, or fewer --hash-bits"
-            typer.echo(f"chainfold: not enough memory: {error}; {remedy}.", err=True)
+            say(f"chainfold: not enough memory: {error}; {remedy}.")
             raise typer.Exit(2) from None
-        except Ended as ended:
-            typer.echo(f"chainfold: {ended}.", err=True)
-            raise typer.Exit(128 + ended.number) from None
         except KeyboardInterrupt:
-            typer.echo("chainfold: interrupted.", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(stopping.interrupted()) from None
         except SystemExit as left:  # how rich leaves where whoever read the output has gone
             raise typer.Exit(0) from left
-        except BrokenPipeError:  # whoever read the output has gone; nothing more can be said to them
-            _silence()
-            raise typer.Exit(0) from None
         except OSError as error:
-            _silence()
-            typer.echo(f"chainfold: cannot write to standard output: {error.strerror or error}.", err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(_unwritten(error)) from None
 
     return run
 
 
-def _silence() -> None:
-    """Let what is left in the buffer of standard output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _unwritten(error: OSError) -> int:
+    """What could not be written to standard output goes nowhere; the exit code."""
+    abandon(sys.stdout)
+    if isinstance(error, BrokenPipeError):  # whoever read it has gone; nothing more can be said to them
+        return 0
+    say(f"chainfold: cannot write to standard output: {error.strerror or error}.")
+    return 2
 
 
 app.command("train")(guarded(train))
@@ -113,15 +110,30 @@ class _Unneeded(MetaPathFinder):
 
 
 def main() -> None:
-    """The entry point of the `chainfold` command."""
+    """Run the command line, and end the process."""
+    stopping.listen()
+    _keep_closed()
+    for stream in (sys.stdout, sys.stderr):
+        legible(stream)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
     sys.meta_path.insert(0, _Unneeded())
     try:
-        hear_polite_requests()
         app()
-    except Ended as ended:
-        typer.echo(f"chainfold: {ended}.", err=True)
-        sys.exit(128 + ended.number)
-    except KeyboardInterrupt:  # before a verb has begun
-        typer.echo("chainfold: interrupted.", err=True)
-        sys.exit(130)
+    except SystemExit as left:
+        # a page of help is written outside of all verbs
+        code = _unwritten(left.__context__) if isinstance(left.__context__, BrokenPipeError) else left.code
+    except OSError as error:
+        code = _unwritten(error)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+    sys.exit(code)
+
+
+def _keep_closed() -> None:
+    """Of the standard streams, those that are closed: no file that is opened later takes their place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)

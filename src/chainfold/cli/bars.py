@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from chainfold.cli.show import console
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
@@ -19,7 +21,6 @@ _NOTHING_DONE: dict[str, Any] = {"done": 0, "rate": 0.0}
 @contextmanager
 def watched() -> Iterator[Progress]:
     """A bar over the positions, or over the bytes of the input while it is not known how many there are."""
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -33,8 +34,8 @@ def watched() -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    terminal = console(stderr=True)
+    with Bars(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         task = bars.add_task("", total=None, megabytes=0.0, **_NOTHING_DONE)
         watch = _Watch(bars, task)
         yield Progress(total=watch.total, phase=watch.phase, read=watch.read, positions=watch.positions)

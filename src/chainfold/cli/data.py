@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import table
+from chainfold.cli.show import console, table
 from chainfold.errors import BadSetting
 from chainfold.outputs import STANDARD
 
@@ -114,12 +114,11 @@ def _size(path: Path) -> int | None:
 def _counted(source: StoredChain | PipedChain) -> Counts:
     """Read the chain once, a batch at a time."""
     import numpy as np
-    from rich.console import Console
     from rich.progress import Progress
 
     labels, longest, last_start = np.zeros(1 + source.n_labels, np.int64), 0, 0
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    terminal = console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         task = progress.add_task("counting labels", total=source.positions)
         for low in range(0, source.positions, source.batch):
             block = source.block(low, min(low + source.batch, source.positions))
@@ -149,22 +148,20 @@ def _most_frequent(vocabulary: Vocabulary, top: int) -> list[dict[str, Any]]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(_sizes(facts))
+    terminal = console()
+    terminal.print(_sizes(facts))
     labels = sorted(facts["labels"], key=lambda row: -row["count"])
     if facts["unknown_labels"]:
         unknown = facts["unknown_labels"]
         labels.append({"label": "(unknown)", "count": unknown, "share": unknown / facts["positions"]})
     if labels:
         rows = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels]
-        console.print(table(("label", "positions", "share"), rows[:_MOST_LABELS]))
+        terminal.print(table(("label", "positions", "share"), rows[:_MOST_LABELS]))
         if len(rows) > _MOST_LABELS:
-            console.print(f"… and {len(rows) - _MOST_LABELS:,} more labels; --json has all of them.")
+            terminal.print(f"… and {len(rows) - _MOST_LABELS:,} more labels; --json has all of them.")
     if facts["top"]:
         frequent = [(row["attribute"], f"{row['count']:,}") for row in facts["top"]]
-        console.print(table(("most frequent attributes", "entries"), frequent))
+        terminal.print(table(("most frequent attributes", "entries"), frequent))
 
 
 def _sizes(facts: dict[str, Any]) -> Any:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import table
+from chainfold.cli.show import console, table
 from chainfold.errors import BadFile, BadSetting
+from chainfold.plain import visible
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -65,28 +66,26 @@ def demo(
 
     Example: chainfold demo
     """
-    from rich.console import Console
-
     for name, value, least in (("positions", positions, _LEAST), ("seed", seed, 0)):
         if value < least:
             raise BadSetting(name, value, f"at least {least}")
     _make_folder(output)
     options.hold([output / _PICTURE])
-    console = Console(highlight=False)
-    console.print(_ABOUT)
-    steps = _Steps(console)
+    terminal = console()
+    terminal.print(_ABOUT)
+    steps = _Steps(terminal)
     with (
         steps.step("compile", None, "Compiling, if it was never done before; this is kept for later runs."),
         TemporaryDirectory(prefix="chainfold-") as folder,
     ):
-        _play(Path(folder), _REHEARSAL, 0, _Steps(Console(quiet=True)))
+        _play(Path(folder), _REHEARSAL, 0, _Steps(console(quiet=True)))
     outcome = _play(output, positions, seed, steps)
     drawn = find_spec("matplotlib") is not None
     if drawn:
         with steps.step("draw", None, f"Drawing {_PICTURE}."):
             _draw(output / _PICTURE, outcome)
-    _show(outcome, steps, console)
-    console.print(_farewell(output, drawn), soft_wrap=True, markup=False)
+    _show(outcome, steps, terminal)
+    terminal.print(_farewell(output, drawn), soft_wrap=True)
 
 
 def _make_folder(path: Path) -> None:
@@ -324,14 +323,13 @@ class _Steps:
 
     @contextmanager
     def step(self, name: str, positions: int | None, sentence: str) -> Iterator[_Step]:
-        from rich.console import Console
         from rich.progress import Progress
 
         self._console.print(f"{len(self._rows) + 1}. {sentence}")
-        console = Console(stderr=True)
-        hidden = self._console.quiet or not console.is_terminal
+        terminal = console(stderr=True)
+        hidden = self._console.quiet or not terminal.is_terminal
         begin = time.perf_counter()
-        with Progress(console=console, transient=True, disable=hidden) as bars:
+        with Progress(console=terminal, transient=True, disable=hidden) as bars:
             step = _Step(bars, name, positions)
             yield step
         seconds = time.perf_counter() - begin
@@ -342,18 +340,18 @@ class _Steps:
         return table(("step", "seconds", "positions a second", "peak memory until then"), self._rows)
 
 
-def _show(outcome: _Outcome, steps: _Steps, console: Console) -> None:
+def _show(outcome: _Outcome, steps: _Steps, terminal: Console) -> None:
     from chainfold.cli.scores import show
 
-    console.print("\nWhat the chain makes of the connections that it has not seen before:")
-    show(outcome.by_chain.scores, console)
-    console.print("\nWhat the neighbours are worth:")
-    console.print(_comparison(outcome))
+    terminal.print("\nWhat the chain makes of the connections that it has not seen before:")
+    show(outcome.by_chain.scores, terminal)
+    terminal.print("\nWhat the neighbours are worth:")
+    terminal.print(_comparison(outcome))
     last = outcome.arriving[-1]
     text = f"\nAs they arrived, {last.running_accuracy:.1%} of {last.positions:,} were labelled right before they were "
-    console.print(f"{text}learnt from.")
-    console.print("\nWhat it took (in training, a position counts in each iteration):")
-    console.print(steps.table())
+    terminal.print(f"{text}learnt from.")
+    terminal.print("\nWhat it took (in training, a position counts in each iteration):")
+    terminal.print(steps.table())
 
 
 def _comparison(outcome: _Outcome) -> Any:
@@ -395,7 +393,7 @@ def _farewell(folder: Path, drawn: bool) -> str:
         "",
         *(f"  {command}" for command in commands(folder)),
     ]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def commands(folder: Path) -> list[str]:

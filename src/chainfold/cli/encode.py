@@ -12,7 +12,7 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
-from chainfold.cli.show import table
+from chainfold.cli.show import console, table
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.outputs import STANDARD
 from chainfold.resident import resident
@@ -114,8 +114,6 @@ def encode(
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
     rows = [
         ("positions", f"{facts['positions']:,}"),
         ("sequences", f"{facts['sequences']:,}"),
@@ -128,4 +126,4 @@ def _show(facts: dict[str, Any]) -> None:
         ("positions a second", f"{facts['positions_per_second']:,.0f}"),
         ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
     ]
-    Console().print(table((), rows, facts["output"]))
+    console().print(table((), rows, facts["output"]))

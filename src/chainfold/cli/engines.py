@@ -7,6 +7,7 @@ import json
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.show import console
 
 
 def engines(as_json: options.Json = False) -> None:
@@ -20,15 +21,14 @@ def engines(as_json: options.Json = False) -> None:
         fields = ("summary", "keeps", "time", "reads")
         typer.echo(json.dumps({name: {f: getattr(engine, f) for f in fields} for name, engine in ENGINES.items()}))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    terminal = console()
     table = Table()
     for heading in ("engine", "keeps", "time", "reads", "what it is"):
         table.add_column(heading, style="bold" if heading == "engine" else None)
     for name, engine in ENGINES.items():
         table.add_row(name, engine.keeps, engine.time, engine.reads, engine.summary)
-    console.print(table)
-    console.print("N labels, T positions, M weights, A attributes a position, B positions a block.")
-    console.print("Cases and algorithms are those of Ilić et al.; with edge attributes fb keeps O(N²T).")
+    terminal.print(table)
+    terminal.print("N labels, T positions, M weights, A attributes a position, B positions a block.")
+    terminal.print("Cases and algorithms are those of Ilić et al.; with edge attributes fb keeps O(N²T).")

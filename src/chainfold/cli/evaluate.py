@@ -9,7 +9,9 @@ import typer
 
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
+from chainfold.cli.show import console
 from chainfold.outputs import STANDARD
+from chainfold.plain import visible
 
 _MOST_UNSEEN = 20  # labels to name
 
@@ -46,8 +48,6 @@ def evaluate(
 
     Example: chainfold eval chunks.model test.txt.gz
     """
-    from rich.console import Console
-
     from chainfold.apply import constrained, score
     from chainfold.cli.scores import show
     from chainfold.model_file import open_model
@@ -75,10 +75,10 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({**scores.to_json(), "unseen_labels": unseen}))
         return
-    console = Console()
-    show(scores, console, confusion=confusion)
+    terminal = console()
+    show(scores, terminal, confusion=confusion)
     if unseen:
         positions = sum(scores.per_label[label].gold for label in unseen)
         named = f"{', '.join(unseen[:_MOST_UNSEEN])}{', …' if len(unseen) > _MOST_UNSEEN else ''}"
         said = f"Always wrong, as the model never saw their labels: {positions:,} positions with {named}"
-        console.print(said, highlight=False, markup=False)
+        terminal.print(visible(said))

@@ -10,9 +10,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from chainfold import stopping
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.screen import counted
-from chainfold.cli.show import table
+from chainfold.cli.show import console, say, table
 from chainfold.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def follow_input(
             if not isinstance(sys.exception(), BrokenPipeError):  # nobody is there to be told
                 _say(following.followed, lags, following.right_context)
     if asked:
-        raise typer.Exit(130)
+        raise typer.Exit(stopping.code())
 
 
 def when_wrong(text: str | None) -> OnError:
@@ -59,7 +60,7 @@ def when_wrong(text: str | None) -> OnError:
 
 def tell(sentence: str) -> None:
     """Something that a person should know while the stream goes on."""
-    typer.echo(f"chainfold: {sentence}", err=True)
+    say(f"chainfold: {sentence}")
 
 
 @contextmanager
@@ -102,8 +103,6 @@ class _Growing(io.RawIOBase):
 
 def _say(followed: Followed, lags: bool, right_context: int) -> None:
     """What a person should know of how it went."""
-    from rich.console import Console
-
     if followed.left:
         tell(f"{counted(followed.left, 'row')} at the end not final yet, and left out.")
     if followed.unproven:
@@ -114,4 +113,4 @@ def _say(followed: Followed, lags: bool, right_context: int) -> None:
             (name, f"{followed.lag_at(share):,}") for name, share in (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
         ]
         rows.append(("looked ahead by the template", f"{right_context:,}"))
-        Console(stderr=True).print(table(("lag", "rows"), rows))
+        console(stderr=True).print(table(("lag", "rows"), rows))

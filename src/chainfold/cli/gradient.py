@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import table
+from chainfold.cli.show import console, table
 from chainfold.errors import ChainfoldError
 from chainfold.files import written_whole
 from chainfold.resident import resident
@@ -198,15 +198,13 @@ def _next_piece(
 
 
 def _show_token(token: Path, positions: int, seconds: float, as_json: bool) -> None:
-    from rich.console import Console
-
     size = token.stat().st_size
     if as_json:
         facts = {"token": str(token), "positions": positions, "bytes": size, "seconds": seconds}
         typer.echo(json.dumps(facts))
         return
     rows = [("positions so far", f"{positions:,}"), ("size", f"{size / 1e6:,.3f} MB"), ("seconds", f"{seconds:.3f}")]
-    Console().print(table((), rows, f"resume token {token}"))
+    console().print(table((), rows, f"resume token {token}"))
 
 
 def _timed(
@@ -218,13 +216,11 @@ def _timed(
     tolerance: float,
     block: int | None,
 ) -> tuple[Evaluation, float]:
-    from rich.console import Console
-
     from chainfold.data.chain import gather
     from chainfold.evaluation import evaluate
 
-    console = Console(stderr=True)
-    with console.status("compiling …") if console.is_terminal else nullcontext():
+    terminal = console(stderr=True)
+    with terminal.status("compiling …") if terminal.is_terminal else nullcontext():
         unmasked = replace(model, first=None, last=None)  # no sequence need end where these two positions do
         evaluate(unmasked, gather(source, positions=2), engine, threads=threads, block=1)
     with _bar(engine, source.positions) as advance:
@@ -245,7 +241,6 @@ def _timed(
 @contextmanager
 def _bar(engine: str, positions: int) -> Iterator[Callable[[int], None]]:
     """A bar of so many positions on a terminal, to be told how many have just been done."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -255,15 +250,13 @@ def _bar(engine: str, positions: int) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    terminal = console(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         task = progress.add_task(engine, total=positions)
         yield lambda done: progress.advance(task, done)
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
     likelihood = facts["log_likelihood"]
     gradient_rows = []
     if likelihood is not None:
@@ -295,4 +288,4 @@ def _show(facts: dict[str, Any]) -> None:
         rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
     if facts["wide_blocks"]:
         rows.append(("blocks in wide numbers", f"{facts['wide_blocks']:,}"))
-    Console().print(table((), rows, f"gradient by {facts['engine']}"))
+    console().print(table((), rows, f"gradient by {facts['engine']}"))

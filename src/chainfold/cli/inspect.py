@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import table
+from chainfold.cli.show import console, table
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 
 _MOST_COLUMNS = 12  # labels in a table of transitions
@@ -79,26 +79,22 @@ def _write_page(path: Path, facts: dict[str, Any], embedded: list[dict[str, Any]
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(_about(facts))
-    console.print(_matrix(facts) if len(facts["labels"]) <= _MOST_COLUMNS else _pairs(facts))
+    terminal = console()
+    terminal.print(_about(facts))
+    terminal.print(_matrix(facts) if len(facts["labels"]) <= _MOST_COLUMNS else _pairs(facts))
     for of_label in facts["strongest_attributes"]:
         rows = [(row["attribute"], _weight(row["weight"]), _count(row["count"])) for row in _falling(of_label)]
         if rows:
-            console.print(table(("attribute", "weight", "entries"), rows, f"label {of_label['label']}"))
+            terminal.print(table(("attribute", "weight", "entries"), rows, f"label {of_label['label']}"))
     rows = [
         (row["edge_attribute"], f"{row['from']} → {row['to']}", _weight(row["weight"]))
         for row in _falling(facts["strongest_edge_attributes"])
     ]
     if rows:
-        console.print(table(("edge attribute", "transition", "weight"), rows))
+        terminal.print(table(("edge attribute", "transition", "weight"), rows))
 
 
 def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
-    from rich.console import Console
-
     if not rows:
         raise ChainfoldError(f"no attribute of the model has a name that contains {text!r}, and a weight.")
     cells = [
@@ -110,10 +106,10 @@ def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
         )
         for row in rows
     ]
-    console = Console()
-    console.print(table(("attribute", "label", "weight", "entries"), cells[:_MOST_ROWS]))
+    terminal = console()
+    terminal.print(table(("attribute", "label", "weight", "entries"), cells[:_MOST_ROWS]))
     if len(cells) > _MOST_ROWS:
-        console.print(f"… and {len(cells) - _MOST_ROWS:,} more weights; --json has all of them.")
+        terminal.print(f"… and {len(cells) - _MOST_ROWS:,} more weights; --json has all of them.")
 
 
 def _about(facts: dict[str, Any]) -> Any:

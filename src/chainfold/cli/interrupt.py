@@ -1,4 +1,4 @@
-"""Ctrl-C, and the polite ways to end a process: what is half done is undone, or done first."""
+"""Ctrl-C, SIGTERM and SIGHUP while something is done that must not stop in the middle."""
 
 from __future__ import annotations
 
@@ -7,28 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_POLITE = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-
-
-class Ended(KeyboardInterrupt):
-    """The process was asked to end, otherwise than by Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(f"ended by {signal.Signals(number).name}")
-
-
-def hear_polite_requests() -> None:
-    """From now on a request to end the process raises `Ended`, once, so that nothing half-written is left behind."""
-
-    def end(number: int, frame: Any) -> None:
-        for one in _POLITE:
-            signal.signal(one, signal.SIG_IGN)  # what is being cleaned up is cleaned up
-        raise Ended(number)
-
-    for number in _POLITE:
-        if signal.getsignal(number) == signal.SIG_DFL:  # not ignored, as by nohup
-            signal.signal(number, end)
+from chainfold import stopping
 
 
 @contextmanager
@@ -42,12 +21,14 @@ def interruptible(heard: Callable[[], None] = lambda: None) -> Iterator[Callable
 
     def ask(number: int, frame: Any) -> None:
         nonlocal asked
+        stopping.raise_if_short_of_memory()
         if asked:
             raise KeyboardInterrupt
         asked = True
+        stopping.asked_by(number)
         heard()
 
-    heard_of = [number for number in (signal.SIGINT, *_POLITE) if signal.getsignal(number) != signal.SIG_IGN]
+    heard_of = [number for number in stopping.SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, ask) for number in heard_of}
     try:
         yield lambda: asked

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from chainfold import stopping
 from chainfold.cli.interrupt import interruptible
-from chainfold.cli.show import table
+from chainfold.cli.show import console, say, table
 from chainfold.errors import ChainfoldError
+from chainfold.plain import visible
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -71,12 +73,12 @@ def learn(
             model = run.run(run.wait(lambda: arriving(inputs, how, run.vocabulary)))
         except Asked:
             shown.say("chainfold: interrupted before there was anything to learn from; nothing has changed.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(stopping.code()) from None
         except Stopped as stopped:
             shown.say(f"chainfold: {stopped}")
-            raise typer.Exit(130) from None
+            raise typer.Exit(stopping.code()) from None
     if model.layout.n_labels == 1:
-        typer.echo(f"chainfold: {only_label(model.vocabulary)}: the model can give no other.", err=True)
+        say(f"chainfold: {only_label(model.vocabulary)}: the model can give no other.")
     _tell(_facts(output, model, time.perf_counter() - begin), as_json)
 
 
@@ -106,9 +108,9 @@ class _Shown:
     def say(self, text: str) -> None:
         """A line above what is shown."""
         if self.live is None:
-            typer.echo(text, err=True)
+            say(text)
         else:
-            self.live.console.print(text, highlight=False)
+            self.live.console.print(visible(text))
 
     def learnt(self, learnt: Learnt) -> None:
         self._positions += learnt.positions
@@ -120,7 +122,7 @@ class _Shown:
             tell(interval)
         if self._verbose:
             named = zip(_HEADINGS, self._rows[-1], strict=True)
-            typer.echo("  ".join(f"{name} {value}" for name, value in named), err=True)
+            say("  ".join(f"{name} {value}" for name, value in named))
 
     def view(self) -> Any:
         """For a terminal."""
@@ -134,14 +136,13 @@ class _Shown:
 @contextmanager
 def _shown(verbose: bool) -> Iterator[_Shown]:
     """On a terminal, a table of the last intervals."""
-    from rich.console import Console
     from rich.live import Live
 
-    console, shown = Console(stderr=True), _Shown(verbose)
-    if not console.is_terminal or verbose:
+    terminal, shown = console(stderr=True), _Shown(verbose)
+    if not terminal.is_terminal or verbose:
         yield shown
         return
-    with Live(console=console, transient=True, refresh_per_second=4, get_renderable=shown.view) as shown.live:
+    with Live(console=terminal, transient=True, refresh_per_second=4, get_renderable=shown.view) as shown.live:
         yield shown
 
 
@@ -169,8 +170,6 @@ def _facts(output: Path, model: Model, seconds: float) -> dict[str, Any]:
 
 
 def _tell(facts: dict[str, Any], as_json: bool) -> None:
-    from rich.console import Console
-
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -187,4 +186,4 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
         ("seconds", f"{facts['seconds']:,.2f}"),
         ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
     ]
-    Console().print(table((), rows, facts["model"]))
+    console().print(table((), rows, facts["model"]))

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from chainfold.inspection import summary
+from chainfold.plain import visible
 
 _MOST_IN_MAP = 64  # labels in the map of transitions
 _MOST_WRITTEN = 16  # labels of a map whose weights are written into it
@@ -144,7 +145,7 @@ def page(facts: dict[str, Any], embedded: Sequence[Mapping[str, Any]]) -> str:
     total = facts["sizes"]["attribute_weights"]
     return _PAGE.format(
         policy=escape(_policy()),
-        title=escape(facts["model"]),
+        title=_text(facts["model"]),
         style=_STYLE,
         about="".join(_row(("th", "", name), ("td", "", text)) for name, text in summary(facts, _MOST_NAMES)),
         map_said=f"From the label of the row to the label of the column.{some if len(shown) < len(labels) else ''}",
@@ -157,6 +158,11 @@ def page(facts: dict[str, Any], embedded: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def _text(outside: str) -> str:
+    """A name as HTML that shows it."""
+    return escape(visible(outside))
+
+
 def _policy() -> str:
     """What the page may do: show itself and run its one script."""
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
@@ -165,7 +171,7 @@ def _policy() -> str:
 
 def _row(*cells: tuple[str, str, str]) -> str:
     """A row of (element, further HTML of its opening, text) that are cells."""
-    return f"<tr>{''.join(f'<{name}{more}>{escape(text)}</{name}>' for name, more, text in cells)}</tr>"
+    return f"<tr>{''.join(f'<{name}{more}>{_text(text)}</{name}>' for name, more, text in cells)}</tr>"
 
 
 def _shown(transitions: Sequence[Sequence[float | None]]) -> list[int]:
@@ -186,14 +192,14 @@ def _map(labels: Sequence[str], transitions: Sequence[Sequence[float | None]], s
 
     def cell(i: int, j: int) -> tuple[str, str, str]:
         weight = transitions[i][j]
-        hint = f' title="{escape(f"{labels[i]} → {labels[j]}: {_weight(weight)}")}"'
+        hint = f' title="{_text(f"{labels[i]} → {labels[j]}: {_weight(weight)}")}"'
         if weight is None:
             return "td", f' class="x"{hint}', "×"
         colour = f' class="{"f" if weight > 0 else "a"}" style="--much:{_STRONGEST * abs(weight) / largest:.3f}"'
         return "td", (colour if weight else "") + hint, f"{weight:+.1f}" if written else ""
 
-    head = _row(("td", ' class="corner"', ""), *(("th", f' title="{escape(labels[j])}"', labels[j]) for j in shown))
-    rows = (_row(("th", f' title="{escape(labels[i])}"', labels[i]), *(cell(i, j) for j in shown)) for i in shown)
+    head = _row(("td", ' class="corner"', ""), *(("th", f' title="{_text(labels[j])}"', labels[j]) for j in shown))
+    rows = (_row(("th", f' title="{_text(labels[i])}"', labels[i]), *(cell(i, j) for j in shown)) for i in shown)
     return f'<table class="map"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -210,7 +216,7 @@ def _card(title: str, sides: Mapping[str, Any], what: str) -> str:
         )
         for row in found
     )
-    return f'<div class="card"><h3>{escape(title)}</h3><table>{rows or "<tr><td>none</td></tr>"}</table></div>'
+    return f'<div class="card"><h3>{_text(title)}</h3><table>{rows or "<tr><td>none</td></tr>"}</table></div>'
 
 
 def _bar(weight: float | None, largest: float) -> str:
@@ -235,7 +241,12 @@ def _embedded(labels: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
             attributes[name] = len(attributes)
             counts.append(row["count"])
         weights.append([attributes[name], number[row["label"]], None if weight is None else round(weight, 6)])
-    data = {"labels": labels, "attributes": list(attributes), "counts": counts, "weights": weights}
+    data = {
+        "labels": [visible(name) for name in labels],
+        "attributes": [visible(name) for name in attributes],
+        "counts": counts,
+        "weights": weights,
+    }
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chainfold import stopping
 from chainfold.cli.options import parse_size
-from chainfold.cli.show import table
+from chainfold.cli.show import console, say, table
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.plain import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,8 +65,6 @@ def paper(
         raise BadSetting("max_length", max_length, "at least 1000 positions")
     if find_spec("matplotlib") is None:
         raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
-    from rich.console import Console
-
     from chainfold.paper.experiment import PAGE, run
     from chainfold.paper.plan import LEAST_LIMIT, full_plan, quick_plan
 
@@ -72,15 +72,15 @@ def paper(
     if not limit or limit < LEAST_LIMIT:
         raise BadSetting("memory_limit", memory_limit, f"at least {LEAST_LIMIT // 1_000_000}MB")
     plan = (quick_plan if quick else full_plan)(limit, max_length)
-    console = Console()
+    terminal = console()
     with _watched() as watch:
         try:
             results = run(plan, out, data, watch, fresh)
         except KeyboardInterrupt:
-            typer.echo("chainfold: interrupted; the same command, without --fresh, goes on where it stopped.", err=True)
-            raise typer.Exit(130) from None
-    _show(results, console)
-    console.print(f"\nThe page: {out / PAGE}", soft_wrap=True)
+            say("chainfold: interrupted; the same command, without --fresh, goes on where it stopped.")
+            raise typer.Exit(stopping.code()) from None
+    _show(results, terminal)
+    terminal.print(f"\nThe page: {visible(str(out / PAGE))}", soft_wrap=True)
 
 
 class _Watch:
@@ -100,7 +100,7 @@ class _Watch:
         left = self._left()
         self._bars.update(self._task, description=title, left=left)
         if not self._console.is_terminal:
-            self._console.print(f"{left}: {title}", soft_wrap=True, highlight=False)
+            self._console.print(f"{left}: {title}", soft_wrap=True)
         yield
         self._done += seconds
         self._bars.advance(self._task, seconds)
@@ -114,7 +114,6 @@ class _Watch:
 
 @contextmanager
 def _watched() -> Iterator[_Watch]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
@@ -124,15 +123,15 @@ def _watched() -> Iterator[_Watch]:
         TextColumn("{task.fields[left]}"),
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal) as bars:
-        yield _Watch(bars, console)
+    terminal = console(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, expand=True, disable=not terminal.is_terminal) as bars:
+        yield _Watch(bars, terminal)
 
 
-def _show(results: Result, console: Console) -> None:
+def _show(results: Result, terminal: Console) -> None:
     """What the paper says, and what was found."""
     rows = [(one["case"], one["claim"], one["verdict"]) for one in results["verdicts"]]
     made: Any = table(("case", "claim", "verdict"), rows, "The paper's claims, measured here")
     for column in made.columns[1:]:
         column.justify = "left"
-    console.print(made)
+    terminal.print(made)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.show import console
 from chainfold.errors import BadSetting
 
 
@@ -53,8 +54,8 @@ def plan(
 
 
 def _show(rows: dict[str, dict[str, Any]], chosen: str, reason: str) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title="predicted: working memory beside the model and the data, and time against the quickest")
     for heading in ("engine", "memory", "time", "fits"):
@@ -67,6 +68,6 @@ def _show(rows: dict[str, dict[str, Any]], chosen: str, reason: str) -> None:
             "yes" if row["fits"] else "no",
             style="bold green" if name == chosen else None,
         )
-    console = Console()
-    console.print(table)
-    console.print(f"[bold]{chosen}[/bold]: {reason}")
+    terminal = console()
+    terminal.print(table)
+    terminal.print(Text.assemble((chosen, "bold"), f": {reason}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from chainfold.cli.show import table
+from chainfold.plain import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,15 +70,13 @@ def _confusions(scores: Scores) -> Any:
 
 def _matrix(scores: Scores, width: int) -> list[Any]:
     """The confusion matrix, in as many tables beneath each other as the width asks for."""
-    from rich.markup import escape
-
     size = len(scores.labels)
     if size > _MOST_MATRIX:
         return [f"The confusion matrix of {size:,} labels is too large for a terminal; --json has it."]
     counts = dict(zip(scores.labels, scores.confusion.tolist(), strict=True))
     return [
         table(
-            (_CORNER, *(escape(scores.labels[column]) for column in columns)),
+            (_CORNER, *(scores.labels[column] for column in columns)),
             [(label, *(f"{row[column]:,}" for column in columns)) for label, row in counts.items()],
         )
         for columns in _fitting(scores, width)
@@ -86,10 +85,11 @@ def _matrix(scores: Scores, width: int) -> list[Any]:
 
 def _fitting(scores: Scores, width: int) -> list[list[int]]:
     """The columns of the confusion matrix in groups, as many in each as fit beside each other."""
-    left = max(len(_CORNER), *map(len, scores.labels)) + 4
+    shown = [visible(label) for label in scores.labels]
+    left = max(len(_CORNER), *map(len, shown)) + 4
     groups: list[list[int]] = []
     taken = width
-    for column, label in enumerate(scores.labels):
+    for column, label in enumerate(shown):
         needed = 3 + max(len(label), len(f"{scores.confusion[:, column].max():,}"))
         if taken + needed > width:
             groups.append([])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from chainfold.cli.show import table
+from chainfold.plain import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -35,6 +36,7 @@ def view(status: Status | None, labels: Sequence[str], about: About, width: int,
     """The stream as it is now; None: nothing has come."""
     from rich.console import Group
 
+    labels = [visible(label) for label in labels]
     if status is None:
         return Group(_title(about, width), _dim("waiting for the first rows", width=width), *_notice(about, width))
     above = [_title(about, width), *_head(status, about, width)]
@@ -67,7 +69,8 @@ def _line(*parts: str | tuple[str, str], width: int) -> Text:
     """Parts, some with a style, in one line that is never wrapped."""
     from rich.text import Text
 
-    line = Text.assemble(*parts, no_wrap=True, overflow="ellipsis", end="\n")
+    safe = (visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts)
+    line = Text.assemble(*safe, no_wrap=True, overflow="ellipsis", end="\n")
     line.truncate(width, overflow="ellipsis")
     return line
 
@@ -204,12 +207,11 @@ def _alarms(status: Status, width: int, most: int) -> Iterator[Text]:
     raised = f"{sum(status.raised.values()):,} raised, {on} now"
     yield _line(f"{'alarms':10}", (raised, "bold red" if on else "dim"), width=width)
     last = [*sorted(status.on, key=lambda alarm: -alarm.row), *reversed(status.over)][:most]
-    names = min(max((len(alarm.rule) for alarm in last), default=0), max(width // 3, 6))
+    names = min(max((len(visible(alarm.rule)) for alarm in last), default=0), max(width // 3, 6))
     for alarm in last:
         rows = status.rows - status.waiting - alarm.row + 1 if alarm.rows is None else alarm.rows
-        said = (
-            f"{alarm.rule[:names]:{names}}  row {alarm.row:,}, {alarm.value:.4g}, {_short(alarm.label, _MOST_NAME)}, "
-        )
+        rule, label = visible(alarm.rule)[:names], _short(visible(alarm.label), _MOST_NAME)
+        said = f"{rule:{names}}  row {alarm.row:,}, {alarm.value:.4g}, {label}, "
         lasts = "so far " if alarm.rows is None else "for "
         line = f"{'●' if alarm.rows is None else '○'} {said}{lasts}{counted(rows, 'row')}"
         yield _line((line, "red" if alarm.rows is None else "dim"), width=width)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chainfold import stopping
 from chainfold.cli import options, reading
 from chainfold.cli.bars import watched
 from chainfold.cli.interrupt import interruptible
-from chainfold.cli.show import table
+from chainfold.cli.show import console, say, table
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.outputs import STANDARD, check_outputs
+from chainfold.plain import visible
 from chainfold.resident import resident
 
 if TYPE_CHECKING:
@@ -376,8 +378,8 @@ def train(
                 positions=shown.positions,
             )
     except Interrupted as interrupted:
-        typer.echo(f"chainfold: {interrupted}", err=True)
-        raise typer.Exit(130) from None
+        say(f"chainfold: {interrupted}")
+        raise typer.Exit(stopping.code()) from None
     save_model(output, model)
     state.unlink(missing_ok=True)
     _tell(_facts(output, model, source, time.perf_counter() - begin), as_json)
@@ -394,7 +396,7 @@ def _check_state(state: Path, resume: bool, fresh: bool) -> None:
     if state.exists() and not resume and not fresh:
         raise ChainfoldError(f"{state} holds an unfinished run; go on with --resume, or begin anew with --fresh.")
     if resume and not state.exists():
-        typer.echo("chainfold: there is no unfinished run to go on with; a new one begins.", err=True)
+        say("chainfold: there is no unfinished run to go on with; a new one begins.")
 
 
 def _every(text: str) -> Every:
@@ -481,9 +483,9 @@ class _Shown:
     def say(self, text: str) -> None:
         """A line above what is shown."""
         if self._live is None:
-            typer.echo(text, err=True)
+            say(text)
         else:
-            self._live.console.print(text, highlight=False)
+            self._live.console.print(visible(text))
 
     def positions(self, count: int) -> None:
         """So many more are evaluated; an iteration may need several evaluations."""
@@ -493,7 +495,7 @@ class _Shown:
 
     def iteration(self, progress: Progress) -> None:
         if self._verbose:
-            typer.echo(_line(progress), err=True)
+            say(_line(progress))
         if self._live is not None:
             self._rows = [*self._rows, _row(progress)][-_ROWS:]
             self._live.update(_live_view(self._rows, self._bar))
@@ -502,18 +504,17 @@ class _Shown:
 @contextmanager
 def _shown(total: int | None, verbose: bool) -> Iterator[_Shown]:
     """On a terminal, a table of the last iterations over a bar; `total` positions are evaluated at once, if counted."""
-    from rich.console import Console
     from rich.live import Live
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal or verbose:
+    terminal = console(stderr=True)
+    if not terminal.is_terminal or verbose:
         yield _Shown(verbose)
         return
     counted = () if total is None else (TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),)
-    bar = Progress(TextColumn("training"), BarColumn(), *counted, console=console)
+    bar = Progress(TextColumn("training"), BarColumn(), *counted, console=terminal)
     bar.add_task("", total=total)
-    with Live(_live_view([], bar), console=console, transient=True, refresh_per_second=4) as live:
+    with Live(_live_view([], bar), console=terminal, transient=True, refresh_per_second=4) as live:
         yield _Shown(verbose, live, bar, total)
 
 
@@ -569,8 +570,6 @@ def _facts(output: Path, model: Model, source: Source, seconds: float) -> dict[s
 
 
 def _tell(facts: dict[str, Any], as_json: bool) -> None:
-    from rich.console import Console
-
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -592,4 +591,4 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
         rows.insert(4, ("best on the development set", score))
     elif facts["development"] is not None:
         rows.insert(4, ("on the development set", f"{facts['development']:.2%}"))
-    Console().print(table((), rows, facts["model"]))
+    console().print(table((), rows, facts["model"]))

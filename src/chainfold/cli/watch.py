@@ -20,6 +20,7 @@ from chainfold.cli import options, reading
 from chainfold.cli.follow import when_wrong
 from chainfold.cli.interrupt import interruptible
 from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
+from chainfold.cli.show import console, say
 from chainfold.outputs import STANDARD
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class _Lines:
 
     def notice(self, text: str) -> None:
         """What a person should know of the input."""
-        typer.echo(f"chainfold: {text}", err=True)
+        say(f"chainfold: {text}")
 
     def tick(self, last: bool = False) -> None:
         now, rows = time.monotonic(), self._monitor.positions
@@ -233,13 +234,11 @@ class _Lines:
             self._then, self._rows = now, rows
 
     def end(self, interrupted: bool) -> None:
-        from rich.console import Console
-
-        summary(self._monitor.status(), self._monitor.labels, Console())
+        summary(self._monitor.status(), self._monitor.labels, console())
 
     def _alarm(self, alarm: Alarm) -> None:
         what = f"{alarm.value:.4g}, predicted {alarm.label}" if alarm.rows is None else f"over after {alarm.rows} rows"
-        typer.echo(f"row {alarm.at}: {alarm.rule}: {what}")
+        say(f"row {alarm.at}: {alarm.rule}: {what}", err=False)
 
     def _status(self, status: Status, rate: float) -> None:
         names = sorted(zip(status.shares, self._monitor.labels, strict=True), reverse=True)
@@ -247,7 +246,7 @@ class _Lines:
         if status.entropy is not None and status.surprise is not None:
             said += [f"entropy {status.entropy:.4g}", f"surprise {status.surprise:.4g} {surprised_at(status)}"]
             said += [f"{label} {percent(share)}" for share, label in names[:_MOST_NAMED] if share]
-        typer.echo("; ".join(said), err=True)
+        say("; ".join(said))
 
 
 class _Json(_Lines):
@@ -328,11 +327,10 @@ class _Screen:
     """A picture on the terminal."""
 
     def __init__(self, monitor: Monitor, model: str, source: str) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         self._monitor, self._model, self._source = monitor, model, source
-        self._console = Console()
+        self._console = console()
         self.live = Live(console=self._console, auto_refresh=False)
         self._pace, self._then, self._notice = _Pace(), 0.0, ""
 
