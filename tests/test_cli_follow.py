@@ -234,8 +234,9 @@ def test_it_can_be_ended_before_the_first_row(number: signal.Signals, begin: byt
         while waiting_in(the(one.stdin)) and time.monotonic() < end:
             time.sleep(0.02)
         one.send_signal(number)
-        assert one.wait(PATIENCE) == 130
-        assert the(one.stderr).read() == b"chainfold: interrupted.\n"
+        assert one.wait(PATIENCE) == 128 + number
+        said = b"interrupted" if number == signal.SIGINT else b"ended by SIGTERM"
+        assert the(one.stderr).read() == b"chainfold: %s.\n" % said
 
 
 def waiting_in(pipe: IO[bytes]) -> int:

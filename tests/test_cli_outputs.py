@@ -41,21 +41,12 @@ OUTPUTS: dict[str, list[object]] = {
     "inspect --html": ["inspect", "model", "--html"],
 }
 QUICK = ("here", "missing folder", "nothing")
-UNNAMED = ("here", "root", "nothing")
-LATE = {  # what is said too late, or not in a sentence
-    "train -o": UNNAMED,
-    "train --online -o": (*UNNAMED, "long"),
-    "gradient -o": tuple(PLACES),
-    "inspect --html": tuple(PLACES),
-}
 
 
 def cases() -> Iterator[Any]:
     for output in OUTPUTS:
         for place in PLACES:
             marks = [] if place in QUICK else [pytest.mark.slow]
-            if place in LATE.get(output, ()):
-                marks.append(pytest.mark.xfail(reason="not checked yet"))
             yield pytest.param(output, place, marks=marks)
 
 

@@ -42,7 +42,7 @@ def follow_input(
             asked = True
         finally:
             if asked:
-                tell("interrupted.")
+                stopping.interrupted()
             if not isinstance(sys.exception(), BrokenPipeError):  # nobody is there to be told
                 _say(following.followed, lags, following.right_context)
     if asked:

@@ -298,6 +298,7 @@ def train(
     )
     if str(output) == STANDARD:
         raise BadFile(output, "a model cannot go to standard output; name a file.")
+    check_outputs([output], [])  # it has a name, to which others are like
     cache, state, journal = (_beside(output, what) for what in ("chain", "run", "journal"))
     options.hold([output, state, journal if online else None, prequential], inputs, dev, template)
     check_outputs([state, cache], [dev, start])  # a model may be trained further in its own place
