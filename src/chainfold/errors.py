@@ -142,3 +142,7 @@ class BadFile(ChainfoldError):
 
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
+
+
+class EmptyInput(BadFile):
+    """A file or a pipe that can be read, and has no rows."""
