@@ -2,16 +2,16 @@
 
 Each record is handed to the operating system, at once, before its rows are learnt from. It is
 
-    head     a mark, the length of the body, a checksum of the body, a checksum of these three
+    head     the length of the body, a checksum of the body, a checksum of these two, and a mark
     body     JSON (the first row, the names of all labels, how many rows are settled, the sizes of the arrays), the
              arrays of the rows one after another, and a mark at the end
 
 Rows that wait for what follows them come after those that are settled, as they are if nothing follows. They count if
 the next record begins after them, or if there is none; where it begins with the first of them, they are in it.
 
-The length of a record is certain once its head is. So a record that was not written to its end, because its writer was
-killed or the power went, is told from one that was damaged later: nothing follows it but, perhaps, zeros. It is cut off
-when the journal is next written to. Damage is a sentence, and the file stays as it is.
+The length of a record is certain once its head is. So a record that was not written to its end is told from one that
+was damaged later: the file ends with it or, where the power went, has nothing but zeros from a place within it on, as no
+mark has. It is cut off when the journal is next written to. Damage is a sentence, and the file stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from chainfold.errors import BadChain, BadFile
 from chainfold.online.rows import KINDS, arrays_of, block_of
 from chainfold.online.window import NOTHING
 
-_MARK, _END = b"cfrows2\n", b"end.rows"
+_MARK, _END = b"cfrows.2", b"end.rows"  # no bit that flips makes one of these bytes zero
 _LENGTH, _DIGEST = 8, 16  # bytes
 _HEAD = len(_MARK) + _LENGTH + 2 * _DIGEST
 _PIECE = 1 << 20
@@ -82,9 +82,9 @@ class Journal:
         }
         text = json.dumps(about).encode()
         body = b"".join([_number(len(text)), text, *(array.tobytes() for array in arrays.values()), _END])
-        head = _MARK + _number(len(body)) + _digest(body)
+        head = _number(len(body)) + _digest(body)
         try:
-            file, rest = self._opened(), memoryview(head + _digest(head) + body)
+            file, rest = self._opened(), memoryview(head + _digest(head) + _MARK + body)
             self.size += len(rest)
             while rest:
                 rest = rest[file.write(rest) :]
@@ -210,28 +210,22 @@ def _body(file: IO[bytes], size: int) -> bytes | None:
     begin = file.tell()
     head = file.read(_HEAD)
     if len(head) < _HEAD:
-        if _MARK.startswith(head[: len(_MARK)].rstrip(b"\0")):
-            return None
-        raise BadChain("is damaged")
-    if _digest(head[:-_DIGEST]) != head[-_DIGEST:]:
-        if _zeros(file, begin + _HEAD - _DIGEST):
-            return None
-        raise BadChain("is damaged")
-    length = int.from_bytes(head[len(_MARK) : len(_MARK) + _LENGTH], "little")
+        return None
+    sizes, check = head[: _LENGTH + _DIGEST], _digest(head[: _LENGTH + _DIGEST])
+    if head != sizes + check + _MARK:
+        return _not_there(file, begin + _HEAD)
+    length = int.from_bytes(sizes[:_LENGTH], "little")
     if length > size - begin - _HEAD:
         return None
     body = file.read(length)
-    if not head.startswith(_MARK) or _digest(body) != head[-2 * _DIGEST : -_DIGEST]:
-        if _zeros(file, begin + _HEAD + max(0, length - len(_END))):
-            return None
+    return body if _digest(body) == sizes[_LENGTH:] else _not_there(file, begin + _HEAD + length)
+
+
+def _not_there(file: IO[bytes], end: int) -> None:
+    """Raise unless the file has only zeros from the last byte before `end` on."""
+    file.seek(end - 1)
+    if any(piece.strip(b"\0") for piece in iter(lambda: file.read(_PIECE), b"")):
         raise BadChain("is damaged")
-    return body
-
-
-def _zeros(file: IO[bytes], begin: int) -> bool:
-    """Is there nothing else from here on?"""
-    file.seek(begin)
-    return all(not piece.strip(b"\0") for piece in iter(lambda: file.read(_PIECE), b""))
 
 
 def _number(value: int) -> bytes:

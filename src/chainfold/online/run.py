@@ -32,7 +32,7 @@ from chainfold.data.chain import Block
 from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
+from chainfold.errors import BadChain, BadFile, ChainfoldError
 from chainfold.model import Model
 from chainfold.model_file import save_model
 from chainfold.online.arriving import Arriving
@@ -150,7 +150,7 @@ class OnlineRun:
                 self._save(journal)
                 raise self._stopped(trainer) from None
             if not trainer.rows:
-                raise EmptyChain
+                raise BadFile(self.state_path, "has no rows as yet, and none have come; resume with some.")
             self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
@@ -257,13 +257,14 @@ class OnlineRun:
             yield state._replace(block=state.waiting, waiting=NOTHING)
 
     def _learn(self, trainer: OnlineTrainer, journal: Journal | None, ended: bool = False) -> None:
-        """Learn from what has come, and save now and then."""
+        """Learn from what has come, and save now and then; not at the end, as more may come if the run is killed."""
         for learnt in trainer.learn(ended):
             self._count(learnt)
             self._since += 1
             stopped = self._stop()
             due = self._every.due(self._since, time.monotonic() - self._saved)
-            if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
+            due = due or (journal is not None and journal.size > _MOST_JOURNAL)
+            if stopped or (due and not ended):
                 self._save(journal)
             if stopped:
                 raise self._stopped(trainer)
