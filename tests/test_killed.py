@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from chainfold.errors import BadFile
 from chainfold.model_file import open_model
 from chainfold.online import run as running
 from chainfold.online.arriving import arriving
@@ -189,3 +190,131 @@ def test_a_run_over_a_pipe_goes_on_from_any_moment(size: int, tmp_path: Path) ->
         assert not (tmp_path / "m.run").exists()
     assert 30 < at < 1000
     assert len(expected) > size / 2
+
+
+# As a user meets it
+
+ONLINE = ("--online", "--batch", "4", *TOLD)
+
+
+class Endless(Lines):
+    """A pipe that is still open when its reader is killed."""
+
+    def readinto(self, target: Any) -> int:
+        if self.given == len(self._lines):
+            raise Killed
+        return super().readinto(target)
+
+
+def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
+    """The state and the journal of a run over a pipe that has given these lines."""
+    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    pipe: Any = Endless(list(lines))
+    with pytest.raises(Killed):
+        online.run(arriving([pipe], how))
+
+
+def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
+    succeeded("train", tmp_path / "t", *ONLINE, "-o", tmp_path / "whole")
+    for given in (b"", b"\n\n"):
+        left_by_a_kill(model, lines)
+        done = run("train", "-", *ONLINE, "-o", model, "--resume", "--json", given=given)
+        assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
+        assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    left_by_a_kill(model, lines)  # how its rows are read is known
+    done = run("train", "-", "--online", "--batch", "4", "-o", model, "--resume", given=b"")
+    assert done.exit_code == 0, done.stderr
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t", "whole"]
+    done = run("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    assert done.stderr.splitlines() == [
+        "chainfold: there is no unfinished run to go on with; a new one begins.",
+        "chainfold: standard input: is empty.",
+    ]
+
+
+def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:
+    """Columns are what they were, whatever the first of the new rows look like."""
+    rows = [f"{k % 7},s{k % 3},{'high' if k % 7 > 3 else 'low'}\n" for k in range(40)]
+    left_by_a_kill(tmp_path / "m", ["x,kind,label\n", *rows[:17]], {"numbers": "log", "hash_bits": 10})
+    rest = "".join(rows[17:]).encode()
+    done = run("train", "-", "--online", "--batch", "4", "-o", tmp_path / "m", "--resume", "--json", given=rest)
+    assert done.exit_code == 0, done.stderr
+    parts = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, part in zip(parts, (rows[:17], rows[17:]), strict=True):
+        path.write_text("".join(["x,kind,label\n", *part]))
+    how = ("--online", "--batch", "4", "--numbers", "log", "--hash-bits", "10")
+    succeeded("train", *parts, *how, "-o", tmp_path / "whole")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+
+def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
+    lines, model, journal = some_lines(tmp_path / "t", 30), tmp_path / "m", tmp_path / "m.journal"
+    left_by_a_kill(model, lines)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    whole = before["m.journal"]
+    again = ("train", "-", *ONLINE, "-o", model, "--resume")
+    journal.write_bytes(whole[:100] + bytes([whole[100] ^ 4]) + whole[101:])
+    done = run(*again, given=b"a x O\n")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"chainfold: {journal}: record 1, from byte 0 on, is damaged; restore the file, or cut it there (truncate -s 0) "
+        f"to go on with its 0 rows before that, or begin anew with --fresh.\n"
+    )
+    journal.write_bytes(whole[:60] + whole[61:])
+    assert "record 1, from byte 0 on, is damaged" in failed(*again, given=b"a x O\n")
+    journal.write_bytes(whole)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    journal.write_bytes(whole[:-1])
+    done = run(*again, given=b"")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[1].startswith("chainfold: the last ")
+    assert done.stderr.endswith(f" bytes of {journal} are a record that was not written to its end; they are left out.\n")
+
+
+def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 90), tmp_path / "m"
+    left_by_a_kill(model, lines[:6])
+    older = (tmp_path / "m.run").read_bytes()
+    for name in ("run", "journal"):
+        (tmp_path / f"m.{name}").unlink()
+    left_by_a_kill(model, lines)
+    (tmp_path / "m.run").write_bytes(older)
+    sentence = failed("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
+
+
+def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
+    left_by_a_kill(model, lines)
+    done = run("train", tmp_path / "t", *ONLINE, "-o", model, "--resume")
+    assert "is a run over a pipe, and cannot go on with files; resume with the input of then" in done.stderr
+    assert killed(9, tmp_path / "n", [str(tmp_path / "t")])
+    with pytest.raises(BadFile, match="is a run over files, and cannot go on with a pipe; resume with the input of"):
+        go_on(tmp_path / "n", [Lines(["a x O\n"])])
+    done = run("train", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
+    assert done.stderr.endswith("chainfold: standard input: is empty.\n")
+
+
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_run_that_is_refused_at_its_first_rows_leaves_nothing(piped: bool, tmp_path: Path) -> None:
+    text = tmp_path / "t"
+    text.write_text("a x O\nb x _\n")
+    source, given = ("-", text.read_bytes()) if piped else (text, b"")
+    for _ in range(2):
+        sentence = failed("train", source, *ONLINE, "-o", tmp_path / "m", "--unknown", "_", given=given)
+        assert sentence.startswith("row 2 has no label")
+        assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    head, first = "positions,accuracy,running_accuracy,loss\n", "100,0.500000,0.500000,1.000000\n"
+    for torn in ("", "200,0.500000,0.500000,1.0", "200,0.5", "\0\0", "x\udcff"):
+        path.write_bytes((head + first + torn).encode(errors="surrogateescape"))
+        with Table(path, 250) as table:
+            assert path.read_text() == head + first
+            table.add(Interval(200, 0.25, 0.375, 2.0))
+        assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"
