@@ -1,4 +1,4 @@
-"""The journal of online runs: whole records come back, a torn end is cut off, damage is a sentence and loses nothing."""
+"""The journal of online runs: whole records come back, a torn end is cut off, damage is a sentence, no row is lost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from chainfold.data.store import joined
 from chainfold.errors import BadFile
 from chainfold.online import journal as module
 from chainfold.online.journal import Journal, Journaled, Record
+from chainfold.online.rows import arrays_of
 from chainfold.online.window import NOTHING
 from shapes import chain as random_chain
 
@@ -42,6 +43,13 @@ def written(path: Path, *records: Record) -> list[int]:
             ends.append(journal.size)
             assert path.stat().st_size == journal.size
     return ends
+
+
+def put(path: Path, data: bytes) -> None:
+    """Other bytes in the file; some systems take long to truncate it first."""
+    with path.open("r+b", buffering=0) as file:
+        file.write(data)
+        file.truncate()
 
 
 def rows_of(path: Path) -> list[tuple[int, int]]:
@@ -83,8 +91,8 @@ def test_a_torn_end_is_left_out_wherever_it_was_torn(tmp_path: Path) -> None:
     data = path.read_bytes()
     for cut in range(end):
         whole = first if cut >= first else 0
-        for tail in (b"", bytes(3), bytes(5000)):  # a machine without power leaves zeros
-            path.write_bytes(data[:cut] + tail)
+        for tail in (b"", bytes(3) if cut % 2 else bytes(5000)):  # a machine without power leaves zeros
+            put(path, data[:cut] + tail)
             found = Journaled(path, ATTRIBUTES)
             assert [one.end for one in found.records()] == ([7] if whole else [])
             assert (found.whole, found.torn) == (whole, cut + len(tail) - whole)
@@ -100,20 +108,20 @@ def test_pages_that_never_reached_the_disk_are_a_torn_end(tmp_path: Path) -> Non
     first, end = written(path, record(chain, 0, 6, 7), record(chain, 6, 12, 12))
     data = path.read_bytes()
     for cut in range(first, end - 8):
-        path.write_bytes(data[:cut].ljust(end, b"\0"))
+        put(path, data[:cut].ljust(end, b"\0"))
         assert rows_of(path) == [(0, 7)]
 
 
 def test_every_flipped_bit_is_found_and_nothing_is_lost(tmp_path: Path) -> None:
-    chain, path = a_chain(5), tmp_path / "journal"
-    ends = written(path, record(chain, 0, 2, 3), record(chain, 2, 4, 5))
+    chain, path = a_chain(3), tmp_path / "journal"
+    ends = written(path, record(chain, 0, 1, 2), record(chain, 1, 2, 3))
     data = path.read_bytes()
     for bit in range(8 * len(data)):
         at, flipped = bit // 8, bytearray(data)
         flipped[at] ^= 1 << bit % 8
-        path.write_bytes(flipped)
+        put(path, flipped)
         number = sum(end <= at for end in ends)
-        begin, rows = [0, *ends][number], [0, 3][number]
+        begin, rows = [0, *ends][number], [0, 2][number]
         with pytest.raises(BadFile) as raised:
             rows_of(path)
         assert str(raised.value) == (
@@ -130,19 +138,18 @@ def forged(path: Path, change: Change, monkeypatch: Any) -> None:
     """A journal whose second record says something else, under checksums that are right."""
     chain, dumps = a_chain(12), json.dumps
 
-    def arrays_of(*blocks: Any) -> dict[str, Any]:
-        arrays = {name: array.copy() for name, array in kept(*blocks).items()}
-        change({}, arrays)
-        return arrays
+    def arrays(*blocks: Any) -> dict[str, Any]:
+        kept = {name: array.copy() for name, array in arrays_of(*blocks).items()}
+        change({}, kept)
+        return kept
 
     def said(about: dict[str, Any]) -> str:
         change(about, {})
         return dumps(about)
 
     written(path, record(chain, 0, 6, 6))
-    kept = module.arrays_of
-    monkeypatch.setattr(module, "arrays_of", arrays_of)
-    monkeypatch.setattr(module.json, "dumps", said)
+    monkeypatch.setattr(module, "arrays_of", arrays)
+    monkeypatch.setattr(json, "dumps", said)
     with Journal(path, path.stat().st_size) as journal:
         journal.append(record(chain, 6, 11, 12))
     monkeypatch.undo()

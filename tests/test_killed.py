@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from chainfold.errors import BadFile
 from chainfold.model_file import open_model
 from chainfold.online import run as running
 from chainfold.online.arriving import arriving
-from chainfold.online.journal import Journal, Record
+from chainfold.online.journal import Journal, Journaled, Record
 from chainfold.online.prequential import Interval, Table
 from chainfold.online.run import OnlineRun
 from chainfold.online.weights import OnlineSettings
+from chainfold.sealed import read_sealed, write_sealed
 from chainfold.training import Every
 from verbs import conll, failed, run, succeeded
 
@@ -171,7 +172,9 @@ def test_a_run_over_a_pipe_goes_on_from_any_moment(size: int, tmp_path: Path) ->
             break
         online = OnlineRun(tmp_path / "m", SETTINGS)
         if not online.state_path.exists():  # before there was a row, or when the model was stored
-            assert pipe.given <= 2 or open_model(tmp_path / "m").training["positions"] == len("".join(lines).split()) / 3
+            assert (
+                pipe.given <= 2 or open_model(tmp_path / "m").training["positions"] == len("".join(lines).split()) / 3
+            )
             continue
         online.restore()
         assert online.trainer is not None
@@ -249,7 +252,6 @@ def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-
 def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
     lines, model, journal = some_lines(tmp_path / "t", 30), tmp_path / "m", tmp_path / "m.journal"
     left_by_a_kill(model, lines)
@@ -260,18 +262,22 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     done = run(*again, given=b"a x O\n")
     assert done.exit_code == 2
     assert done.stderr == (
-        f"chainfold: {journal}: record 1, from byte 0 on, is damaged; restore the file, or cut it there (truncate -s 0) "
-        f"to go on with its 0 rows before that, or begin anew with --fresh.\n"
+        f"chainfold: {journal}: record 1, from byte 0 on, is damaged; restore the file, or cut it there (truncate -s "
+        f"0) to go on with its 0 rows before that, or begin anew with --fresh.\n"
     )
     journal.write_bytes(whole[:60] + whole[61:])
     assert "record 1, from byte 0 on, is damaged" in failed(*again, given=b"a x O\n")
     journal.write_bytes(whole)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     journal.write_bytes(whole[:-1])
+    found = Journaled(journal, 1 << 10)
+    assert list(found.records())
     done = run(*again, given=b"")
     assert done.exit_code == 0
     assert done.stderr.splitlines()[1].startswith("chainfold: the last ")
-    assert done.stderr.endswith(f" bytes of {journal} are a record that was not written to its end; they are left out.\n")
+    assert done.stderr.endswith(
+        f" bytes of {journal} are a record that was not written to its end; they are left out.\n"
+    )
 
 
 def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Path) -> None:
@@ -318,3 +324,133 @@ def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> 
             assert path.read_text() == head + first
             table.add(Interval(200, 0.25, 0.375, 2.0))
         assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"
+
+
+@pytest.fixture(scope="module")
+def a_state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("state")
+    left_by_a_kill(folder / "m", some_lines(folder / "t", 90))
+    return (folder / "m.run").read_bytes()
+
+
+def meaning(**said: Any) -> Any:
+    return lambda tensors, about: about["meaning"].update(said)
+
+
+def about(**said: Any) -> Any:
+    return lambda tensors, about: about.update(said)
+
+
+def array(name: str, make: Any) -> Any:
+    return lambda tensors, about: tensors.update({name: make(tensors[name].copy())})
+
+
+def changed(at: int, value: Any) -> Any:
+    def change(values: Any) -> Any:
+        values[at] = value
+        return values
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        meaning(hash_bits=60),
+        meaning(hash_bits=None),
+        meaning(hash_bits="10"),
+        meaning(labels=["O"]),
+        meaning(labels=[1, 2, 3]),
+        meaning(labels=None),
+        meaning(columns=None),
+        meaning(template=7),
+        about(again=None),
+        about(again=1),
+        about(counts=[1]),
+        about(counts=[1, 2, 0, 0]),
+        about(counts=["1", 1, 1, 1]),
+        about(loss="x"),
+        array("held_labels", changed(0, 99)),
+        array("held_labels", lambda labels: labels[:-1]),
+        array("held_ids", changed(0, 1 << 10)),
+        array("held_ids", changed(0, -1)),
+        array("held_offsets", changed(1, 10**12)),
+        array("held_offsets", lambda offsets: offsets.astype("f8")),
+        array("waiting_ids", changed(0, 1 << 30)),
+        array("waiting_labels", changed(0, -1)),
+        array("counts_so_far", changed(0, 10**9)),
+        array("counts_so_far", changed(1, 0)),
+        array("counts_so_far", changed(2, -1)),
+        array("counts_so_far", lambda counts: counts[:3]),
+        array("loss_so_far", lambda loss: loss + float("nan")),
+    ],
+)
+def test_a_state_of_somebody_else_is_a_sentence(forge: Any, a_state: bytes, tmp_path: Path) -> None:
+    online = OnlineRun(tmp_path / "m", SETTINGS)
+    online.state_path.write_bytes(a_state)
+    tensors, said = read_sealed(online.state_path, running.RUN, running.RUN_VERSION)
+    forge(tensors, said)
+    write_sealed(online.state_path, running.RUN, running.RUN_VERSION, tensors, said)
+    with pytest.raises(BadFile, match="this is not a online run written by chainfold, or it is cut short or damaged"):
+        online.restore()
+
+
+# In earnest
+
+
+def left_after(kill: Any, *arguments: object, feed: bytes = b"") -> None:
+    """Start a command, feed it, and kill it."""
+    command = [sys.executable, "-m", "chainfold", "train", *map(str, arguments)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert process.stdin is not None
+    given = 0
+    os.set_blocking(process.stdin.fileno(), False)
+    while process.poll() is None and not kill():
+        if given < len(feed):
+            with suppress(BlockingIOError):
+                given += os.write(process.stdin.fileno(), feed[given : given + 2000])
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdin.close()
+
+
+def after_a_while(path: Path, dice: random.Random) -> Any:
+    """Says when to kill: soon after the file appears, or even before."""
+    begin, wait, seen = time.monotonic(), dice.choice((0.0, 0.05, 0.3, 1.0)) * dice.random(), 0.0
+
+    def kill() -> bool:
+        nonlocal seen
+        seen = seen or (time.monotonic() if path.exists() else 0.0)
+        return time.monotonic() - begin > 30 or bool(seen and time.monotonic() - seen >= wait)
+
+    return kill
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_is_really_killed_goes_on(seed: int, tmp_path: Path) -> None:
+    """Twenty times each: ten over a file, several kills to a run, and ten over a pipe."""
+    dice, lines = random.Random(seed), conll(tmp_path / "t", 600, seed=seed).read_text().splitlines(keepends=True)
+    how = ("--online", "--batch", "16", *TOLD, "--save-every", "2")
+    succeeded("train", tmp_path / "t", *how, "-o", tmp_path / "whole")
+    kills = 0
+    while kills < 10:
+        for _ in range(dice.randint(1, 3)):
+            kill = after_a_while(tmp_path / dice.choice(("m", "m.run")), dice)
+            left_after(kill, tmp_path / "t", *how, "-o", tmp_path / "m", "--resume")
+            kills += 1
+        assert run("train", tmp_path / "t", *how, "-o", tmp_path / "m", "--resume").exit_code == 0
+        assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+        (tmp_path / "m").unlink()
+    for _ in range(10):
+        kill = after_a_while(tmp_path / dice.choice(("p", "p.run", "p.journal")), dice)
+        left_after(kill, "-", *how, "-o", tmp_path / "p", feed="".join(lines).encode())
+        assert (tmp_path / "p.run").exists()
+        assert run("train", "-", *how, "-o", tmp_path / "p", "--resume", given=b"").exit_code == 0
+        positions = open_model(tmp_path / "p").training["positions"]
+        cut = [number for number, line in enumerate(lines) if line.strip()][positions - 1] + 1
+        (tmp_path / "u").write_text("".join(lines[:cut]))
+        succeeded("train", tmp_path / "u", *how, "-o", tmp_path / "q")
+        assert (tmp_path / "p").read_bytes() == (tmp_path / "q").read_bytes()
+        (tmp_path / "p").unlink()

@@ -75,7 +75,8 @@ def _continued(files: Inputs, options: Options, before: Vocabulary) -> Arriving:
     assert before.columns is not None, "it was made for rows of columns"
     names = KnownOptions.__annotations__.keys() - {"weight"}
     told: Any = {name: value for name, value in options.items() if name in names}
-    plan = Plan(before, {**told, "labels": True, "one_sequence": options.get("one_sequence") or None})
+    told |= {"labels": True, "one_sequence": options.get("one_sequence") or None}
+    plan = Plan(before, told)
     rows = plan.stretches(files)
     try:
         first = next(rows)

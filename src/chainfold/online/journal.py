@@ -10,8 +10,8 @@ Rows that wait for what follows them come after those that are settled, as they 
 the next record begins after them, or if there is none; where it begins with the first of them, they are in it.
 
 The length of a record is certain once its head is. So a record that was not written to its end is told from one that
-was damaged later: the file ends with it or, where the power went, has nothing but zeros from a place within it on, as no
-mark has. It is cut off when the journal is next written to. Damage is a sentence, and the file stays as it is.
+was damaged later: the file ends with it or, where the power went, has only zeros from some place in it on, where a mark
+should be. It is cut off when the journal is next written to. Damage is a sentence, and the file stays as it is.
 """
 
 from __future__ import annotations
@@ -213,15 +213,19 @@ def _body(file: IO[bytes], size: int) -> bytes | None:
         return None
     sizes, check = head[: _LENGTH + _DIGEST], _digest(head[: _LENGTH + _DIGEST])
     if head != sizes + check + _MARK:
-        return _not_there(file, begin + _HEAD)
+        _check_never_written(file, begin + _HEAD)
+        return None
     length = int.from_bytes(sizes[:_LENGTH], "little")
     if length > size - begin - _HEAD:
         return None
     body = file.read(length)
-    return body if _digest(body) == sizes[_LENGTH:] else _not_there(file, begin + _HEAD + length)
+    if _digest(body) != sizes[_LENGTH:]:
+        _check_never_written(file, begin + _HEAD + length)
+        return None
+    return body
 
 
-def _not_there(file: IO[bytes], end: int) -> None:
+def _check_never_written(file: IO[bytes], end: int) -> None:
     """Raise unless the file has only zeros from the last byte before `end` on."""
     file.seek(end - 1)
     if any(piece.strip(b"\0") for piece in iter(lambda: file.read(_PIECE), b"")):
