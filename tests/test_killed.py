@@ -225,8 +225,10 @@ def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> 
         done = run("train", "-", *ONLINE, "-o", model, "--resume", "--json", given=given)
         assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
         assert model.read_bytes() == (tmp_path / "whole").read_bytes()
-    left_by_a_kill(model, lines)  # how its rows are read is known
-    done = run("train", "-", "--online", "--batch", "4", "-o", model, "--resume", given=b"")
+    left_by_a_kill(model, lines)
+    done = run("train", "-", *ONLINE[:3], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
+    assert "is a run over other columns or attributes; resume with the input and options of then" in done.stderr
+    done = run("train", "-", "--online", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
     assert done.exit_code == 0, done.stderr
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t", "whole"]

@@ -59,7 +59,7 @@ def arriving(inputs: list[str], options: Options, piped: Vocabulary | None = Non
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, live=True)
     again = files.total_bytes is not None
     if piped is not None and (not again or not any(one.regular for one in files)):
-        return _continued(files, options, piped)
+        return _continued(files, options, given.template, piped)
     rows = stretches(files, options, given.texts)
     first = next(rows, None)
     if first is None:
@@ -69,8 +69,8 @@ def arriving(inputs: list[str], options: Options, piped: Vocabulary | None = Non
     return _of_rows(rows, template, roles, given, Labels(given.unknown), again)
 
 
-def _continued(files: Inputs, options: Options, before: Vocabulary) -> Arriving:
-    """What follows on rows that do not come again, perhaps nothing."""
+def _continued(files: Inputs, options: Options, asked: Template | None, before: Vocabulary) -> Arriving:
+    """What follows on rows that do not come again, perhaps nothing; `asked` is the template that was given with it."""
     assert before.template is not None, "it was made for rows of columns"
     assert before.columns is not None, "it was made for rows of columns"
     names = KnownOptions.__annotations__.keys() - {"weight"}
@@ -92,6 +92,8 @@ def _continued(files: Inputs, options: Options, before: Vocabulary) -> Arriving:
         comments=columns.comments,
     )
     template, labels = Template.from_json(before.template), Labels(given.unknown, before.labels)
+    if asked is not None and not needs_fit(asked := asked.resolved(list(columns.kinds))):
+        template = asked  # the run says if it is another
     roles = Roles.of(columns.kinds, given, first.source)
     return _of_rows(chained([first], rows), template, roles, given, labels, again=False)
 
