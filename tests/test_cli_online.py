@@ -23,9 +23,10 @@ from chainfold.data.store import joined
 from chainfold.errors import ChainfoldError
 from chainfold.model_file import open_model
 from chainfold.online.arriving import Arriving, arriving
-from chainfold.online.journal import records
-from chainfold.online.run import Asked, OnlineRun, Stopped
+from chainfold.online.journal import Journaled
+from chainfold.online.run import RUN, RUN_VERSION, Asked, OnlineRun, Stopped
 from chainfold.online.weights import OnlineSettings
+from chainfold.sealed import read_sealed
 from chainfold.training import Every
 from verbs import conll, failed, run, succeeded
 
@@ -107,7 +108,7 @@ def go_on(output: Path, text: Path, every: int, progress: Any = lambda learnt: N
     online = OnlineRun(output, OnlineSettings(batch=64), every=Every(iterations=every), progress=progress)
     if online.state_path.exists():
         online.restore()
-    online.run(arriving([str(text)], MADE, online.vocabulary))  # type: ignore[arg-type]
+    online.run(arriving([str(text)], MADE, online.piped))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -158,7 +159,7 @@ def test_the_journal_of_a_pipe_gives_back_all_that_was_handed_over(seed: int, tm
         online = OnlineRun(tmp_path / "m", settings, every=every, progress=killed_at(dice.randint(3, 15)))
         if online.state_path.exists():
             online.restore()
-            journal = [record.first + record.block.labels.size for record in records(online.journal_path)]
+            journal = [record.end for record in Journaled(online.journal_path, 1 << 12).records()]
             assert online.trainer is not None
             handed = max([online.trainer.rows, *journal])
         older = online.journal_path.read_bytes() if online.journal_path.exists() else b""
@@ -222,7 +223,7 @@ def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_f
             online.restore()
         pipe: Any = Dripping(part.encode(), dice, None if part == parts[-1] else end)
         with nullcontext() if part == parts[-1] else pytest.raises((Killed, Stopped)):
-            online.run(arriving([pipe], how, online.vocabulary))
+            online.run(arriving([pipe], how, online.piped))
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
@@ -231,7 +232,7 @@ def test_rows_without_labels_are_refused_before_they_are_in_the_journal(tmp_path
     how: Any = MADE | {"format": "conll", "unknown": "_"}
     with pytest.raises(ChainfoldError, match="row 2 has no label"):
         OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], how))
-    assert [record.block.labels.size for record in records(tmp_path / "m.journal")] == [1]
+    assert [record.block.labels.size for record in Journaled(tmp_path / "m.journal", 1 << 12).records()] == [1]
 
 
 class Pipe:
@@ -329,8 +330,9 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     )
     assert told
     assert 1 < int(told[1].replace(",", "")) <= 20_000 - learnt
-    [record] = records(tmp_path / "m.journal")
-    assert record.block.labels.size == 1  # it waits: is it the last of its sequence?
+    tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
+    assert tensors["waiting_labels"].size == 1  # is it the last of its sequence?
+    assert (tmp_path / "m.journal").read_bytes() == b""
 
 
 # Sentences

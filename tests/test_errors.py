@@ -316,6 +316,7 @@ def test_every_error_is_one_sentence_and_a_value_error() -> None:
         errors.BadSize("x"),
         errors.BadFile("x", "there is no such file."),
         errors.AlreadyAppended("x", 1000),
+        errors.EmptyInput("x", "is empty."),
     ]
     for error in sentences:
         assert isinstance(error, ValueError)

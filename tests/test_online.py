@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.evaluation import evaluate
 from chainfold.model import Floats, Layout, Model
-from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings, OnlineWeights
@@ -240,47 +238,9 @@ def test_a_state_is_all_that_is_needed_to_go_on(rows: int) -> None:
     for k, _ in enumerate(first.learn()):
         if k == 5:
             break  # in the midst of what has come
-    again = OnlineTrainer.of_state({name: array.copy() for name, array in first.state().items()}, 40, settings)
+    again = OnlineTrainer.of_state({name: array.copy() for name, array in first.state().items()}, 40, 3, settings)
     learnt_by(again, pieces(chain, [250])[rows // 250 :] if rows % 250 == 0 else [chain.block(rows, 3000)])
     assert same(whole, again)
-
-
-def test_a_journal_gives_back_whole_records(tmp_path: Path) -> None:
-    chain, path = a_chain(300), tmp_path / "journal"
-    with Journal(path) as journal:
-        journal.append(Record(7, ["x"], joined([chain.block(0, 100)])))
-        end = path.stat().st_size
-        assert journal.size == end
-        journal.append(Record(107, ["x", "y"], joined([chain.block(100, 300)])))
-    data = path.read_bytes()
-    for cut in (len(data), len(data) - 1, end + 5, end, end - 1, 3, 0):
-        path.write_bytes(data[:cut])
-        found = list(records(path))
-        assert len(found) == (cut >= end) + (cut == len(data))
-        assert path.stat().st_size == (0, end, len(data))[len(found)], "what is not whole is cut off"
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    first, *others = list(records(path))
-    assert not others
-    assert (first.first, first.labels) == (7, ["x"])
-    kept: list[tuple[Any, Any]] = list(zip(first.block, joined([chain.block(0, 100)]), strict=True))
-    assert all(np.array_equal(a, b) for a, b in kept)
-    with Journal(path) as journal:
-        journal.clear()
-        assert journal.size == 0
-        journal.append(Record(0, [], joined([chain.block(0, 10)])))
-    assert len(list(records(path))) == 1
-    assert not list(records(tmp_path / "none"))
-
-
-def test_a_record_takes_the_place_of_one_that_begins_with_the_same_row(tmp_path: Path) -> None:
-    chain, path = a_chain(30), tmp_path / "journal"
-    with Journal(path) as journal:
-        for low, high in ((0, 10), (10, 11), (10, 12), (12, 12), (10, 20), (20, 21)):
-            journal.append(Record(low, [], joined([chain.block(low, high)])))
-    assert [(one.first, one.block.labels.size) for one in records(path)] == [(0, 10), (10, 10), (20, 1)]
-    with Journal(path) as journal:
-        journal.append(Record(21, [], joined([chain.block(21, 30)])))
-    assert [one.first for one in records(path)] == [0, 10, 20, 21]
 
 
 # What is told

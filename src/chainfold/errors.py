@@ -156,3 +156,7 @@ class AlreadyAppended(BadFile):
             f"has the {positions:,} positions of the input already, from an earlier --append, and was left as it is; "
             f"append them once more with --again.",
         )
+
+
+class EmptyInput(BadFile):
+    """A file or a pipe that can be read, and has no rows."""

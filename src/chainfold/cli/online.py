@@ -66,11 +66,16 @@ def learn(
         if resume and run.state_path.exists():
             run.restore()
             shown.say(f"chainfold: going on after {run.learnt:,} positions.")
+            if run.torn:
+                shown.say(
+                    f"chainfold: the last {run.torn:,} bytes of {run.journal_path} are a record that was not written "
+                    f"to its end; they are left out."
+                )
         if prequential is not None:
             shown.tell(stack.enter_context(Table(prequential, run.learnt)).add)
         asked = stack.enter_context(interruptible(run.leave_if_waiting))
         try:
-            model = run.run(run.wait(lambda: arriving(inputs, how, run.vocabulary)))
+            model = run.run(run.wait(lambda: arriving(inputs, how, run.piped)))
         except Asked:
             shown.say("chainfold: interrupted before there was anything to learn from; nothing has changed.")
             raise typer.Exit(stopping.code()) from None

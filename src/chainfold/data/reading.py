@@ -16,7 +16,7 @@ from chainfold.data.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.data.inputs import Inputs, Stream
 from chainfold.data.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
 from chainfold.data.text_formats import HASH, ConllReader, CrfsuiteReader, TextReader
-from chainfold.errors import BadFile, BadSetting
+from chainfold.errors import BadFile, BadSetting, EmptyInput
 
 _LOOK_AT = 1 << 16
 _PACKED = {".gz", ".bz2", ".xz", ".zst"}
@@ -90,7 +90,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
     for one in inputs:
         with closing(one.open()) as stream:
             if not stream.peek(1):
-                raise BadFile(one.name, "is empty.") if stream.failure is None else stream.failure
+                raise EmptyInput(one.name, "is empty.") if stream.failure is None else stream.failure
             form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
             if reading.format is None and form in TEXT:
                 check_no_json(_first_line(_head(stream, reading)), one.name)
@@ -103,7 +103,7 @@ def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
                 rows += stretch.lines.size
                 yield stretch
             if not rows:
-                raise BadFile(one.name, NO_ROWS[form])
+                raise EmptyInput(one.name, NO_ROWS[form])
 
 
 def read_table(table: object, reading: Reading) -> Iterator[Stretch]:

@@ -2,7 +2,8 @@
 
     arriving     files or a pipe, or a chain that was encoded with hashed attributes
 
-Bins and scales of numbers are fitted on the first rows, which are held until there are enough of them.
+Bins and scales of numbers are fitted on the first rows, which are held until there are enough of them. What follows on
+the rows of a pipe is read as those were: its columns, attributes and labels are known, and there need not be more rows.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold.data.chain import Block, vocabulary_of
-from chainfold.data.columns import Stretch, kinds_of
+from chainfold.data.columns import Columns, Stretch, kinds_of
 from chainfold.data.encode import Options, encoding_of, stretches
 from chainfold.data.encoder import Lexicon, Numberer, Progress
 from chainfold.data.inputs import Inputs
+from chainfold.data.known import KnownOptions, Plan
 from chainfold.data.naming import HashedNames
 from chainfold.data.numbers import fit, needs_fit
 from chainfold.data.roles import Encoding, Labels, Roles
 from chainfold.data.store import is_chain, open_chain
 from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadFile, ChainfoldError, EmptyChain
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain, EmptyInput
 from chainfold.online.window import NOTHING
 from chainfold.tagging import blocks_of
 
@@ -47,8 +49,8 @@ class Arriving:
     """The rows that are in no block as yet, since the template looks ahead: as they are if nothing follows them."""
 
 
-def arriving(inputs: list[str], options: Options, before: Vocabulary | None = None) -> Arriving:
-    """The rows of inputs. What a pipe gives continues the labels and the attributes of the vocabulary before."""
+def arriving(inputs: list[str], options: Options, piped: Vocabulary | None = None) -> Arriving:
+    """The rows of inputs; `piped` is what a pipe had given before, to which standard input or a pipe adds more."""
     if is_chain(inputs):
         return _of_chain(inputs[0], options)
     given = replace(encoding_of(options), hash_bits=options.get("hash_bits") or DEFAULT_HASH_BITS)
@@ -56,19 +58,44 @@ def arriving(inputs: list[str], options: Options, before: Vocabulary | None = No
     progress = options.get("progress") or Progress()
     files = Inputs(inputs, options.get("encoding", "utf-8"), progress.read, live=True)
     again = files.total_bytes is not None
+    if piped is not None and (not again or not any(one.regular for one in files)):
+        return _continued(files, options, given.template, piped)
     rows = stretches(files, options, given.texts)
     first = next(rows, None)
     if first is None:
         raise EmptyChain
     roles = Roles.of(kinds_of(first.batch), given, first.source)
-    rows = chained([first], rows)
-    if before is None or again:
-        template, rows = _fitted(roles.template(given), rows)
-        labels = Labels(given.unknown)
-    else:
-        assert before.template is not None, "it was made for rows of columns"
-        template, labels = Template.from_json(before.template), Labels(given.unknown, before.labels)
-    return _of_rows(rows, template, roles, given, labels, again)
+    template, rows = _fitted(roles.template(given), chained([first], rows))
+    return _of_rows(rows, template, roles, given, Labels(given.unknown), again)
+
+
+def _continued(files: Inputs, options: Options, asked: Template | None, before: Vocabulary) -> Arriving:
+    """What follows on rows that do not come again, perhaps nothing; `asked` is the template that was given with it."""
+    assert before.template is not None, "it was made for rows of columns"
+    assert before.columns is not None, "it was made for rows of columns"
+    names = KnownOptions.__annotations__.keys() - {"weight"}
+    told: Any = {name: value for name, value in options.items() if name in names}
+    told |= {"labels": True, "one_sequence": options.get("one_sequence") or None}
+    plan = Plan(before, told)
+    rows = plan.stretches(files)
+    try:
+        first = next(rows)
+    except EmptyInput:
+        return Arriving((), replace(before, labels=()), list(before.labels), again=False)
+    columns, given = Columns.from_json(before.columns), plan.encoding(first)
+    given = replace(
+        given,
+        label=options.get("label") or given.label,
+        hash_bits=options.get("hash_bits") or given.hash_bits,
+        groups_return=given.group is not None,
+        header=columns.header,
+        comments=columns.comments,
+    )
+    template, labels = Template.from_json(before.template), Labels(given.unknown, before.labels)
+    if asked is not None and not needs_fit(asked := asked.resolved(list(columns.kinds))):
+        template = asked  # the run says if it is another
+    roles = Roles.of(columns.kinds, given, first.source)
+    return _of_rows(chained([first], rows), template, roles, given, labels, again=False)
 
 
 def _of_rows(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
-from chainfold.errors import BadFile
+from chainfold.errors import BadChain, BadFile
+from chainfold.files import written_whole
 from chainfold.online.trainer import Learnt
 
 INTERVAL = 10_000  # positions, at least
 
 _HEADINGS = ("positions", "accuracy", "running_accuracy", "loss")
+_LINE = re.compile(r"[0-9]{1,18}(,-?[0-9]+\.[0-9]{6}){3}\n")
 
 
 class Interval(NamedTuple):
@@ -31,6 +34,13 @@ class Prequential:
         self._tell, self._interval = tell, interval
         self.counts = [0, 0, 0, 0]  # positions and those right, of all and of this interval
         self.loss = 0.0  # of this interval
+
+    def restore(self, counts: Any, loss: Any) -> None:
+        """Go on counting; raises unless these can have been counted."""
+        numbers = isinstance(counts, list) and all(type(one) is int for one in counts) and type(loss) is float
+        if not numbers or len(counts) != 4 or not 0 <= counts[1] <= counts[0] or not 0 <= counts[3] <= counts[2]:
+            raise BadChain("these were never counted.")
+        self.counts, self.loss = counts, loss
 
     def add(self, learnt: Learnt) -> None:
         for k, count in enumerate((learnt.positions, learnt.right) * 2):
@@ -52,15 +62,14 @@ class Table:
 
     def __init__(self, path: Path, positions: int) -> None:
         """Go on after so many positions: lines of later ones are written once more."""
-        self._path = path
         kept = _lines_until(path, positions) if positions else []
+        with written_whole(path) as file:  # lines of before are not lost, whenever this is killed
+            file.write("".join([f"{','.join(_HEADINGS)}\n", *kept]).encode())
         try:
-            self._file: IO[str] = path.open("w", newline="", encoding="utf-8")
+            self._file: IO[str] = path.open("a", newline="", encoding="utf-8")
         except OSError as error:
             raise BadFile(path, f"cannot be written: {error.strerror or error}.") from None
         self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerows([_HEADINGS, *kept])
-        self._file.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +82,10 @@ class Table:
         self._file.flush()
 
 
-def _lines_until(path: Path, positions: int) -> list[list[str]]:
+def _lines_until(path: Path, positions: int) -> list[str]:
+    """The lines that were written whole."""
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))[1:]
-    return [line for line in lines if len(line) == len(_HEADINGS) and line[0].isdecimal() and int(line[0]) <= positions]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines(keepends=True)[1:] if _LINE.fullmatch(line)]
+    return [line for line in lines if int(line.split(",")[0]) <= positions]

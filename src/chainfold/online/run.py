@@ -6,8 +6,15 @@
 
 State and journal together give back all but the block that was being read when the run was killed. A run over files
 goes on after the rows that it has, and ends with the bytes of one that was never interrupted; one over a pipe goes on
-with what comes now, as a new sequence. So rows that wait for others, since the template looks ahead, are in the journal
-as the last of their sequence.
+with what comes now, as a new sequence, and ends if nothing does. So rows that wait for others, since the template looks
+ahead, are in the journal, and in the state, as the last of their sequence.
+
+Whenever the run is killed, what is on disk is enough to go on:
+
+    a new run    an old state is removed before its journal; there is no new state before there is a row to keep
+    rows         are in the journal, with one record, before they are learnt from
+    saving       the state replaces the one before, and then the journal is cleared: rows in both are passed over
+    the end      the model is stored, then the state is removed, then the journal
 """
 
 from __future__ import annotations
@@ -22,21 +29,23 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold.data.chain import Block
+from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadChain, BadFile, ChainfoldError
 from chainfold.model import Model
 from chainfold.model_file import save_model
 from chainfold.online.arriving import Arriving
-from chainfold.online.journal import Journal, Record, records
+from chainfold.online.journal import Journal, Journaled, Record
 from chainfold.online.prequential import Interval, Prequential
+from chainfold.online.rows import KINDS, arrays_of, block_of
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
 from chainfold.online.window import NOTHING
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
-RUN, RUN_VERSION = "online run", 1
+RUN, RUN_VERSION = "online run", 2
 _MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
 _MEANING = ("labels", "label", "template", "columns", "hash_bits")
 
@@ -77,12 +86,15 @@ class OnlineRun:
         self.trainer: OnlineTrainer | None = None
         self.vocabulary: Vocabulary | None = None
         self.prequential = Prequential(tell)
+        self._again: bool | None = None  # would the rows of the run come once more? Not known before it has begun
         self._waiting = False  # for rows; nothing is lost if it is left then
         self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
+        self._journaled: Journaled | None = None  # what a killed run has left, and its state before that
+        self._restored = Record(0, [], NOTHING)
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
     def restore(self) -> None:
-        """What was saved; the journal is learnt from when the run goes on."""
+        """What was saved; the journal is checked as well, and learnt from when the run goes on. No file is changed."""
         tensors, about = read_sealed(self.state_path, RUN, RUN_VERSION)
         with damage(self.state_path, RUN):
             settings, meaning = about["settings"], about["meaning"]
@@ -91,11 +103,26 @@ class OnlineRun:
                     self.state_path,
                     f"is a run with {_listed(settings)}; resume with these settings, or begin anew with --fresh.",
                 )
-            self.vocabulary = _vocabulary(meaning)
-            self.trainer = OnlineTrainer.of_state(tensors, 1 << meaning["hash_bits"], self._settings)
-            self.prequential.counts, self.prequential.loss = about["counts"], about["loss"]
-        for record in records(self.journal_path):
-            self._know(record.labels)
+            self.vocabulary, self._again = _vocabulary(meaning, about["again"]), about["again"]
+            size, names = 1 << meaning["hash_bits"], list(self.vocabulary.labels)
+            self.trainer = OnlineTrainer.of_state(tensors, size, len(names), self._settings)
+            held = block_of({name: tensors[f"waiting_{name}"] for name in KINDS}, size, len(names))
+            self._restored = Record(self.trainer.rows, names, NOTHING, held)
+            self.prequential.restore(about["counts"], about["loss"])
+        self._journaled = Journaled(self.journal_path, size, names)
+        for _ in self._to_replay():
+            pass
+        self._know(self._journaled.labels)
+
+    @property
+    def torn(self) -> int:
+        """Bytes at the end of the journal that were not written whole."""
+        return 0 if self._journaled is None else self._journaled.torn
+
+    @property
+    def piped(self) -> Vocabulary | None:
+        """What is known of the rows of a run over a pipe that is to go on."""
+        return None if self._again else self.vocabulary
 
     @property
     def learnt(self) -> int:
@@ -105,10 +132,12 @@ class OnlineRun:
     def run(self, arriving: Arriving) -> Model:
         """Learn from all that arrives, and store the model."""
         trainer = self._begin(arriving)
-        with Journal(self.journal_path) as journal:
+        with Journal(self.journal_path, 0 if self._journaled is None else self._journaled.whole) as journal:
             self._saved, self._since = time.monotonic(), 0
-            for record in records(self.journal_path):
-                self._replay(trainer, record)
+            for record in self._to_replay():
+                self._know(record.labels)
+                trainer.add(record.block)
+                self._learn(trainer, None)
             try:
                 self._learn(trainer, journal)
                 for block in self._new_blocks(arriving, trainer):
@@ -120,6 +149,8 @@ class OnlineRun:
             except Asked:
                 self._save(journal)
                 raise self._stopped(trainer) from None
+            if not trainer.rows:
+                raise BadFile(self.state_path, "has no rows as yet, and none have come; resume with some.")
             self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
@@ -138,11 +169,18 @@ class OnlineRun:
         meaning = arriving.vocabulary
         assert meaning.hash_bits is not None, "attributes are hashed"
         if self.trainer is None or self.vocabulary is None:
-            self.vocabulary = meaning
+            self.vocabulary, self._again = meaning, arriving.again
             self.trainer = OnlineTrainer(1 << meaning.hash_bits, self._settings)
+            self.state_path.unlink(missing_ok=True)
             self.journal_path.unlink(missing_ok=True)
-            self._write_state()
         else:
+            if self._again != arriving.again:
+                was, now = ("files", "a pipe") if self._again else ("a pipe", "files")
+                raise BadFile(
+                    self.state_path,
+                    f"is a run over {was}, and cannot go on with {now}; resume with the input of then, or begin anew "
+                    f"with --fresh.",
+                )
             same = all(getattr(meaning, name) == getattr(self.vocabulary, name) for name in _MEANING[1:])
             if not same:
                 raise BadFile(
@@ -154,11 +192,12 @@ class OnlineRun:
 
     def _take(self, block: Block, held: Block, trainer: OnlineTrainer, journal: Journal) -> None:
         """Rows that do not come again, and those after them that wait for what follows."""
-        journal.append(Record(trainer.rows, self._names(), block))
+        trainer.check(held, after=block.labels.size)
+        if not self.state_path.exists():  # the journal of a run that has just begun
+            self._write_state()
+        journal.append(Record(trainer.rows, self._names(), block, held))
         trainer.add(block)
-        trainer.check(held)
         self._held = held
-        journal.append(Record(trainer.rows, self._names(), held))
 
     def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
         """Those that were not learnt from before."""
@@ -195,23 +234,37 @@ class OnlineRun:
         finally:
             self._waiting = False
 
-    def _replay(self, trainer: OnlineTrainer, record: Record) -> None:
-        """Learn from rows of the journal, which stays as it is: those that are in a state are passed over."""
-        if record.first > trainer.rows:
-            raise BadFile(self.journal_path, f"row {trainer.rows:,} and others are missing; begin anew with --fresh.")
-        if record.first == trainer.rows:
-            self._know(record.labels)
-            trainer.add(record.block)
-            self._learn(trainer, None)
+    def _to_replay(self) -> Iterator[Record]:
+        """Rows that a killed run has left, but for those in its state; the journal stays as it is."""
+        if self._journaled is None:
+            return
+        state = self._restored
+        rows = state.first  # that have come
+        for record in self._journaled.records():
+            if record.first >= state.first:
+                if rows == state.first and record.first == state.end and state.waiting.labels.size:
+                    yield state._replace(block=state.waiting, waiting=NOTHING)
+                    rows = state.end
+                if record.first != rows:
+                    raise BadFile(
+                        self.journal_path,
+                        f"its rows begin with row {record.first + 1:,}, but {self.state_path} ends with row {rows:,}: "
+                        f"they are not of the same run, or one is older; restore them, or begin anew with --fresh.",
+                    )
+                yield record
+                rows = record.end
+        if rows == state.first and state.waiting.labels.size:
+            yield state._replace(block=state.waiting, waiting=NOTHING)
 
     def _learn(self, trainer: OnlineTrainer, journal: Journal | None, ended: bool = False) -> None:
-        """Learn from what has come, and save now and then."""
+        """Learn from what has come, and save now and then; not at the end, as more may come if the run is killed."""
         for learnt in trainer.learn(ended):
             self._count(learnt)
             self._since += 1
             stopped = self._stop()
             due = self._every.due(self._since, time.monotonic() - self._saved)
-            if stopped or due or (journal is not None and journal.size > _MOST_JOURNAL):
+            due = due or (journal is not None and journal.size > _MOST_JOURNAL)
+            if stopped or (due and not ended):
                 self._save(journal)
             if stopped:
                 raise self._stopped(trainer)
@@ -220,9 +273,7 @@ class OnlineRun:
         """The state, so that the journal begins anew, if all of it was taken, and the model."""
         self._write_state()
         if journal is not None:
-            assert self.trainer is not None, "the run has begun"
             journal.clear()
-            journal.append(Record(self.trainer.rows, self._names(), self._held))
         if self.learnt:
             save_model(self._output, self.model())
         self._saved, self._since = time.monotonic(), 0
@@ -236,10 +287,12 @@ class OnlineRun:
         about = {
             "settings": asdict(self._settings),
             "meaning": {name: getattr(self.vocabulary, name) for name in _MEANING},
+            "again": self._again,
             "counts": self.prequential.counts,
             "loss": self.prequential.loss,
         }
-        write_sealed(self.state_path, RUN, RUN_VERSION, self.trainer.state(), about)
+        held = {f"waiting_{name}": array for name, array in arrays_of(self._held).items()}
+        write_sealed(self.state_path, RUN, RUN_VERSION, {**self.trainer.state(), **held}, about)
 
     def _count(self, learnt: Learnt) -> None:
         self.prequential.add(learnt)
@@ -266,8 +319,15 @@ def beside(output: Path, what: str) -> Path:
     return output.with_name(f"{output.name}.{what}")
 
 
-def _vocabulary(meaning: Mapping[str, Any]) -> Vocabulary:
-    """What attributes and labels stand for, without counts."""
+def _vocabulary(meaning: Mapping[str, Any], again: Any) -> Vocabulary:
+    """What attributes and labels stand for, without counts; raises unless it is what a run has."""
+    texts = [meaning[name] for name in ("label", "template", "columns")]
+    named = [*meaning["labels"], *(text for text in texts if text is not None or again is False)]
+    bits = meaning["hash_bits"]
+    if type(again) is not bool or type(bits) is not int or not 1 <= bits <= MOST_HASH_BITS:
+        raise BadChain("the run has no attributes.")
+    if not all(isinstance(one, str) for one in named) or len(set(meaning["labels"])) < len(meaning["labels"]):
+        raise BadChain("the run has no labels.")
     return Vocabulary(
         **{**meaning, "labels": tuple(meaning["labels"])},
         attributes=None,

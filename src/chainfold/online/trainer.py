@@ -20,18 +20,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import chainfold
-from chainfold.data.chain import Block, frozen
+from chainfold.data.chain import Block
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import MARKS, Vocabulary
-from chainfold.errors import ChainfoldError
+from chainfold.errors import BadChain, ChainfoldError
 from chainfold.model import Layout, Model
+from chainfold.online.rows import KINDS, arrays_of, block_of
 from chainfold.online.weights import OnlineSettings, OnlineWeights
 from chainfold.online.window import NOTHING, Renumbering, Share, Window, share_in
 from chainfold.sealed import Tensors
 
 FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
-
-_HELD = Block._fields[:5]  # what is kept of a block
 
 
 class Learnt(NamedTuple):
@@ -102,15 +101,15 @@ class OnlineTrainer:
         self._held = joined([self._held.part(kept, self._held.labels.size), *self._new])
         self._past, self._new, self._coming = self._past - kept, [], 0
 
-    def check(self, block: Block) -> None:
-        """Raise unless the rows can be learnt from."""
+    def check(self, block: Block, after: int = 0) -> None:
+        """Raise unless the rows can be learnt from, which come next or after so many others."""
         if block.edge_ids.size:
             raise ChainfoldError("edge attributes cannot be learnt online; leave them out.")
         if block.weights.size:
             raise ChainfoldError("weights of positions cannot be learnt by online; leave --weight out.")
         unknown = np.flatnonzero(block.labels < 0)
         if unknown.size:
-            row = self.rows + int(unknown[0]) + 1
+            row = self.rows + after + int(unknown[0]) + 1
             raise ChainfoldError(f"row {row:,} has no label, and all are needed to learn online; leave such rows out.")
 
     def _batch_end(self, ended: bool) -> int:
@@ -215,17 +214,22 @@ class OnlineTrainer:
     def state(self) -> Tensors:
         """All that is needed to go on, as arrays."""
         self._gather()
-        held: Tensors = {f"held_{name}": getattr(self._held, name) for name in _HELD}
+        held: Tensors = {f"held_{name}": array for name, array in arrays_of(self._held).items()}
         counts = np.array([self._past, self.rows, self.doings.batches, self.doings.right, self.doings.approximate])
         return {**self.weights.state(), **held, "counts_so_far": counts, "loss_so_far": np.array(self.doings.loss)}
 
     @classmethod
-    def of_state(cls, state: Tensors, n_attributes: int, settings: OnlineSettings) -> Self:
-        """The trainer whose state it was."""
+    def of_state(cls, state: Tensors, n_attributes: int, n_labels: int, settings: OnlineSettings) -> Self:
+        """The trainer whose state it was, `n_labels` those that rows may have; raises if there is none like it."""
         made = cls(n_attributes, settings)
         made.weights = OnlineWeights.of_state(state, n_attributes, settings)
-        held = {name: frozen(state[f"held_{name}"], getattr(NOTHING, name).dtype) for name in _HELD}
-        made._held = NOTHING._replace(**held)
+        made._held = block_of({name: state[f"held_{name}"] for name in KINDS}, n_attributes, n_labels)
         made._past, made.rows, batches, right, approximate = (int(count) for count in state["counts_so_far"])
         made.doings = Doings(batches, right, float(state["loss_so_far"]), approximate)
+        held = made._held.labels.size
+        fits = 0 <= made._past <= held and made.positions + held - made._past == made.rows
+        fits = fits and made.weights.n_labels <= n_labels
+        counted = 0 <= right <= made.positions and 0 <= approximate <= batches <= made.positions
+        if not (fits and counted and made._past <= made.positions and math.isfinite(made.doings.loss)):
+            raise BadChain("the counts of the run contradict its rows.")
         return made

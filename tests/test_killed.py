@@ -1,0 +1,458 @@
+"""Online runs that are killed at any moment: `--resume` goes on, to the same bytes, and loses no row that was kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfold.errors import BadFile
+from chainfold.model_file import open_model
+from chainfold.online import run as running
+from chainfold.online.arriving import arriving
+from chainfold.online.journal import Journal, Journaled, Record
+from chainfold.online.prequential import Interval, Table
+from chainfold.online.run import OnlineRun
+from chainfold.online.weights import OnlineSettings
+from chainfold.sealed import read_sealed, write_sealed
+from chainfold.training import Every
+from verbs import conll, failed, run, succeeded
+
+HOW: Any = {
+    "attributes": "word[-1] word word[1] shape",
+    "columns": ["word", "shape", "tag"],
+    "hash_bits": 10,
+    "format": "conll",
+}
+TOLD = ("--attributes", HOW["attributes"], "--columns", "word,shape,tag", "--hash-bits", "10", "--format", "conll")
+SETTINGS = OnlineSettings(batch=4)
+SIZES = [8, pytest.param(40, marks=pytest.mark.slow)]  # lines
+
+
+class Killed(BaseException):
+    """Nothing can be done about it, and nothing is done."""
+
+
+class Death:
+    """Kills at a moment: before and after each change to a file, and in the midst of a record."""
+
+    def __init__(self, at: int, patch: pytest.MonkeyPatch) -> None:
+        self._left = at
+        for name in ("write_sealed", "save_model"):
+            patch.setattr(running, name, self._around(getattr(running, name)))
+        patch.setattr(Journal, "clear", self._around(Journal.clear))
+        patch.setattr(Journal, "append", self._append(Journal.append))
+        patch.setattr(Path, "unlink", self._unlink(Path.unlink))
+
+    def _moment(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Killed
+
+    def _around(self, change: Any) -> Any:
+        def changed(*arguments: Any) -> None:
+            self._moment()
+            change(*arguments)
+            self._moment()
+
+        return changed
+
+    def _unlink(self, unlink: Any) -> Any:
+        around = self._around(unlink)
+
+        def changed(path: Path, missing_ok: bool = False) -> None:
+            (around if path.suffix in (".run", ".journal") else unlink)(path, missing_ok)
+
+        return changed
+
+    def _append(self, append: Any) -> Any:
+        def appended(journal: Journal, record: Record) -> None:
+            self._moment()
+            before = journal.size
+            append(journal, record)
+            try:
+                self._moment()
+            except Killed:
+                os.truncate(journal._path, (before + journal.size) // 2)
+                raise
+            self._moment()
+
+        return appended
+
+
+class Lines(io.RawIOBase):
+    """A pipe that gives one line at a time."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines, self.given = lines, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        if self.given == len(self._lines):
+            return 0
+        line = self._lines[self.given].encode()
+        assert len(line) <= len(target) or self.given == 0
+        piece, rest = line[: len(target)], line[len(target) :]
+        target[: len(piece)] = piece
+        if rest:
+            self._lines[self.given] = rest.decode()
+        else:
+            self.given += 1
+        return len(piece)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody cuts the power, and no threads are waited for."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr("chainfold.data.encoder.read_ahead", iter)
+
+
+def go_on(output: Path, inputs: list[Any]) -> OnlineRun:
+    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    if online.state_path.exists():
+        online.restore()
+    online.run(arriving(inputs, HOW, online.piped))
+    return online
+
+
+def killed(at: int, output: Path, inputs: list[Any]) -> bool:
+    """Begin, and be killed at a moment, if the run does not end before."""
+    with pytest.MonkeyPatch.context() as patch:
+        Death(at, patch)
+        try:
+            go_on(output, inputs)
+        except Killed:
+            return True
+    return False
+
+
+def some_lines(path: Path, count: int) -> list[str]:
+    lines = conll(path, 40).read_text().splitlines(keepends=True)[:count]
+    path.write_text("".join(lines))
+    return lines
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_over_a_file_goes_on_from_any_moment(size: int, tmp_path: Path) -> None:
+    text, at = tmp_path / "t", 0
+    some_lines(text, 2 * size)
+    go_on(tmp_path / "whole", [str(text)])
+    for at in range(1, 1000):
+        (tmp_path / "m").unlink(missing_ok=True)
+        if not killed(at, tmp_path / "m", [str(text)]):
+            break
+        killed(1 + at % 7, tmp_path / "m", [str(text)])
+        go_on(tmp_path / "m", [str(text)])
+        assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t", "whole"]
+    assert 15 < at < 1000
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_over_a_pipe_goes_on_from_any_moment(size: int, tmp_path: Path) -> None:
+    """It keeps all rows but the last that was read, and what comes then is a new sequence."""
+    lines, at = some_lines(tmp_path / "t", size), 0
+    expected: dict[int, bytes] = {}
+    for at in range(1, 1000):
+        (tmp_path / "m").unlink(missing_ok=True)
+        pipe = Lines(list(lines))
+        if not killed(at, tmp_path / "m", [pipe]):
+            break
+        online = OnlineRun(tmp_path / "m", SETTINGS)
+        if not online.state_path.exists():  # before there was a row, or when the model was stored
+            assert (
+                pipe.given <= 2 or open_model(tmp_path / "m").training["positions"] == len("".join(lines).split()) / 3
+            )
+            continue
+        online.restore()
+        assert online.trainer is not None
+        kept = max([online.trainer.rows, *(record.end for record in online._to_replay())])
+        seen = [number for number, line in enumerate(lines[: pipe.given]) if line.strip()]
+        assert len(seen) - 1 <= kept <= len(seen)
+        cut = ([number for number, line in enumerate(lines) if line.strip()] + [len(lines)])[kept]
+        if kept:  # nothing more comes, and what is kept is kept
+            assert killed(1 + at % 3, tmp_path / "m", [Lines([])])
+        go_on(tmp_path / "m", [Lines(lines[cut:])])
+        if cut not in expected:
+            (tmp_path / "u").write_text("".join([*lines[:cut], "\n", *lines[cut:]]))
+            go_on(tmp_path / "n", [str(tmp_path / "u")])
+            expected[cut] = (tmp_path / "n").read_bytes()
+        assert (tmp_path / "m").read_bytes() == expected[cut]
+        assert not (tmp_path / "m.run").exists()
+    assert 30 < at < 1000
+    assert len(expected) > size / 2
+
+
+# As a user meets it
+
+ONLINE = ("--online", "--batch", "4", *TOLD)
+
+
+class Endless(Lines):
+    """A pipe that is still open when its reader is killed."""
+
+    def readinto(self, target: Any) -> int:
+        if self.given == len(self._lines):
+            raise Killed
+        return super().readinto(target)
+
+
+def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
+    """The state and the journal of a run over a pipe that has given these lines."""
+    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    pipe: Any = Endless(list(lines))
+    with pytest.raises(Killed):
+        online.run(arriving([pipe], how))
+
+
+def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
+    succeeded("train", tmp_path / "t", *ONLINE, "-o", tmp_path / "whole")
+    for given in (b"", b"\n\n"):
+        left_by_a_kill(model, lines)
+        done = run("train", "-", *ONLINE, "-o", model, "--resume", "--json", given=given)
+        assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
+        assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    left_by_a_kill(model, lines)
+    done = run("train", "-", *ONLINE[:3], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
+    assert "is a run over other columns or attributes; resume with the input and options of then" in done.stderr
+    done = run("train", "-", "--online", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
+    assert done.exit_code == 0, done.stderr
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t", "whole"]
+    done = run("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    assert done.stderr.splitlines() == [
+        "chainfold: there is no unfinished run to go on with; a new one begins.",
+        "chainfold: standard input: is empty.",
+    ]
+
+
+def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:
+    """Columns are what they were, whatever the first of the new rows look like."""
+    rows = [f"{k % 7},s{k % 3},{'high' if k % 7 > 3 else 'low'}\n" for k in range(40)]
+    left_by_a_kill(tmp_path / "m", ["x,kind,label\n", *rows[:17]], {"numbers": "log", "hash_bits": 10})
+    rest = "".join(rows[17:]).encode()
+    done = run("train", "-", "--online", "--batch", "4", "-o", tmp_path / "m", "--resume", "--json", given=rest)
+    assert done.exit_code == 0, done.stderr
+    parts = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, part in zip(parts, (rows[:17], rows[17:]), strict=True):
+        path.write_text("".join(["x,kind,label\n", *part]))
+    how = ("--online", "--batch", "4", "--numbers", "log", "--hash-bits", "10")
+    succeeded("train", *parts, *how, "-o", tmp_path / "whole")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
+    lines, model, journal = some_lines(tmp_path / "t", 30), tmp_path / "m", tmp_path / "m.journal"
+    left_by_a_kill(model, lines)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    whole = before["m.journal"]
+    again = ("train", "-", *ONLINE, "-o", model, "--resume")
+    journal.write_bytes(whole[:100] + bytes([whole[100] ^ 4]) + whole[101:])
+    done = run(*again, given=b"a x O\n")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"chainfold: {journal}: record 1, from byte 0 on, is damaged; restore the file, or cut it there (truncate -s "
+        f"0) to go on with its 0 rows before that, or begin anew with --fresh.\n"
+    )
+    journal.write_bytes(whole[:60] + whole[61:])
+    assert "record 1, from byte 0 on, is damaged" in failed(*again, given=b"a x O\n")
+    journal.write_bytes(whole)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    journal.write_bytes(whole[:-1])
+    found = Journaled(journal, 1 << 10)
+    assert list(found.records())
+    done = run(*again, given=b"")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[1].startswith("chainfold: the last ")
+    assert done.stderr.endswith(
+        f" bytes of {journal} are a record that was not written to its end; they are left out.\n"
+    )
+
+
+def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 90), tmp_path / "m"
+    left_by_a_kill(model, lines[:6])
+    older = (tmp_path / "m.run").read_bytes()
+    for name in ("run", "journal"):
+        (tmp_path / f"m.{name}").unlink()
+    left_by_a_kill(model, lines)
+    (tmp_path / "m.run").write_bytes(older)
+    sentence = failed("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
+
+
+def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:
+    lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
+    left_by_a_kill(model, lines)
+    done = run("train", tmp_path / "t", *ONLINE, "-o", model, "--resume")
+    assert "is a run over a pipe, and cannot go on with files; resume with the input of then" in done.stderr
+    assert killed(9, tmp_path / "n", [str(tmp_path / "t")])
+    with pytest.raises(BadFile, match="is a run over files, and cannot go on with a pipe; resume with the input of"):
+        go_on(tmp_path / "n", [Lines(["a x O\n"])])
+    done = run("train", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
+    assert done.stderr.endswith("chainfold: standard input: is empty.\n")
+
+
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_run_that_is_refused_at_its_first_rows_leaves_nothing(piped: bool, tmp_path: Path) -> None:
+    text = tmp_path / "t"
+    text.write_text("a x O\nb x _\n")
+    source, given = ("-", text.read_bytes()) if piped else (text, b"")
+    for _ in range(2):
+        sentence = failed("train", source, *ONLINE, "-o", tmp_path / "m", "--unknown", "_", given=given)
+        assert sentence.startswith("row 2 has no label")
+        assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    head, first = "positions,accuracy,running_accuracy,loss\n", "100,0.500000,0.500000,1.000000\n"
+    for torn in ("", "200,0.500000,0.500000,1.0", "200,0.5", "\0\0", "x\udcff"):
+        path.write_bytes((head + first + torn).encode(errors="surrogateescape"))
+        with Table(path, 250) as table:
+            assert path.read_text() == head + first
+            table.add(Interval(200, 0.25, 0.375, 2.0))
+        assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"
+
+
+@pytest.fixture(scope="module")
+def a_state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("state")
+    left_by_a_kill(folder / "m", some_lines(folder / "t", 90))
+    return (folder / "m.run").read_bytes()
+
+
+def meaning(**said: Any) -> Any:
+    return lambda tensors, about: about["meaning"].update(said)
+
+
+def about(**said: Any) -> Any:
+    return lambda tensors, about: about.update(said)
+
+
+def array(name: str, make: Any) -> Any:
+    return lambda tensors, about: tensors.update({name: make(tensors[name].copy())})
+
+
+def changed(at: int, value: Any) -> Any:
+    def change(values: Any) -> Any:
+        values[at] = value
+        return values
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        meaning(hash_bits=60),
+        meaning(hash_bits=None),
+        meaning(hash_bits="10"),
+        meaning(labels=["O"]),
+        meaning(labels=[1, 2, 3]),
+        meaning(labels=None),
+        meaning(columns=None),
+        meaning(template=7),
+        about(again=None),
+        about(again=1),
+        about(counts=[1]),
+        about(counts=[1, 2, 0, 0]),
+        about(counts=["1", 1, 1, 1]),
+        about(loss="x"),
+        array("held_labels", changed(0, 99)),
+        array("held_labels", lambda labels: labels[:-1]),
+        array("held_ids", changed(0, 1 << 10)),
+        array("held_ids", changed(0, -1)),
+        array("held_offsets", changed(1, 10**12)),
+        array("held_offsets", lambda offsets: offsets.astype("f8")),
+        array("waiting_ids", changed(0, 1 << 30)),
+        array("waiting_labels", changed(0, -1)),
+        array("counts_so_far", changed(0, 10**9)),
+        array("counts_so_far", changed(1, 0)),
+        array("counts_so_far", changed(2, -1)),
+        array("counts_so_far", lambda counts: counts[:3]),
+        array("loss_so_far", lambda loss: loss + float("nan")),
+    ],
+)
+def test_a_state_of_somebody_else_is_a_sentence(forge: Any, a_state: bytes, tmp_path: Path) -> None:
+    online = OnlineRun(tmp_path / "m", SETTINGS)
+    online.state_path.write_bytes(a_state)
+    tensors, said = read_sealed(online.state_path, running.RUN, running.RUN_VERSION)
+    forge(tensors, said)
+    write_sealed(online.state_path, running.RUN, running.RUN_VERSION, tensors, said)
+    with pytest.raises(BadFile, match="this is not a online run written by chainfold, or it is cut short or damaged"):
+        online.restore()
+
+
+# In earnest
+
+
+def left_after(kill: Any, *arguments: object, feed: bytes = b"") -> None:
+    """Start a command, feed it, and kill it."""
+    command = [sys.executable, "-m", "chainfold", "train", *map(str, arguments)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert process.stdin is not None
+    given = 0
+    os.set_blocking(process.stdin.fileno(), False)
+    while process.poll() is None and not kill():
+        if given < len(feed):
+            with suppress(BlockingIOError):
+                given += os.write(process.stdin.fileno(), feed[given : given + 2000])
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdin.close()
+
+
+def after_a_while(path: Path, dice: random.Random) -> Any:
+    """Says when to kill: soon after the file appears, or even before."""
+    begin, wait, seen = time.monotonic(), dice.choice((0.0, 0.05, 0.3, 1.0)) * dice.random(), 0.0
+
+    def kill() -> bool:
+        nonlocal seen
+        seen = seen or (time.monotonic() if path.exists() else 0.0)
+        return time.monotonic() - begin > 30 or bool(seen and time.monotonic() - seen >= wait)
+
+    return kill
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_is_really_killed_goes_on(seed: int, tmp_path: Path) -> None:
+    """Twenty times each: ten over a file, several kills to a run, and ten over a pipe."""
+    dice, lines = random.Random(seed), conll(tmp_path / "t", 600, seed=seed).read_text().splitlines(keepends=True)
+    how = ("--online", "--batch", "16", *TOLD, "--save-every", "2")
+    succeeded("train", tmp_path / "t", *how, "-o", tmp_path / "whole")
+    kills = 0
+    while kills < 10:
+        for _ in range(dice.randint(1, 3)):
+            kill = after_a_while(tmp_path / dice.choice(("m", "m.run")), dice)
+            left_after(kill, tmp_path / "t", *how, "-o", tmp_path / "m", "--resume")
+            kills += 1
+        assert run("train", tmp_path / "t", *how, "-o", tmp_path / "m", "--resume").exit_code == 0
+        assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+        (tmp_path / "m").unlink()
+    for _ in range(10):
+        kill = after_a_while(tmp_path / dice.choice(("p", "p.run", "p.journal")), dice)
+        left_after(kill, "-", *how, "-o", tmp_path / "p", feed="".join(lines).encode())
+        assert (tmp_path / "p.run").exists()
+        assert run("train", "-", *how, "-o", tmp_path / "p", "--resume", given=b"").exit_code == 0
+        positions = open_model(tmp_path / "p").training["positions"]
+        cut = [number for number, line in enumerate(lines) if line.strip()][positions - 1] + 1
+        (tmp_path / "u").write_text("".join(lines[:cut]))
+        succeeded("train", tmp_path / "u", *how, "-o", tmp_path / "q")
+        assert (tmp_path / "p").read_bytes() == (tmp_path / "q").read_bytes()
+        (tmp_path / "p").unlink()
