@@ -19,6 +19,7 @@ LEVELS = {
     "files": 1,
     "resident": 1,
     "semiring": 1,
+    "temporary": 2,
     "kernels": 2,
     "data": 3,
     "model": 4,

@@ -20,6 +20,7 @@ from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
+from chainfold.cli.failures import check_room, output_fails, sentence_of, warnings_said
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
 from chainfold.cli.paper import paper
@@ -44,15 +45,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            verb(*arguments, **options)
+            with warnings_said():
+                check_room()
+                verb(*arguments, **options)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except ChainfoldError as error:
             typer.echo(f"chainfold: {error}", err=True)
-            raise typer.Exit(2) from None
-        except MemoryError as error:
-            remedy = "take --engine stream, a smaller model, or fewer --hash-bits"
-            typer.echo(f"chainfold: not enough memory: {error}; {remedy}.", err=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             typer.echo("chainfold: interrupted.", err=True)
@@ -62,9 +61,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:  # whoever read the output has gone; nothing more can be said to them
             _silence()
             raise typer.Exit(0) from None
-        except OSError as error:
-            _silence()
-            typer.echo(f"chainfold: cannot write to standard output: {error.strerror or error}.", err=True)
+        except (ImportError, MemoryError, OSError, RuntimeError) as error:
+            sentence = sentence_of(error, verb.__name__)
+            if sentence is None:
+                raise
+            if output_fails():
+                _silence()
+            typer.echo(f"chainfold: {sentence}", err=True)
             raise typer.Exit(2) from None
 
     return run
@@ -108,6 +111,7 @@ class _Unneeded(MetaPathFinder):
 
 def main() -> None:
     """The entry point of the `chainfold` command."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no verb needs more, and each takes memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
     sys.meta_path.insert(0, _Unneeded())
     try:
