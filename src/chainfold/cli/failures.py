@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TextIO
 
 import typer
 
@@ -100,11 +100,18 @@ def warnings_said() -> Iterator[None]:
         warnings.filterwarnings("always", category=ChainfoldWarning)
         usual = warnings.showwarning
 
-        def say(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        def say(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, ChainfoldWarning):
                 typer.echo(f"chainfold: {message}", err=True)
             else:
-                usual(message, category, *where)
+                usual(message, category, filename, lineno, file, line)
 
         warnings.showwarning = say
         yield
