@@ -22,6 +22,7 @@ LEVELS = {
     "outputs": 2,
     "resident": 1,
     "semiring": 1,
+    "temporary": 2,
     "kernels": 2,
     "data": 3,
     "model": 4,

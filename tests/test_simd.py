@@ -79,28 +79,3 @@ def test_rows_of_several_vectors() -> None:
     np.testing.assert_array_equal(out[32:], 2.0 * vector)
     assert total == pytest.approx(vector.sum(), rel=1e-14)
     assert (least, fifth) == (vector.min(), vector[5])
-
-
-def test_a_cached_kernel_is_stamped_with_the_whole_package() -> None:
-    """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
-    from chainfold.kernels import jit, messages
-
-    assert messages.forward._cache._cache_file._source_stamp == jit._STAMP
-    assert len(jit._STAMP) == 64
-
-
-def test_where_no_cache_can_be_kept_kernels_still_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_as_ever = numba.njit
-
-    def no_cache(*arguments: Any, cache: bool = False, **options: Any) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return compile_as_ever(*arguments, **options)
-
-    monkeypatch.setattr(numba, "njit", no_cache)
-
-    @kernel(fastmath=STRICT)
-    def double(x: Any) -> Any:
-        return 2.0 * x
-
-    assert double(1.5) == 3.0

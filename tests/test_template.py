@@ -52,7 +52,7 @@ def name_at(feature: Feature, row: int, columns: list[list[str]], border: Border
         t = row + factor.offset
         text = border.before(-t) if t < 0 else border.after(t - rows + 1) if t >= rows else columns[factor.column][t]
         assert text is not None
-        name += apply(factor.steps, text) + piece
+        name += apply(factor.steps, [text])[0] + piece
     return name
 
 
@@ -153,8 +153,8 @@ def test_wapiti_applies_its_commands_beyond_the_borders_too() -> None:
 )
 def test_wapitis_expressions(wapiti: str, text: str, matched: str | None) -> None:
     pattern = python_pattern(wapiti)
-    assert apply((Step("test", (pattern,)),), text) == ("false" if matched is None else "true")
-    assert apply((Step("match", (pattern,)),), text) == (matched or "")
+    assert apply((Step("test", (pattern,)),), [text, text]) == ["false" if matched is None else "true"] * 2
+    assert apply((Step("match", (pattern,)),), [text]) == [matched or ""]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_logarithms_are_bins_around_zero() -> None:
         ("prefix(word,1.5)", "not how 'prefix' is used"),
         ('suffix(word,"3")', "not how 'suffix' is used"),
         ("lower(word,3)", "not how 'lower' is used"),
-        ('test(word,"(")', "not how 'test' is used"),
+        ('test(word,"(")', "cannot be read: missing \\)"),
         ("match(word,3)", "not how 'match' is used"),
         ("quantile(x,1)", "not how 'quantile' is used"),
         ("quantile(x,2.5)", "not how 'quantile' is used"),
@@ -324,12 +324,12 @@ def test_every_function_has_its_meaning() -> None:
     ],
 )
 def test_functions_of_a_text(step: Step, text: str, result: str) -> None:
-    assert apply((step,), text) == result
+    assert apply((step,), [text, text]) == [result, result]
 
 
 def test_steps_are_applied_left_to_right() -> None:
-    assert apply((Step("shape"), Step("lower")), "Mc1") == "xxd"
-    assert apply((Step("lower"), Step("shape")), "Mc1") == "xd"
+    assert apply((Step("shape"), Step("lower")), ["Mc1"]) == ["xxd"]
+    assert apply((Step("lower"), Step("shape")), ["Mc1"]) == ["xd"]
 
 
 def test_every_column_as_it_is() -> None:

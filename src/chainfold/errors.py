@@ -14,6 +14,10 @@ class ChainfoldError(ValueError):
         super().__init__(visible(sentence))
 
 
+class ChainfoldWarning(UserWarning):
+    """Something is not as it should be, and goes on all the same; its text is one sentence too."""
+
+
 class UnknownEngine(ChainfoldError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"there is no engine {name!r}; choose one of {', '.join(known)}, or auto.")

@@ -16,7 +16,6 @@ and is used in one of three ways:
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from chainfold.data.store import is_chain, open_chain
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.tagging import BLOCK, blocks_of
+from chainfold.temporary import temporary_directory
 from chainfold.training import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
@@ -81,10 +81,10 @@ def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Ite
     if kind == "sequences":
         yield _chain_of(inputs, labels, weights, encoding)
         return
-    with tempfile.TemporaryDirectory(prefix="chainfold-") as folder:
+    with temporary_directory() as folder:
         source: Source | None = _source(inputs, kind)
         if source is None and kind == "files":
-            source = encode(inputs, Path(folder) / "chain", **encoding)
+            source = encode(inputs, folder / "chain", **encoding)
         elif source is None:
             source = chain_of_table(inputs, **encoding)
         yield source if weights is None else _Weighted(source, _of_positions(weights, lengths_of(source)))

@@ -7,6 +7,26 @@ import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+_TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
+
+
+def address_room() -> int | None:
+    """The bytes that limits on address space (`ulimit -v`, `ulimit -d`) leave this process; None where there are none.
+
+    Most of what is taken is mapped and never used; no such limit holds for what is used.
+    """
+    limits = {kind: resource.getrlimit(kind)[0] for kind in _TAKEN}
+    limits = {kind: limit for kind, limit in limits.items() if limit != resource.RLIM_INFINITY}
+    if not limits or not _STATUS.exists():
+        return None
+    taken = _status()
+    return max(0, min(limit - taken.get(_TAKEN[kind], 0) for kind, limit in limits.items()))
+
+
+def _status() -> dict[str, int]:
+    """The lines of /proc/self/status that are sizes, in bytes."""
+    rows = (line.split() for line in _STATUS.read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[2] == "kB"}
 
 
 def resident(name: str = "VmHWM") -> int:
@@ -16,9 +36,8 @@ def resident(name: str = "VmHWM") -> int:
     the parent held when it forked.
     """
     if _STATUS.exists():
-        rows = (line.split() for line in _STATUS.read_text().splitlines())
-        found = {row[0].rstrip(":"): row[1] for row in rows if len(row) > 1}
+        found = _status()
         if name in found:
-            return int(found[name]) * 1024
+            return found[name]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile
 from chainfold.files import working_file
+from chainfold.temporary import temporary_folder
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -30,7 +30,7 @@ class Shelf:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._folder = Path(tempfile.gettempdir())
+        self._folder = temporary_folder()
         self._file: IO[bytes] | None = None
         self._end, self._filed = 0, 0  # of the file; how many things are in it
         self._free: dict[int, list[int]] = {}  # places that are free again, by size

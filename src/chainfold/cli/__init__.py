@@ -21,6 +21,7 @@ from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
+from chainfold.cli.failures import FAILURES, check_room, output_fails, sentence_of, warnings_said
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
 from chainfold.cli.options import holding
@@ -48,33 +49,35 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            with stopping.in_verb(), holding():
+            with stopping.in_verb(), warnings_said(), holding():
+                check_room()
                 verb(*arguments, **options)
                 if sys.stdout is not None:
                     sys.stdout.flush()
         except ChainfoldError as error:
             say(f"chainfold: {error}")
             raise typer.Exit(2) from None
-        except MemoryError as error:
-            remedy = "take --engine stream, a smaller model, or fewer --hash-bits"
-            say(f"chainfold: not enough memory: {error}; {remedy}.")
-            raise typer.Exit(2) from None
         except KeyboardInterrupt:
             raise typer.Exit(stopping.interrupted()) from None
         except SystemExit as left:  # how rich leaves where whoever read the output has gone
             raise typer.Exit(0) from left
-        except OSError as error:
-            raise typer.Exit(_unwritten(error)) from None
+        except FAILURES as error:
+            raise typer.Exit(_failed(error, verb.__name__)) from None
 
     return run
 
 
-def _unwritten(error: OSError) -> int:
-    """What could not be written to standard output goes nowhere; the exit code."""
-    abandon(sys.stdout)
+def _failed(error: Exception, verb: str = "") -> int:
+    """Say what went wrong outside of chainfold; the exit code. What standard output does not take goes nowhere."""
     if isinstance(error, BrokenPipeError):  # whoever read it has gone; nothing more can be said to them
+        abandon(sys.stdout)
         return 0
-    say(f"chainfold: cannot write to standard output: {error.strerror or error}.")
+    sentence = sentence_of(error, verb)
+    if sentence is None:
+        raise error
+    if output_fails():
+        abandon(sys.stdout)
+    say(f"chainfold: {sentence}")
     return 2
 
 
@@ -115,20 +118,22 @@ def main() -> None:
     _keep_closed()
     for stream in (sys.stdout, sys.stderr):
         legible(stream)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no verb needs more, and each takes memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
     sys.meta_path.insert(0, _Unneeded())
+    code: Any = 0
     try:
         app()
     except SystemExit as left:
         # a page of help is written outside of all verbs
-        code = _unwritten(left.__context__) if isinstance(left.__context__, BrokenPipeError) else left.code
-    except OSError as error:
-        code = _unwritten(error)
+        code = _failed(left.__context__) if isinstance(left.__context__, BrokenPipeError) else left.code
+    except FAILURES as error:
+        code = _failed(error)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        code = _unwritten(error)
+        code = _failed(error)
     sys.exit(code)
 
 

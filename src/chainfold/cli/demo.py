@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +19,7 @@ from chainfold.cli.show import console, table
 from chainfold.errors import BadFile, BadSetting
 from chainfold.plain import visible
 from chainfold.resident import resident
+from chainfold.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,9 +76,9 @@ def demo(
     steps = _Steps(terminal)
     with (
         steps.step("compile", None, "Compiling, if it was never done before; this is kept for later runs."),
-        TemporaryDirectory(prefix="chainfold-") as folder,
+        temporary_directory() as folder,
     ):
-        _play(Path(folder), _REHEARSAL, 0, _Steps(console(quiet=True)))
+        _play(folder, _REHEARSAL, 0, _Steps(console(quiet=True)))
     outcome = _play(output, positions, seed, steps)
     drawn = find_spec("matplotlib") is not None
     if drawn:

@@ -13,7 +13,7 @@ their sequence is known to have ended, they do not wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Self
 
@@ -89,11 +89,12 @@ class Symbols:
         if self._edges is not None:
             for code in range(self._edges.size + 1):
                 self.table.code(bin_name(self._edges, code))
-        self.before = np.array([self._symbol(self._border.before(k + 1)) for k in range(self._reach)], np.int32)
-        self.after = np.array([self._symbol(self._border.after(k + 1)) for k in range(self._reach)], np.int32)
+        self.before = self._symbols([self._border.before(k + 1) for k in range(self._reach)])
+        self.after = self._symbols([self._border.after(k + 1) for k in range(self._reach)])
 
-    def _symbol(self, text: str | None) -> int:
-        return NOTHING if text is None else self.table.code(apply(self._steps, text))
+    def _symbols(self, texts: Sequence[str | None]) -> Codes:
+        given = iter(apply(self._steps, [text for text in texts if text is not None]))
+        return np.array([NOTHING if text is None else self.table.code(next(given)) for text in texts], np.int32)
 
     def check(self, stretch: Stretch) -> None:
         """Raise what `read` would raise."""
@@ -115,7 +116,7 @@ class Symbols:
         if not self._steps:
             return codes
         known = self._derived.size
-        new = [self.table.code(apply(self._steps, text)) for text in self._given.strings(known).to_pylist()]
+        new = [self.table.code(text) for text in apply(self._steps, self._given.strings(known).to_pylist())]
         self._derived = np.concatenate([self._derived, np.array(new, np.int32)])
         return np.where(codes >= 0, self._derived[codes], np.int32(NOTHING)) if self._derived.size else codes
 

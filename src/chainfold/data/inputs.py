@@ -182,6 +182,8 @@ class Stream:
         while len(self._ahead) < size and not self._ended:
             try:
                 piece = self._next()
+            except MemoryError:  # Arrow's is also one of the others
+                raise
             except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
                 self.failure = self._sentence(error)
                 piece = b""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from chainfold.data.columns import Stretch
 from chainfold.files import working_file
+from chainfold.temporary import temporary_folder
 
 _SOURCE, _UNIT = b"source", b"unit"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -25,7 +26,7 @@ class Kept:
     """Stretches to go through twice."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder or Path(tempfile.gettempdir())
+        self._folder = folder or temporary_folder()
         with working_file(self._folder):
             self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (closed on leaving)
         self._count, self.rows = 0, 0

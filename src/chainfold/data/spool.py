@@ -22,6 +22,7 @@ from chainfold.errors import BadFile
 from chainfold.files import working_file
 from chainfold.kernels.attributes import compact, present
 from chainfold.kernels.scores import NO_LABEL
+from chainfold.temporary import temporary_folder
 
 _FILL = 1 << 16  # numbers written at once where values are filled in
 
@@ -113,7 +114,7 @@ class Spool:
     """Labels, start marks, weights and entries of a chain that is being encoded."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._place = place = folder or Path(tempfile.gettempdir())
+        self._place = place = folder or temporary_folder()
         self.labels, self.starts = Column(place, np.int32), Column(place, np.bool_)
         self.weights: Column | None = None
         self.state, self.edge = Entries(place), Entries(place)

@@ -32,6 +32,7 @@ from chainfold.data.inputs import (
     after_last_line,
     count_of,
     ends_of_plain_rows,
+    unreadable,
 )
 from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number
 from chainfold.errors import BadFile, ChainfoldError
@@ -292,9 +293,11 @@ def _in_one_sentence(name: str, what: str) -> Iterator[None]:
     """Whatever pyarrow and Python may raise."""
     try:
         yield
-    except ChainfoldError:
+    except (ChainfoldError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # it is the system that cannot read it
+            raise unreadable(name, error) from None
         raise BadFile(name, f"{what}: {_first_line(error)}.") from None
 
 

@@ -20,6 +20,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from chainfold.data.expressions import check_expression
 from chainfold.data.texts import python_pattern
 from chainfold.errors import BadFile, ChainfoldError
 
@@ -28,6 +29,7 @@ FARTHEST = 10_000  # rows from a position to what it looks at; the rows between 
 REAL_STEPS = frozenset({"real", "standard", "scale"})  # the number is the attribute's value
 WAYS_OF_NUMBERS = ("quantile", "log", "real", "standard", "symbol")  # for all columns of numbers at once
 NUMBER_STEPS = REAL_STEPS | {"symbol", "quantile", "bins"}
+MOST_EXPRESSIONS = 1000  # different regular expressions in a template
 _LEAST_BASE = 1.1
 
 
@@ -105,6 +107,11 @@ class Template:
     border: Border
 
     def __post_init__(self) -> None:
+        expressions = {s.arguments for f in self._factors() for s in f.steps if s.name in ("test", "match")}
+        if len(expressions) > MOST_EXPRESSIONS:
+            raise ChainfoldError(
+                f"the template has {len(expressions)} regular expressions; the limit is {MOST_EXPRESSIONS}."
+            )
         for feature in self.features:
             try:
                 _checked(feature)
@@ -185,7 +192,7 @@ def every_column(columns: Mapping[str, str], numbers: str = "quantile") -> Templ
 
 
 def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str:
-    if isinstance(column, int) and column < len(columns):
+    if isinstance(column, int) and 0 <= column < len(columns):
         return columns[column]
     if column in columns:
         return str(column)
@@ -252,7 +259,10 @@ def _makes_sense(step: Step) -> bool:
     if name in ("lower", "shape", "symbol", "real", "standard"):
         return not arguments
     if name in ("test", "match"):
-        return len(arguments) == 1 and _is_pattern(arguments[0])
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            return False
+        check_expression(arguments[0])
+        return True
     if name in ("prefix", "suffix", "quantile"):
         low, high = (2, MOST_QUANTILES) if name == "quantile" else (1, math.inf)
         return len(arguments) == 1 and isinstance(arguments[0], int) and low <= arguments[0] <= high
@@ -262,14 +272,6 @@ def _makes_sense(step: Step) -> bool:
     if name == "scale":
         return len(numbers) == 2 and numbers[1] > 0
     return name == "bins" and all(low < high for low, high in pairwise(numbers))
-
-
-def _is_pattern(argument: str | float) -> bool:
-    try:
-        re.compile(str(argument))
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return isinstance(argument, str)
 
 
 def _feature_of(entry: Any) -> Feature:
@@ -298,7 +300,10 @@ def _typed(value: Any, *kinds: type) -> Any:
 # Files of CRF++ and Wapiti
 
 _WAPITI_ONLY = re.compile(r"^[ub*]|%[XtTmM]")
-_COMMAND = re.compile(r'%([xXtTmM])\[\s*([@*]?)\s*([+-]?[0-9]+)\s*,\s*([0-9]+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
+_COMMAND = re.compile(  # of parts that begin differently, so that it takes one look at each character
+    r'%([xXtTmM])\[\s*(?:([@*])\s*)?([+-]?[0-9]{1,9})\s*,\s*([0-9]{1,9})\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]'
+)
+_SHOWN = 80  # characters of a line that cannot be read
 
 
 def parse_template(text: str, name: str) -> Template:
@@ -338,7 +343,8 @@ def _expanded(line: str) -> tuple[tuple[str, ...], tuple[Factor, ...]]:
         command = _COMMAND.match(line, percent)
         if command is None:
             raise ChainfoldError(
-                f'cannot read {line[percent:]!r}; write %x[row,column], or in Wapiti %t[row,column,"expression"].'
+                f"cannot read {line[percent : percent + _SHOWN]!r}; write %x[row,column], or in Wapiti "
+                f'%t[row,column,"expression"].'
             )
         pieces.append(line[at:percent])
         factors.append(_factor_of(command))
@@ -432,7 +438,7 @@ class _Reader:
         elif self._takes("("):
             factor = self._call(word)
         else:
-            factor = Factor(int(word) if word.isascii() and word.isdecimal() else word)
+            factor = Factor(int(word) if word.isascii() and word.isdecimal() and len(word) <= 9 else word)
         while self._takes("["):
             rows = _number(self._word("a number of rows"))
             if not isinstance(rows, int):

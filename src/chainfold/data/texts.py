@@ -1,15 +1,16 @@
 """What the functions of a template make of one text, and Wapiti's regular expressions said in Python's.
 
-They are called once for each distinct text, never for each position.
+They see each distinct text once, never each position, and many texts at a time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from chainfold.data.expressions import LONGEST, matched, occurs
 from chainfold.errors import ChainfoldError
 
 if TYPE_CHECKING:
@@ -26,16 +27,20 @@ _CLASSES = {
 }
 
 
-def apply(steps: Iterable[Step], text: str) -> str:
-    """The text after each of the steps, left to right."""
+def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
+    """The texts after each of the steps, left to right."""
     for step in steps:
-        text = FUNCTIONS[step.name](text, *step.arguments)
-    return text
+        texts = FUNCTIONS[step.name](texts, *step.arguments)
+    return texts
 
 
-def shape(text: str) -> str:
+def lower(texts: Sequence[str]) -> list[str]:
+    return [text.lower() for text in texts]
+
+
+def shapes(texts: Sequence[str]) -> list[str]:
     """X for upper-case letters, x for other letters, d for digits, all else as it is; a run of the same is one."""
-    return "".join(kind for kind, _ in groupby(map(_kind, text)))
+    return ["".join(kind for kind, _ in groupby(map(_kind, text))) for text in texts]
 
 
 def _kind(letter: str) -> str:
@@ -46,37 +51,38 @@ def _kind(letter: str) -> str:
     return "d" if letter.isdigit() else letter
 
 
-def prefix(text: str, size: int) -> str:
-    return text[:size]
+def prefixes(texts: Sequence[str], size: int) -> list[str]:
+    return [text[:size] for text in texts]
 
 
-def suffix(text: str, size: int) -> str:
-    return text[-size:]
+def suffixes(texts: Sequence[str], size: int) -> list[str]:
+    return [text[-size:] for text in texts]
 
 
-def test(text: str, pattern: str) -> str:
+def tests(texts: Sequence[str], pattern: str) -> list[str]:
     """Is there a match anywhere?"""
-    return "true" if re.search(pattern, text) else "false"
+    return ["true" if found else "false" for found in occurs(pattern, texts)]
 
 
-def match(text: str, pattern: str) -> str:
+def matches(texts: Sequence[str], pattern: str) -> list[str]:
     """The first match, or nothing."""
-    found = re.search(pattern, text)
-    return found[0] if found else ""
+    return matched(pattern, texts)
 
 
-FUNCTIONS: dict[str, Callable[..., str]] = {
-    "lower": str.lower,
-    "shape": shape,
-    "prefix": prefix,
-    "suffix": suffix,
-    "test": test,
-    "match": match,
+FUNCTIONS: dict[str, Callable[..., list[str]]] = {
+    "lower": lower,
+    "shape": shapes,
+    "prefix": prefixes,
+    "suffix": suffixes,
+    "test": tests,
+    "match": matches,
 }
 
 
 def python_pattern(wapiti: str) -> str:
     """Wapiti's small dialect in Python's: its star takes as little as it can, its classes are those of ASCII."""
+    if len(wapiti) > LONGEST:
+        raise ChainfoldError(f"the regular expression has {len(wapiti)} characters; the limit is {LONGEST}.")
     anchored = wapiti.startswith("^")
     parts, rest = ["^"] if anchored else [], wapiti[anchored:]
     while rest:

@@ -11,17 +11,19 @@ import numpy as np
 
 from chainfold.errors import BadFile
 from chainfold.model import Floats
+from chainfold.temporary import temporary_folder
 
 
 @contextmanager
 def spilling() -> Iterator[IO[bytes]]:
     """A file without a name, which the operating system removes with the process, however it ends."""
+    folder = temporary_folder()
     try:
-        with tempfile.TemporaryFile(prefix="chainfold-") as file:
+        with tempfile.TemporaryFile(dir=folder) as file:
             yield file
     except OSError as error:
         problem_there = f"cannot hold the forward vectors: {error.strerror or error}; set TMPDIR to a roomier folder."
-        raise BadFile(tempfile.gettempdir(), problem_there) from None
+        raise BadFile(folder, problem_there) from None
 
 
 def read_back(file: IO[bytes], shape: tuple[int, int]) -> Floats:

@@ -1,9 +1,9 @@
 """The one decorator of every kernel.
 
 Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine, those that
-work on rows of labels once for each width: numba keeps the machine code beside the source. Numba notices a change in
-the kernel's own file only, but kernels inline one another across files, so the stamp of a cached kernel is here the
-digest of all of them.
+work on rows of labels once for each width: the machine code is kept beside the source, or where numba keeps it. Numba
+notices a change in the kernel's own file only, but kernels inline one another across files, so the stamp of a kept
+kernel is here the digest of all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
+
+from chainfold.kernels.cache import KernelCache
 
 STRICT: frozenset[str] = frozenset()
 """No liberties: infinities, true zeros and the order of sums are as written."""
@@ -38,13 +40,8 @@ def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Calla
     def compile_lazily(function: Callable[..., Any]) -> Any:
         if inline:
             return numba.njit(fastmath=set(fastmath), inline="always")(function)
-        try:
-            compiled = numba.njit(fastmath=set(fastmath), nogil=True, cache=True)(function)
-        except (
-            RuntimeError
-        ):  # nowhere to keep a cache, as on a read-only system without a home: compile in each process
-            return numba.njit(fastmath=set(fastmath), nogil=True)(function)
-        compiled._cache._cache_file._source_stamp = _STAMP
+        compiled = numba.njit(fastmath=set(fastmath), nogil=True)(function)
+        compiled._cache = KernelCache(function, _STAMP)
         return compiled
 
     return compile_lazily

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.temporary import temporary_folder
 
 _LARGEST_CHUNK = 1 << 20  # bytes
 _CHUNKS = 64  # in the limit, at least
@@ -182,14 +183,15 @@ class Pager:
 
     def _file(self, size: int) -> int:
         """A file without a name, with room for so many bytes."""
+        folder = temporary_folder()
         try:
-            file = self._open.enter_context(tempfile.TemporaryFile(prefix="chainfold-")).fileno()  # noqa: SIM115
+            file = self._open.enter_context(tempfile.TemporaryFile(dir=folder)).fileno()  # noqa: SIM115
             os.posix_fallocate(file, 0, size)
         except OSError as error:
             problem = (
                 f"cannot hold {size:,} bytes of tables: {error.strerror or error}; set TMPDIR to a roomier folder."
             )
-            raise BadFile(tempfile.gettempdir(), problem) from None
+            raise BadFile(folder, problem) from None
         return file
 
     def _touch(self, number: int, low: int, high: int) -> None:

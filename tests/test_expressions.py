@@ -1,0 +1,233 @@
+"""Regular expressions of templates: what Python's `re` finds, in linear time, and one sentence for what is left out."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfold.data.expressions import LONGEST, check_expression, matched, occurs
+from chainfold.data.template import Template, parse_attributes, parse_template
+from chainfold.errors import ChainfoldError
+
+TEXTS = [
+    *("", "a", "b", "ab", "aab", "abab", "Chain", "CHAIN", "U.S.", "1,234.5", "don't", "a_b", "x-y-z", "[a+]", "{2}"),
+    *(
+        "a b\tc",
+        "a\nb",
+        " lead",
+        "\x1c",
+        "\x00",
+        "über",
+        "ÉCOLE",
+        "école",
+        "ΣΊΣΥΦΟΣ",
+        "σίσυφος",
+        "٣٤",
+        "数字",
+        "½",
+        "ⅷ",
+    ),
+    *("naïve café", "e\u0301", "a\u00a0b", "\u2028", "🙂", "Straße", "k\u212a", "ſs", "::alpha::]", "e-mail@x.org"),
+]
+PATTERNS = [
+    *(
+        "",
+        "a",
+        "a*",
+        "a+?b",
+        "(a|ab)(b|)",
+        "(?P<found>a)b",
+        "(?P<x>a)|b",
+        "^",
+        "^a|b",
+        "a|",
+        "(|a)+",
+        "(a*)*",
+        "(a|b)*?b",
+    ),
+    *(
+        r"\d",
+        r"\D+",
+        r"\w+",
+        r"\W+",
+        r"\s",
+        r"\S+",
+        r"[\w.]+",
+        r"[^\w]",
+        r"[\W\d]+",
+        r"[^\Wa]+",
+        r"[\S\t]+",
+        r"[^\S ]",
+        ".",
+    ),
+    *(r"[\D]", r"[^\D]", r"(?a)\w+", r"(?a)\s+", r"(?a:\w)\W", r"(?a)[^\s]+", r"(?i)[a-z]+", "(?i)école", "(?i)straße"),
+    *(
+        "(?i)σ",
+        "(?i)[^a]+",
+        r"(?i)\w+",
+        r"(?i)\W",
+        "(?i:c)H",
+        "(?i)(?-i:c)h",
+        "(?s).+",
+        "(?m)^b",
+        "(?m)a$",
+        "(?x) a  b # no",
+    ),
+    *(
+        "a{2}",
+        "a{,2}b",
+        "a{1,}",
+        "(ab){2,3}?",
+        "a{",
+        r"\{2}",
+        "a{x}",
+        "[[:alpha:]]",
+        "[]a]",
+        "[a-]",
+        r"[\]\[]",
+        r"[\b]",
+    ),
+    *(
+        r"\x41|\u00fc",
+        r"\n",
+        r"\t",
+        r"\.",
+        r"\A\w",
+        "^[A-Z][a-z]*",
+        "[0-9]+(,[0-9]{3})*",
+        r"[^\x00-\x7f]",
+        "\x00",
+        "🙂|½",
+        "-",
+    ),
+]
+
+
+def expected(pattern: str, text: str) -> str | None:
+    found = re.search(pattern, text)
+    return None if found is None else found[0]
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@pytest.mark.parametrize("texts", [TEXTS, [text for text in TEXTS if text.isascii()]], ids=["all", "ascii"])
+def test_what_python_finds_is_found(texts: list[str]) -> None:
+    for pattern in PATTERNS:
+        check_expression(pattern)
+        wanted = [expected(pattern, text) for text in texts]
+        assert matched(pattern, texts) == [one or "" for one in wanted], pattern
+        assert occurs(pattern, texts) == [one is not None for one in wanted], pattern
+
+
+def test_borders_of_words_are_those_of_ascii() -> None:
+    for pattern, text in product([r"\b[a-z]", r"\w\b", r"\Bb"], ["ab cd", "a-b", "B b"]):
+        assert matched(pattern, [text]) == [expected(pattern, text) or ""]
+    assert matched(r"\bb", ["über"]) == ["b"]
+
+
+def test_the_end_is_the_very_end() -> None:
+    assert occurs("b$", ["ab", "ab\n", "abc"]) == [True, False, False]
+
+
+atoms = st.sampled_from(["a", "b", "é", ".", r"\d", r"\w", r"\W", r"\s", "[ab]", "[^a]", "[a-y1]", "^", ""])
+expressions = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+def may_be_empty(pattern: str) -> bool:
+    """Is something repeated that can be nothing? There engines differ in when they stop."""
+    return any(re.fullmatch(part, "") for part in _repeated(pattern))
+
+
+def _repeated(pattern: str) -> list[str]:
+    parts, opened = [], []
+    for at, letter in enumerate(pattern):
+        if letter == "(":
+            opened.append(at)
+        elif letter == ")":
+            begin = opened.pop()
+            if pattern[at + 1 : at + 2] in ("*", "+", "{", "?"):
+                parts.append(pattern[begin : at + 1])
+    return parts
+
+
+@given(expressions, st.lists(st.text("abyé1 \n", max_size=8), min_size=1, max_size=4))
+def test_any_expression_of_the_common_ones(pattern: str, texts: list[str]) -> None:
+    wanted = [expected(pattern, text) for text in texts]
+    assert occurs(pattern, texts) == [one is not None for one in wanted]
+    if not may_be_empty(pattern):
+        assert matched(pattern, texts) == [one or "" for one in wanted]
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*b", "(a*)*b", "(.*)*=(.*)*,", "a*a*a*a*a*a*a*b", "(x+x+)+y"])
+def test_nothing_takes_longer_than_its_text_is_long(pattern: str) -> None:
+    begun = time.perf_counter()
+    assert occurs(pattern, ["a" * 50_000 + "!", "x" * 50_000]) == [False, False]
+    assert matched(pattern, ["a" * 50_000 + "!"]) == [""]
+    assert time.perf_counter() - begun < 2.0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        ("(?=a)", "looks ahead or behind; this is not supported"),
+        ("(?<!a)b", "looks ahead or behind"),
+        ("a(?!)", "looks ahead or behind"),
+        (r"(a)\1", "refers back to a group"),
+        ("(a)?(?(1)b|c)", "refers back to a group"),
+        ("(?>a*)b", "has an atomic group"),
+        ("a*+b", "has a possessive repetition"),
+        ("a{1001}", "has 1001 parts with its repetitions written out; the limit is 1000"),
+        ("((a{20}){20}){20}", "has 8000 parts"),
+        (r"\w{200}", "has 2200 parts"),
+        ("(?:){5000}", "has 5000 parts"),
+        ("(", "cannot be read: missing"),
+        ("a**", "cannot be read: multiple repeat"),
+        ("a{99999999999}", "cannot be read: the repetition number is too large"),
+        ("(" * 480 + ")" * 480, "is nested too deeply"),
+        ("a" * (LONGEST + 1), f"has {LONGEST + 1} characters; the limit is {LONGEST}"),
+    ],
+)
+def test_what_is_left_out_is_one_sentence(pattern: str, sentence: str) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(ChainfoldError, match=re.escape(sentence)) as caught:
+        parse_attributes(f'test(0,"{pattern}")')
+    assert str(caught.value).endswith(".")
+    assert time.perf_counter() - begun < 1.0
+
+
+def test_a_template_has_so_many_expressions_at_most() -> None:
+    many = parse_attributes(" ".join(f'test(0,"a{k}")' for k in range(1000)))
+    with pytest.raises(ChainfoldError, match="1001 regular expressions; the limit is 1000"):
+        Template((*many.features, *parse_attributes('test(0,"b")').features), many.border)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["U:%x[" + " " * 100_000, "U:%x[0,0" + " " * 100_000, 'U:%t[0,0,"' + "\\a" * 100_000, "U:" + "%x[0,0]" * 20_000],
+)
+def test_templates_are_read_in_linear_time(line: str) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(ChainfoldError) as caught:
+        parse_template(line + "%", "template")
+    assert len(str(caught.value)) < 300
+    assert time.perf_counter() - begun < 1.0
+
+
+def test_numbers_of_any_length_are_no_traceback() -> None:
+    with pytest.raises(ChainfoldError, match="cannot read"):
+        parse_template(f"U:%x[0,{'9' * 5000}]", "template")
+    assert parse_attributes("9" * 5000).features[0].columns == ("9" * 5000,)
