@@ -18,6 +18,7 @@ LEVELS = {
     "errors": 0,
     "files": 1,
     "resident": 1,
+    "restored": 1,
     "semiring": 1,
     "kernels": 2,
     "data": 3,
