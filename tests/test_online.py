@@ -240,7 +240,7 @@ def test_a_state_is_all_that_is_needed_to_go_on(rows: int) -> None:
     for k, _ in enumerate(first.learn()):
         if k == 5:
             break  # in the midst of what has come
-    again = OnlineTrainer.of_state({name: array.copy() for name, array in first.state().items()}, 40, settings)
+    again = OnlineTrainer.of_state({name: array.copy() for name, array in first.state().items()}, 40, 4, settings)
     learnt_by(again, pieces(chain, [250])[rows // 250 :] if rows % 250 == 0 else [chain.block(rows, 3000)])
     assert same(whole, again)
 

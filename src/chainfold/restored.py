@@ -74,7 +74,8 @@ class Arrays:
         return found
 
     def flags(self, name: str, count: int) -> list[bool]:
-        return self.take(name, np.bool_, count).tolist()
+        found: list[bool] = self.take(name, np.bool_, count).tolist()
+        return found
 
     def under(self, part: str) -> dict[str, NDArray[Any]]:
         """All arrays of a part, by the names that they have there."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from chainfold.errors import BadFile
 from chainfold.online.trainer import Learnt
+from chainfold.restored import is_count, is_number, need
 
 INTERVAL = 10_000  # positions, at least
 
@@ -38,6 +39,14 @@ class Prequential:
         self.loss += learnt.loss
         if self.counts[2] >= self._interval:
             self.close()
+
+    def restore(self, counts: Any, loss: Any, positions: int) -> None:
+        """Go on from what was counted over so many positions."""
+        need(type(counts) is list and len(counts) == 4, "its counts are not four")
+        need(all(is_count(one, 0, positions) for one in counts), "its counts cannot be")
+        need(counts[0] == positions and counts[3] <= counts[2], "its counts are those of other rows")
+        need(is_number(loss), "its loss is no number")
+        self.counts, self.loss = counts, float(loss)
 
     def close(self) -> None:
         """Tell of the interval so far."""

@@ -22,21 +22,23 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold.data.chain import Block
+from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model import Model
-from chainfold.model_file import save_model
+from chainfold.model_file import check_columns, check_labels, save_model
 from chainfold.online.arriving import Arriving
 from chainfold.online.journal import Journal, Record, records
 from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
 from chainfold.online.window import NOTHING
+from chainfold.restored import is_count, mapping, need
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
-RUN, RUN_VERSION = "online run", 1
+RUN, RUN_VERSION = "online run", 2
 _MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
 _MEANING = ("labels", "label", "template", "columns", "hash_bits")
 
@@ -85,15 +87,18 @@ class OnlineRun:
         """What was saved; the journal is learnt from when the run goes on."""
         tensors, about = read_sealed(self.state_path, RUN, RUN_VERSION)
         with damage(self.state_path, RUN):
-            settings, meaning = about["settings"], about["meaning"]
+            mapping("parts", about, ("settings", "meaning", "counts", "loss", "kind", "version"))
+            settings, meaning = about["settings"], mapping("columns", about["meaning"], _MEANING)
             if settings != asdict(self._settings):
                 raise BadFile(
                     self.state_path,
                     f"is a run with {_listed(settings)}; resume with these settings, or begin anew with --fresh.",
                 )
-            self.vocabulary = _vocabulary(meaning)
-            self.trainer = OnlineTrainer.of_state(tensors, 1 << meaning["hash_bits"], self._settings)
-            self.prequential.counts, self.prequential.loss = about["counts"], about["loss"]
+            vocabulary = _vocabulary(meaning)
+            labels, bits = len(vocabulary.labels), meaning["hash_bits"]
+            trainer = OnlineTrainer.of_state(tensors, 1 << bits, labels, self._settings)
+            self.prequential.restore(about["counts"], about["loss"], trainer.positions)
+            self.vocabulary, self.trainer = vocabulary, trainer
         for record in records(self.journal_path):
             self._know(record.labels)
 
@@ -268,13 +273,18 @@ def beside(output: Path, what: str) -> Path:
 
 def _vocabulary(meaning: Mapping[str, Any]) -> Vocabulary:
     """What attributes and labels stand for, without counts."""
-    return Vocabulary(
+    vocabulary = Vocabulary(
         **{**meaning, "labels": tuple(meaning["labels"])},
         attributes=None,
         edge_attributes=pa.array([], pa.large_string()),
         counts=np.empty(0, np.int64),
         marks=np.empty((0, 1), np.uint64),
     )
+    need(type(meaning["labels"]) is list, "its labels are no list")
+    need(is_count(vocabulary.hash_bits, 1, MOST_HASH_BITS), f"its hash_bits are not from 1 to {MOST_HASH_BITS}")
+    check_labels(vocabulary.labels)
+    check_columns(vocabulary)
+    return vocabulary
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import chainfold
-from chainfold.data.chain import Block, frozen
+from chainfold.data.chain import Block, check_block, frozen
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import MARKS, Vocabulary
+from chainfold.engines.base import under
 from chainfold.errors import ChainfoldError
 from chainfold.model import Layout, Model
 from chainfold.online.weights import OnlineSettings, OnlineWeights
 from chainfold.online.window import NOTHING, Renumbering, Share, Window, share_in
+from chainfold.restored import MOST, Arrays, finite, need
 from chainfold.sealed import Tensors
 
 FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
@@ -215,17 +217,35 @@ class OnlineTrainer:
     def state(self) -> Tensors:
         """All that is needed to go on, as arrays."""
         self._gather()
-        held: Tensors = {f"held_{name}": getattr(self._held, name) for name in _HELD}
         counts = np.array([self._past, self.rows, self.doings.batches, self.doings.right, self.doings.approximate])
-        return {**self.weights.state(), **held, "counts_so_far": counts, "loss_so_far": np.array(self.doings.loss)}
+        return {
+            **under("weights", self.weights.state()),
+            **under("held", {name: getattr(self._held, name) for name in _HELD}),
+            "counts": counts,
+            "loss": np.array(self.doings.loss),
+        }
 
     @classmethod
-    def of_state(cls, state: Tensors, n_attributes: int, settings: OnlineSettings) -> Self:
-        """The trainer whose state it was."""
+    def of_state(cls, state: Tensors, n_attributes: int, n_labels: int, settings: OnlineSettings) -> Self:
+        """The trainer whose state it was; n_labels: those that rows may have."""
+        given = Arrays(state)
         made = cls(n_attributes, settings)
-        made.weights = OnlineWeights.of_state(state, n_attributes, settings)
-        held = {name: frozen(state[f"held_{name}"], getattr(NOTHING, name).dtype) for name in _HELD}
-        made._held = NOTHING._replace(**held)
-        made._past, made.rows, batches, right, approximate = (int(count) for count in state["counts_so_far"])
-        made.doings = Doings(batches, right, float(state["loss_so_far"]), approximate)
+        rows = Arrays(given.under("held"))
+        types = {name: getattr(NOTHING, name).dtype for name in _HELD}
+        made._held = NOTHING._replace(**{name: frozen(rows.take(name, of, None), of) for name, of in types.items()})
+        rows.check_empty()
+        size = made._held.labels.size
+        check_block(made._held, 1, 1 + size, n_labels, n_attributes, 0)
+        need(made._held.labels.min(initial=0) >= 0, "its rows have labels that are unknown")
+        finite("values", made._held.values)
+        made.weights = OnlineWeights.of_state(given.under("weights"), n_attributes, settings)
+        time = made.weights.time
+        need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
+        made._past, made.rows, *doings = given.counts("counts", size, MOST, time, time, time)
+        need(made.rows - time == size - made._past, "it has learnt from other rows than have come")
+        loss = given.take("loss", np.float64)
+        finite("loss", loss)
+        given.check_empty()
+        batches, right, approximate = doings
+        made.doings = Doings(batches, right, float(loss), approximate)
         return made
