@@ -44,7 +44,7 @@ from chainfold.optimize.base import (
     frozen_view,
     norm,
 )
-from chainfold.restored import MOST, below_infinity, finite, need, within
+from chainfold.restored import LARGEST, MOST, below_infinity, finite, need, within
 
 SMALL_LOSS = "converged: the mean loss of an epoch is small"
 ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow": kernels.AROW}
@@ -150,7 +150,7 @@ class Mistakes:
         most = MOST, self._closed.size - 1, MOST, MOST, 1
         for number, limit in zip((epoch, place, seen, pieces, converged), most, strict=True):
             need(0 <= number <= limit, "its counters cannot be")
-        within("loss", given["loss"], 0.0, np.finfo(float).max)
+        within("loss", given["loss"], 0.0, LARGEST)
         self._learner.weights[:] = given["weights"]
         self._learner.second[:] = given["second"]
         self._epoch, self._place, self._seen, self._pieces = epoch, place, seen, pieces

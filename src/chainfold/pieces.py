@@ -42,7 +42,7 @@ from chainfold.evaluation import Evaluation, evaluation_of
 from chainfold.kernels.scores import NO_LABEL
 from chainfold.model import Layout, Model
 from chainfold.model_file import fingerprint
-from chainfold.restored import MOST, Arrays, finite, is_count, is_number, mapping, need, thinned, within
+from chainfold.restored import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, within
 from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 
 TOKEN, TOKEN_VERSION = "resume token", 3
@@ -219,7 +219,7 @@ class _Pass:
         (first,) = given.counts("first", MOST)
         label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
         within("label_before", label, NO_LABEL, layout.n_labels - 1)
-        within("weight_before", weight, 0.0, np.finfo(float).max)
+        within("weight_before", weight, 0.0, LARGEST)
         need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
         block = _block(Arrays(given.under("rows")))
         size = block.labels.size
@@ -228,7 +228,7 @@ class _Pass:
         need(not source.labelled or block.labels.min() > NO_LABEL, "its rows have labels that are unknown")
         need(not source.sizes.weighted or block.weights.size, "its rows have no weights")
         for values in (block.values, block.edge_values):
-            finite("values", values)
+            within("values", values, -LARGEST, LARGEST)
         source.keep(first, block)
         self._problem.earlier = Before(int(label[0]), float(weight[0]))
         self._stream.restore(given.under("stream"), first)

@@ -21,9 +21,13 @@ from chainfold.errors import ChainfoldError
 MOST = 2**62
 """What a count of anything stays below; twice that still fits int64."""
 
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest finite number."""
+
 _AT, _NUMBER = "at", "number"  # of what is thinned: where it is not zero, and what is there
 _LEAST_THINNED = 64  # shorter arrays are kept as they are
 _MOST_LETTERS = 40  # of a name that a file gives, in a sentence
+_LARGE = 1e300
 _SUM = 1e-6  # what probabilities may lack of adding up to one
 
 
@@ -33,9 +37,11 @@ def need(good: Any, otherwise: str) -> None:
         raise ChainfoldError(f"{otherwise}.")
 
 
-def spelt(name: str) -> str:
-    """A name that a file gives, as it can be shown."""
-    return ascii(name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}…")
+def spelt(value: Any) -> str:
+    """What a file says, as it can be shown in a sentence."""
+    text = str(value)
+    short = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    return short if short.isprintable() else ascii(short)
 
 
 class Arrays:
@@ -126,7 +132,8 @@ def within(name: str, array: NDArray[Any], least: float, most: float) -> None:
 
 
 def finite(name: str, array: NDArray[Any]) -> None:
-    need(np.isfinite(array).all(), f"its {name} are not all finite")
+    """Numbers of which some can be added up."""
+    need(_all_within(array, -_LARGE, _LARGE), f"its {name} are not all finite, or too large")
 
 
 def below_infinity(name: str, array: NDArray[Any]) -> None:
@@ -143,7 +150,7 @@ def ascending(name: str, offsets: NDArray[np.int64], size: int) -> None:
 def vectors(name: str, values: NDArray[np.float64], wide: bool) -> None:
     """Numbers that are not negative, or wide ones: the second half of a row has the powers of two."""
     half = values.shape[-1] // (1 + wide)
-    need(_all_within(values[..., :half], 0.0, np.finfo(float).max), f"its {name} are not all finite and zero or more")
+    need(_all_within(values[..., :half], 0.0, LARGEST), f"its {name} are not all finite and zero or more")
     if wide:
         below_infinity(name, values[..., half:])
 
@@ -172,7 +179,7 @@ def is_count(value: Any, least: int, most: int) -> bool:
 
 def is_number(value: Any) -> bool:
     """A finite one."""
-    return type(value) in (int, float) and abs(value) <= 1e300
+    return type(value) in (int, float) and abs(value) <= _LARGE
 
 
 def is_text(value: Any) -> bool:

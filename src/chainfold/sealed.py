@@ -84,8 +84,8 @@ def read_sealed(path: str | Path, kind: str, version: int) -> tuple[Tensors, dic
             before = os.fstat(file.fileno())
             entries, about = _opened(path, file, before.st_size, kind)
             if about["kind"] != kind:
-                other = about["kind"] if is_text(about["kind"]) else ""
-                raise BadFile(path, f"this is a {spelt(other)[1:-1]}, not a {kind}.")
+                need(is_text(about["kind"]), "its kind is no text")
+                raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
             if about["version"] != version:
                 need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
                 raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {version}.")

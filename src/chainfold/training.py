@@ -40,7 +40,7 @@ from chainfold.optimize.base import NO_BETTER_STEP, Optimiser, Step, check_whole
 from chainfold.optimize.descent import ALGORITHMS as DESCENT
 from chainfold.optimize.descent import Descent, DescentSettings
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
-from chainfold.restored import Arrays, below_infinity, finite, mapping, need, within
+from chainfold.restored import Arrays, below_infinity, finite, mapping, need, spelt, within
 from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 from chainfold.tagging import Tagger, blocks_of
 from chainfold.transfer import carried_over
@@ -430,8 +430,8 @@ class _Run:
                 if then != now:
                     raise BadFile(
                         path,
-                        f"was begun with {name} = {then}, and now it is {now}; resume with the same data and settings, "
-                        f"or remove the file to start anew.",
+                        f"was begun with {name} = {spelt(then)}, and now it is {now}; resume with the same data and "
+                        f"settings, or remove the file to start anew.",
                     )
             given = Arrays(tensors)
             self._optimiser.restore(given.under("optimiser"))

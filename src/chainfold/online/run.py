@@ -34,7 +34,7 @@ from chainfold.online.prequential import Interval, Prequential
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
 from chainfold.online.window import NOTHING
-from chainfold.restored import is_count, mapping, need
+from chainfold.restored import is_count, mapping, need, spelt
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
@@ -288,4 +288,4 @@ def _vocabulary(meaning: Mapping[str, Any]) -> Vocabulary:
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
+    return ", ".join(f"{spelt(name)} {spelt(value)}" for name, value in settings.items())

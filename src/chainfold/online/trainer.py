@@ -28,7 +28,7 @@ from chainfold.errors import ChainfoldError
 from chainfold.model import Layout, Model
 from chainfold.online.weights import OnlineSettings, OnlineWeights
 from chainfold.online.window import NOTHING, Renumbering, Share, Window, share_in
-from chainfold.restored import MOST, Arrays, finite, need
+from chainfold.restored import LARGEST, MOST, Arrays, finite, need, within
 from chainfold.sealed import Tensors
 
 FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
@@ -237,7 +237,7 @@ class OnlineTrainer:
         size = made._held.labels.size
         check_block(made._held, 1, 1 + size, n_labels, n_attributes, 0)
         need(made._held.labels.min(initial=0) >= 0, "its rows have labels that are unknown")
-        finite("values", made._held.values)
+        within("values", made._held.values, -LARGEST, LARGEST)
         made.weights = OnlineWeights.of_state(given.under("weights"), n_attributes, settings)
         time = made.weights.time
         need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")

@@ -26,7 +26,7 @@ from chainfold.errors import BadSetting
 from chainfold.kernels.scores import MOST_LABELS
 from chainfold.model import Floats
 from chainfold.optimize.base import check_not_negative, check_whole
-from chainfold.restored import MOST, Arrays, finite, need, within
+from chainfold.restored import LARGEST, MOST, Arrays, finite, need, within
 
 _LEAST_SUM, _LEAST_FORGETTING_SUM = 1e-16, 0.1
 _FIRST_ROWS = 1024
@@ -155,7 +155,7 @@ class OnlineWeights:
         tables = [given.take(name, np.float64, labels, labels) for name in ("transitions", "transition_sums")]
         for numbers, sums in ((rows["weights"], rows["sums"]), tables):
             finite("weights", numbers)
-            within("sums", sums, 0.0, np.finfo(float).max)
+            within("sums", sums, 0.0, LARGEST)
         time = int(given.take("time", np.int64))
         need(0 <= time <= MOST, "its time cannot be")
         within("stamps", rows["stamps"], 0, time)

@@ -300,10 +300,12 @@ class _Pairs:
         pairs = [(self._next - back) % self._most for back in range(1, self.count + 1)]  # the newest first
         scale = self.scale or 1.0
         of_s, of_y = shares = np.zeros((2, self._most))
-        for k in pairs:
-            of_y[k] = (s_downhill[k] + self._sy[k] @ of_y) / -self._sy[k, k]
-        for k in reversed(pairs):
-            of_s[k] = of_y[k] + (scale * (y_downhill[k] + self._yy[k] @ of_y) - self._sy[:, k] @ of_s) / self._sy[k, k]
+        with np.errstate(all="ignore"):  # where numbers have become too large this is no direction, which is noticed
+            for k in pairs:
+                of_y[k] = (s_downhill[k] + self._sy[k] @ of_y) / -self._sy[k, k]
+            for k in reversed(pairs):
+                rest = scale * (y_downhill[k] + self._yy[k] @ of_y) - self._sy[:, k] @ of_s
+                of_s[k] = of_y[k] + rest / self._sy[k, k]
         of_y *= -scale
         return -scale, shares.ravel()
 
