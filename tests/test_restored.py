@@ -21,6 +21,7 @@ import pytest
 
 from chainfold import PiecewiseGradient, StreamTagger
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.online.weights import OnlineSettings
 from chainfold.restored import Arrays, spelt, thinned
 from chainfold.sealed import digest_of, read_sealed, write_sealed
 from fuzz import states
@@ -113,7 +114,7 @@ def valid(kind: str) -> Valid:
         "lbfgs": lambda: states._run("lbfgs", {"num_memories": 3}, True),
         "adam": lambda: states._run("adam", {"batch": 8}, False),
         "ap": lambda: states._run("ap", {}, False),
-        "online": lambda: states._online(0, states.OnlineSettings(batch=8), 40),
+        "online": lambda: states._online(0, OnlineSettings(batch=8), 40),
     }
     return kinds[kind]()
 

@@ -280,8 +280,8 @@ def forged(dice: random.Random, valid: Valid) -> bytes:
             data[dice.randrange(dice.choice([8, 300, len(data)]))] = dice.randrange(256)
         return bytes(data)
     if kind < 0.09:
-        data = sealed(tensors, about)
-        return bytes(data[: dice.randrange(len(data))]) + (b"x" * dice.choice([0, 0, 9]))
+        whole = sealed(tensors, about)
+        return whole[: dice.randrange(len(whole))] + b"x" * dice.choice([0, 0, 9])
     with np.errstate(all="ignore"):
         for _ in range(dice.choice([1, 1, 1, 1, 2, 3])):
             dice.choice(CHANGES)(dice, tensors, about)
