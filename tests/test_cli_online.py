@@ -331,7 +331,7 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     assert told
     assert 1 < int(told[1].replace(",", "")) <= 20_000 - learnt
     tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
-    assert tensors["waiting_labels"].size == 1  # is it the last of its sequence?
+    assert tensors["waiting.labels"].size == 1  # is it the last of its sequence?
     assert (tmp_path / "m.journal").read_bytes() == b""
 
 

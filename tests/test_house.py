@@ -21,6 +21,7 @@ LEVELS = {
     "files": 1,
     "outputs": 2,
     "resident": 1,
+    "restored": 1,
     "semiring": 1,
     "temporary": 2,
     "kernels": 2,

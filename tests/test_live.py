@@ -574,7 +574,7 @@ def test_the_state_after_many_rows_at_once(tmp_path: Path) -> None:
         first, second = RowEncoder(vocabulary), RowEncoder(vocabulary)
         before = first.push(rows[:cut])
         state = first.state()
-        assert state["rows"].size < 4000
+        assert state["texts"].size < 4000
         second.restore(state)
         found = joined([before, second.push(rows[cut:]), second.finish()])
         assert found.ids.tolist() == whole.ids.tolist()

@@ -44,6 +44,7 @@ from chainfold.optimize.base import (
     frozen_view,
     norm,
 )
+from chainfold.restored import LARGEST, MOST, below_infinity, finite, need, within
 
 SMALL_LOSS = "converged: the mean loss of an epoch is small"
 ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow": kernels.AROW}
@@ -142,9 +143,17 @@ class Mistakes:
     def restore(self, state: State) -> None:
         """Go on from what `state` gave, with the same model, source and settings."""
         given = checked(state, self.state())
+        below_infinity("weights", given["weights"])
+        need((np.isneginf(given["weights"]) == np.isneginf(self._learner.weights)).all(), "it allows what is forbidden")
+        finite("second", given["second"])
+        epoch, place, seen, pieces, converged = given["counters"].tolist()
+        most = MOST, self._closed.size - 1, MOST, MOST, 1
+        for number, limit in zip((epoch, place, seen, pieces, converged), most, strict=True):
+            need(0 <= number <= limit, "its counters cannot be")
+        within("loss", given["loss"], 0.0, LARGEST)
         self._learner.weights[:] = given["weights"]
         self._learner.second[:] = given["second"]
-        self._epoch, self._place, self._seen, self._pieces, converged = (int(number) for number in given["counters"])
+        self._epoch, self._place, self._seen, self._pieces = epoch, place, seen, pieces
         self._converged = bool(converged)
         self._loss = float(given["loss"][0])
 

@@ -28,7 +28,9 @@ from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
+from chainfold.kernels.scores import MOST_LABELS
 from chainfold.model import Layout, Model
+from chainfold.restored import Arrays, ascending, is_count, is_text, need
 from chainfold.sealed import Tensors, damage, digest_of, read_sealed, write_sealed
 
 MODEL, VERSION = "model", 1
@@ -40,7 +42,10 @@ _MOST_ATTRIBUTES = 2**31 - 1
 def save_model(path: str | Path, model: Model) -> None:
     """Store a model in a file; `open_model` reads it back."""
     tensors, about = _tensors_of(model), _about(model)
-    _model_of(tensors, about)  # what cannot be opened again is not written
+    try:
+        _model_of(tensors, about)  # what cannot be opened again is not written
+    except ChainfoldError as error:
+        raise ChainfoldError(f"the model cannot be kept: {error}") from None
     write_sealed(path, MODEL, VERSION, tensors, about)
 
 
@@ -153,17 +158,18 @@ def _spelled(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 def _model_of(tensors: Tensors, about: Mapping[str, Any]) -> Model:
     """The model, if everything in it is as kernels need it."""
-    rest = _Rest(tensors)
+    rest = Arrays(tensors)
     n_labels, n_attributes, n_edge_attributes = (about[name] for name in _SIZES)
-    for name, least in zip(_SIZES, (1, 0, 0), strict=True):
-        _need(_is_count(about[name], least, _MOST_ATTRIBUTES), f"its {name} is {about[name]!r}")
+    most = MOST_LABELS, _MOST_ATTRIBUTES, _MOST_ATTRIBUTES
+    for name, least, limit in zip(_SIZES, (1, 0, 0), most, strict=True):
+        need(is_count(about[name], least, limit), f"its {name} are not a number from {least} to {limit}")
     offsets = labels = None
     if "row_offsets" in tensors:
         offsets = rest.take("row_offsets", np.int64, n_attributes + 1)
         labels = rest.take("row_labels", np.int32, None)
         _check_rows(offsets, labels, n_labels)
     layout = Layout(n_labels, n_attributes, n_edge_attributes, offsets, labels)
-    _need(isinstance(about["training"], dict), "its training record is no mapping")
+    need(type(about["training"]) is dict, "its training record is no mapping")
     model = Model(
         layout,
         rest.take("weights", np.float64, layout.size),
@@ -176,30 +182,7 @@ def _model_of(tensors: Tensors, about: Mapping[str, Any]) -> Model:
     return model
 
 
-class _Rest:
-    """The arrays of a file that nobody has asked for as yet."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = dict(tensors)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._tensors
-
-    def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
-        """An array, if it is of this kind and shape; None stands for any size."""
-        _need(name in self, f"it has no {name}")
-        array = self._tensors.pop(name)
-        fits = len(shape) == array.ndim and all(
-            want in (None, have) for want, have in zip(shape, array.shape, strict=True)
-        )
-        _need(fits and array.dtype == dtype, f"its {name} are {array.dtype} of shape {array.shape}")
-        return array
-
-    def check_empty(self) -> None:
-        _need(not self._tensors, f"nothing is known of its {', '.join(self._tensors)}")
-
-
-def _vocabulary_of(rest: _Rest, meaning: Any, layout: Layout) -> Vocabulary | None:
+def _vocabulary_of(rest: Arrays, meaning: Any, layout: Layout) -> Vocabulary | None:
     if meaning is None:
         return None
     vocabulary = Vocabulary(
@@ -210,74 +193,71 @@ def _vocabulary_of(rest: _Rest, meaning: Any, layout: Layout) -> Vocabulary | No
         marks=rest.take("marks", np.uint64, layout.n_attributes, None),
     )
     _check_meaning(vocabulary, layout)
-    _need(bool((vocabulary.counts >= 0).all()), "its vocabulary has counts below zero")
+    need(bool((vocabulary.counts >= 0).all()), "its vocabulary has counts below zero")
     found = np.bitwise_or.reduce(vocabulary.marks, axis=0).astype("<u8")
     beyond = np.unpackbits(found.view(np.uint8), bitorder="little")[layout.n_labels :]
-    _need(vocabulary.marks.shape[1] > 0 and not beyond.any(), "its vocabulary has marks of labels that do not exist")
+    need(vocabulary.marks.shape[1] > 0 and not beyond.any(), "its vocabulary has marks of labels that do not exist")
     return vocabulary
 
 
 def _check_meaning(vocabulary: Vocabulary, layout: Layout) -> None:
     """Raise unless all of the vocabulary that is no array makes sense."""
     labels, bits = vocabulary.labels, vocabulary.hash_bits
-    _need(all(type(label) is str for label in labels), "its labels are no texts")
-    names = len(set(labels))
-    _need(names == len(labels) == layout.n_labels, f"it has {layout.n_labels} labels, but {names} names for them")
-    _need(vocabulary.label is None or type(vocabulary.label) is str, "its label column is no name")
-    _need(_is_count(vocabulary.min_count, 0, _MOST_ATTRIBUTES), f"its min_count is {vocabulary.min_count!r}")
+    check_labels(labels)
+    need(len(labels) == layout.n_labels, f"it has {layout.n_labels} labels, but {len(labels)} names for them")
+    need(is_count(vocabulary.min_count, 0, _MOST_ATTRIBUTES), "its min_count is no count")
     if bits is not None:
-        _need(_is_count(bits, 1, MOST_HASH_BITS), f"its hash_bits is {bits!r}")
-        _need(vocabulary.attributes is None, "its attributes are hashed and have names all the same")
+        need(is_count(bits, 1, MOST_HASH_BITS), f"its hash_bits are not from 1 to {MOST_HASH_BITS}")
+        need(vocabulary.attributes is None, "its attributes are hashed and have names all the same")
         for size in (layout.n_attributes, layout.n_edge_attributes):
-            _need(size in (0, 1 << bits), f"it has {size} attributes of {bits} bits")
+            need(size in (0, 1 << bits), f"it has {size} attributes of {bits} bits")
+    check_columns(vocabulary)
+
+
+def check_labels(labels: tuple[Any, ...]) -> None:
+    """Raise unless these are names of labels."""
+    need(all(map(is_text, labels)), "its labels are no texts")
+    need(len(set(labels)) == len(labels), "two of its labels have the same name")
+    need(len(labels) <= MOST_LABELS, f"it has {len(labels)} labels, and there are at most {MOST_LABELS}")
+
+
+def check_columns(vocabulary: Vocabulary) -> None:
+    """Raise unless all that says what the model was made of makes sense."""
+    need(vocabulary.label is None or is_text(vocabulary.label), "its label column is no name")
     if vocabulary.template is not None:
         Template.from_json(vocabulary.template)
     if vocabulary.columns is not None:
         Columns.from_json(vocabulary.columns)
 
 
-def _names(rest: _Rest, prefix: str, count: int) -> Any:
+def _names(rest: Arrays, prefix: str, count: int) -> Any:
     """The names of attributes as an Arrow array; None where they have none."""
     if f"{prefix}names" not in rest:
         return None
     blob = rest.take(f"{prefix}names", np.uint8, None)
     offsets = rest.take(f"{prefix}name_offsets", np.int64, count + 1)
-    _check_offsets(offsets, blob.size, f"{prefix}name_offsets")
+    ascending(f"{prefix}name_offsets", offsets, blob.size)
     names = pa.Array.from_buffers(pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(blob)])
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
-        raise ChainfoldError("the model cannot be kept: its vocabulary has names that are no UTF-8.") from None
+        raise ChainfoldError("its vocabulary has names that are no UTF-8.") from None
     return names
 
 
-def _mask(rest: _Rest, name: str, n_labels: int) -> NDArray[np.bool_] | None:
+def _mask(rest: Arrays, name: str, n_labels: int) -> NDArray[np.bool_] | None:
     if name not in rest:
         return None
     mask = rest.take(name, np.uint8, n_labels)
-    _need(bool((mask <= 1).all()), f"its {name} are no marks")
+    need(bool((mask <= 1).all()), f"its {name} are no marks")
     return mask.view(np.bool_)
 
 
 def _check_rows(offsets: NDArray[np.int64], labels: NDArray[np.int32], n_labels: int) -> None:
     """Raise unless each row has labels that exist, ascending."""
-    _check_offsets(offsets, labels.size, "row_offsets")
-    _need(bool(((labels >= 0) & (labels < n_labels)).all()), "its rows have labels that do not exist")
-    ascending = np.ones(labels.size + 1, np.bool_)
-    ascending[1:-1] = labels[1:] > labels[:-1]
-    ascending[offsets] = True  # where a row begins, the label may be any
-    _need(bool(ascending.all()), "its rows do not have their labels in order, each once")
-
-
-def _check_offsets(offsets: NDArray[np.int64], size: int, name: str) -> None:
-    good = offsets[0] == 0 and offsets[-1] == size and bool((offsets[1:] >= offsets[:-1]).all())
-    _need(good, f"its {name} do not go from 0 to {size}")
-
-
-def _is_count(value: Any, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
-
-
-def _need(good: bool, otherwise: str) -> None:
-    if not good:
-        raise ChainfoldError(f"the model cannot be kept: {otherwise}.")
+    ascending("row_offsets", offsets, labels.size)
+    need(bool(((labels >= 0) & (labels < n_labels)).all()), "its rows have labels that do not exist")
+    rising = np.ones(labels.size + 1, np.bool_)
+    rising[1:-1] = labels[1:] > labels[:-1]
+    rising[offsets] = True  # where a row begins, the label may be any
+    need(bool(rising.all()), "its rows do not have their labels in order, each once")

@@ -14,15 +14,15 @@ would take: the result does not depend on where the pieces were cut, to the last
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from chainfold.data.chain import Block, Source, frozen, has_weights
+from chainfold.data.chain import MOST_IDS, Block, Source, check_block, frozen, has_weights
 from chainfold.data.joined import Joined, Sizes
 from chainfold.data.store import joined
 from chainfold.engines import stream
@@ -35,16 +35,17 @@ from chainfold.engines.base import (
     Shape,
     Tally,
     under,
-    what_is_under,
 )
 from chainfold.engines.sweep import Potentials
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
 from chainfold.evaluation import Evaluation, evaluation_of
-from chainfold.model import Model
+from chainfold.kernels.scores import NO_LABEL
+from chainfold.model import Layout, Model
 from chainfold.model_file import fingerprint
+from chainfold.restored import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, within
 from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 
-TOKEN, TOKEN_VERSION = "resume token", 2
+TOKEN, TOKEN_VERSION = "resume token", 3
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
 
 
@@ -119,20 +120,19 @@ class PiecewiseGradient:
             "source": begun.source.sizes._asdict(),
             "labelled": begun.source.labelled,
         }
-        write_sealed(path, TOKEN, TOKEN_VERSION, _thinned(begun.state()), about)
+        write_sealed(path, TOKEN, TOKEN_VERSION, thinned(begun.state()), about)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:
         """Go on from a resume token, with the model under which it was begun."""
         tensors, about = read_sealed(path, TOKEN, TOKEN_VERSION)
-        if about["model"] != fingerprint(model):
-            raise BadFile(path, "it was begun with another model; give the same one.")
         with damage(path, TOKEN):
-            resumed = cls(model, **about["settings"], progress=progress)
-            source = Joined(Sizes(**about["source"]))
-            source.labelled = about["labelled"]
-            resumed._pass = _Pass(model, resumed.settings, source)
-            resumed._pass.restore(_filled(tensors))
+            mapping("parts", about, ("model", "settings", "source", "labelled", "kind", "version"))
+            if about["model"] != fingerprint(model):
+                raise BadFile(path, "it was begun with another model; give the same one.")
+            resumed = cls(model, **_settings(about["settings"]), progress=progress)
+            resumed._pass = _Pass(model, resumed.settings, _source(about, model.layout))
+            resumed._pass.restore(tensors)
         return resumed
 
     def _check_open(self) -> None:
@@ -215,35 +215,58 @@ class _Pass:
         }
 
     def restore(self, state: Tensors) -> None:
-        rows = what_is_under("rows", state)
-        block = Block(*(frozen(rows[name], rows[name].dtype) for name in Block._fields))
-        self.source.keep(int(state["first"][0]), block)
-        self._problem.earlier = Before(int(state["label_before"][0]), float(state["weight_before"][0]))
-        self._stream.restore(what_is_under("stream", state))
+        given, source, layout = Arrays(state), self.source, self._problem.model.layout
+        (first,) = given.counts("first", MOST)
+        label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
+        within("label_before", label, NO_LABEL, layout.n_labels - 1)
+        within("weight_before", weight, 0.0, LARGEST)
+        need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
+        block = _block(Arrays(given.under("rows")))
+        size = block.labels.size
+        need(size, "it has no rows")
+        check_block(block, first, first + size, *source.sizes[:3])
+        need(not source.labelled or block.labels.min() > NO_LABEL, "its rows have labels that are unknown")
+        need(not source.sizes.weighted or block.weights.size, "its rows have no weights")
+        for values in (block.values, block.edge_values):
+            within("values", values, -LARGEST, LARGEST)
+        source.keep(first, block)
+        self._problem.earlier = Before(int(label[0]), float(weight[0]))
+        self._stream.restore(given.under("stream"), first)
+        given.check_empty()
 
 
-def _thinned(tensors: Tensors) -> Tensors:
-    """Where most numbers are zero, the others and their places."""
-    thinned: Tensors = {}
-    for name, array in tensors.items():
-        if array.dtype == np.float64 and array.size:
-            bits = np.ascontiguousarray(array).view(np.int64).ravel()  # the zero of a negative sign is none
-            at = np.flatnonzero(bits).astype(np.int32 if array.size < 2**31 else np.int64)
-            if at.nbytes + 8 * at.size < array.nbytes:
-                parts = {"shape": np.array(array.shape), "at": at, "number": array.ravel()[at]}
-                thinned |= under(f"thin.{name}", parts)
-                continue
-        thinned[name] = array
-    return thinned
+def _block(given: Arrays) -> Block:
+    """The rows of a token, as the next piece may have them."""
+    arrays = {
+        "labels": given.take("labels", np.int32, None),
+        "starts": given.take("starts", np.bool_, None),
+        "offsets": given.take("offsets", np.int64, None),
+        "ids": given.take("ids", np.int32, None),
+        "edge_offsets": given.take("edge_offsets", np.int64, None),
+        "edge_ids": given.take("edge_ids", np.int32, None),
+    }
+    for name, size in (("values", "ids"), ("edge_values", "edge_ids"), ("weights", "labels")):
+        arrays[name] = given.take_or_none(name, np.float64, arrays[size].size)
+    given.check_empty()
+    return Block(**{name: frozen(array, array.dtype) for name, array in arrays.items()})
 
 
-def _filled(tensors: Tensors) -> Tensors:
-    """The zeros put back."""
-    filled = {name: array for name, array in tensors.items() if not name.startswith("thin.")}
-    thin = what_is_under("thin", tensors)
-    for name in {key.rpartition(".")[0] for key in thin}:
-        parts = what_is_under(name, thin)
-        array = np.zeros(int(np.prod(parts["shape"])))
-        array[parts["at"]] = parts["number"]
-        filled[name] = array.reshape(parts["shape"])
-    return filled
+def _settings(given: Any) -> dict[str, Any]:
+    """Those of a token, if they can be."""
+    settings = mapping("settings", given, _CHOSEN)
+    for name in ("memory", "block", "lookahead"):
+        need(settings[name] is None or is_count(settings[name], 1, MOST), f"its {name} is no count")
+    need(is_number(settings["tolerance"]), "its tolerance is no number")
+    need(type(settings["observe"]) is bool, "its settings are neither yes nor no")
+    return settings
+
+
+def _source(about: Mapping[str, Any], layout: Layout) -> Joined:
+    """A source without positions, of the sizes that a token says, if they are the model's."""
+    sizes = Sizes(**mapping("sizes", about["source"], Sizes._fields))
+    need(sizes[:3] == (layout.n_labels, layout.n_attributes, layout.n_edge_attributes), "its sizes are not the model's")
+    need(is_number(sizes.active) and 0.0 <= sizes.active <= MOST_IDS, "its number of attributes cannot be")
+    need(type(sizes.weighted) is bool and type(about["labelled"]) is bool, "its sizes are neither yes nor no")
+    source = Joined(sizes)
+    source.labelled = about["labelled"]
+    return source

@@ -40,7 +40,8 @@ from chainfold.optimize.base import NO_BETTER_STEP, Optimiser, Step, check_whole
 from chainfold.optimize.descent import ALGORITHMS as DESCENT
 from chainfold.optimize.descent import Descent, DescentSettings
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
-from chainfold.sealed import Tensors, read_sealed, write_sealed
+from chainfold.restored import Arrays, below_infinity, finite, mapping, need, spelt, within
+from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 from chainfold.tagging import Tagger, blocks_of
 from chainfold.transfer import carried_over
 
@@ -55,6 +56,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
 
 RUN, RUN_VERSION = "training run", 3
+NO_BETTER_SCORE = "stopped: the development set is tagged no better any more"
 _BATCH = 256
 _PATIENCE = 10
 _AT_ONCE = 65536  # positions that are looked at
@@ -368,7 +370,7 @@ class _Run:
         highest = max(self._scores)
         since = len(self._scores) - 1 - self._scores.index(highest)
         if highest > self._start and since >= self._training.patience:
-            self._finished = "stopped: the development set is tagged no better any more"
+            self._finished = NO_BETTER_SCORE
 
     def _best_iteration(self) -> int:
         """That of the highest score; of equal ones, that of the lowest objective, then the latest."""
@@ -420,18 +422,40 @@ class _Run:
     def load(self, path: Path) -> None:
         """Go on from a saved run, if it is this one."""
         tensors, about = read_sealed(path, RUN, RUN_VERSION)
-        for name, now in self._identity.items():
-            then = about["run"].get(name)
-            if then != now:
-                raise BadFile(
-                    path,
-                    f"was begun with {name} = {then}, and now it is {now}; resume with the same data and settings, or "
-                    f"remove the file to start anew.",
-                )
-        self._values, self._scores = tensors.pop("values").tolist(), tensors.pop("scores").tolist()
-        self._start = float(tensors.pop("start")[0])
-        self._best, self._finished = tensors.pop("best", None), about["finished"]
-        self._optimiser.restore({name.removeprefix("optimiser."): array for name, array in tensors.items()})
+        with damage(path, RUN):
+            mapping("parts", about, ("run", "finished", "kind", "version"))
+            need(type(about["run"]) is dict, "its settings are no mapping")
+            for name, now in self._identity.items():
+                then = about["run"].get(name)
+                if then != now:
+                    raise BadFile(
+                        path,
+                        f"was begun with {name} = {spelt(then)}, and now it is {now}; resume with the same data and "
+                        f"settings, or remove the file to start anew.",
+                    )
+            given = Arrays(tensors)
+            self._optimiser.restore(given.under("optimiser"))
+            self._restore(given, about["finished"])
+            given.check_empty()
+
+    def _restore(self, given: Arrays, finished: Any) -> None:
+        """All but the optimiser."""
+        values = given.take("values", np.float64, None)
+        scores = given.take("scores", np.float64, 0 if self._dev is None else values.size)
+        start = given.take("start", np.float64, 1)
+        finite("values", values)
+        within("scores", scores, 0.0, 1.0)
+        chooses = self._dev is not None and self._training.early_stopping
+        if chooses:
+            within("start", start, 0.0, 1.0)
+        need(chooses or np.isnan(start[0]), "it has a score to begin with, and no development set")
+        need(finished in ((None, NO_BETTER_SCORE) if chooses else (None,)), "it ended for a reason that cannot be")
+        self._best = None
+        if chooses and values.size:
+            self._best = given.take("best", np.float64, self._space.layout.size)
+            below_infinity("best", self._best)
+        self._values, self._scores = values.tolist(), scores.tolist()
+        self._start, self._finished = float(start[0]), finished
 
 
 def _finite(point: Floats) -> Floats:

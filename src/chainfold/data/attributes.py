@@ -453,6 +453,11 @@ class Attributes:
         """The rows that have to come before one can be done."""
         return self._right
 
+    @property
+    def left(self) -> int:
+        """The rows that are still needed after they are done."""
+        return self._left
+
     def check(self, stretch: Stretch) -> None:
         """Raise what `add` would raise; nothing is changed."""
         for source in self._sources.values():

@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
 from chainfold.data.attributes import Attributes, Entries, Features, Findings
 from chainfold.data.chain import Block, Source, frozen, vocabulary_of
-from chainfold.data.columns import BAG, SYMBOL, Stretch, kinds_of
+from chainfold.data.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Stretch, kinds_of
 from chainfold.data.interning import spans
 from chainfold.data.keep import Kept
 from chainfold.data.naming import Census, ExactNames, HashedNames, KnownNames, Names, by_falling_count
@@ -32,6 +33,8 @@ from chainfold.data.template import Template
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.kernels.attributes import unseen
+from chainfold.kernels.scores import NO_LABEL
+from chainfold.restored import LARGEST, Arrays, is_text, mapping, need, within
 
 _BLOCK = 65536
 _KINDS = (False, True)  # of attributes: state, edge
@@ -168,6 +171,8 @@ class Numberer:
         self._lexicon = lexicon
         self._reader = RowReader(roles, lexicon.labels, one_sequence)
         self._attributes = Attributes(template, roles.kinds, lexicon.names.most_cached)
+        looked_at = {str(column) for feature in template.features for column in feature.columns}
+        self._kinds = {name: kind for name, kind in roles.kinds.items() if name in looked_at}
         self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
         self._waiting = Rows.none()
         self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
@@ -256,59 +261,85 @@ class Numberer:
         """All that a fresh numberer needs to go on from here: what it is made of is not in it."""
         starts, done = self._attributes.at_hand
         surplus = sum(batch.num_rows for batch in self._at_hand) - starts.size
-        sink = pa.BufferOutputStream()
+        rows = []
         for batch in self._at_hand:
-            plain = _spelt_out(batch.slice(surplus))
+            part = batch.slice(surplus)
             surplus = 0  # only the first has more rows than are needed
-            with pa.ipc.new_stream(sink, plain.schema) as writer:
-                writer.write_batch(plain)
+            rows.append({name: part.column(name).to_pylist() for name in batch.schema.names if name in self._columns})
         begun, group = self._reader.state
-        texts = json.dumps({"group": group, "labels": self._lexicon.labels.names}).encode()
+        texts = json.dumps({"group": group, "labels": self._lexicon.labels.names, "rows": rows}).encode()
         return {
-            "rows": np.frombuffer(sink.getvalue(), np.uint8),
             "starts": starts,
             "done": np.array([done]),
             "begun": np.array([begun]),
             "texts": np.frombuffer(texts, np.uint8),
             "labels": self._waiting.labels,
-            "waiting": self._waiting.starts,
             "weights": self._waiting.weights,
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on where another numberer of the same template was; this one is fresh."""
-        source = pa.BufferReader(state["rows"].tobytes())
-        while source.tell() < source.size():
-            self._at_hand.extend(map(_coded, pa.ipc.open_stream(source)))
+        given = Arrays(state)
+        starts = given.take("starts", np.bool_, None)
+        (done,) = given.counts("done", min(starts.size, self._attributes.left))
+        (begun,) = given.flags("begun", 1)
+        waiting = starts[done:]
+        need(waiting.size <= self.right, "it has more rows that wait than the template looks ahead")
+        cut_off = done == self._attributes.left  # by then, what is before the first row may be gone
+        need(cut_off or not starts.size or starts[0], "its first row starts no sequence")
+        texts = mapping("texts", json.loads(given.take("texts", np.uint8, None).tobytes()), ("group", "labels", "rows"))
+        names = self._lexicon.labels.names
+        need(all(map(is_text, texts["labels"])), "its labels are no texts")
+        need(len(set(texts["labels"])) == len(texts["labels"]), "two of its labels have the same name")
+        need(texts["labels"][: len(names)] == names, "its labels are not the model's")
+        labels = given.take("labels", np.int32, waiting.size)
+        within("labels", labels, NO_LABEL, len(texts["labels"]) - 1)
+        weights = given.take_or_none("weights", np.float64, waiting.size)
+        within("weights", weights, 0.0, LARGEST)
+        given.check_empty()
+        need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
+        self._at_hand.extend(self._batch(columns) for columns in texts["rows"])
+        need(sum(one.num_rows for one in self._at_hand) == starts.size, f"it has not {starts.size} rows")
         nowhere = np.empty(0, np.int64)
         stretches = (Stretch(one, np.zeros(one.num_rows, np.bool_), nowhere, "") for one in self._at_hand)
-        self._attributes.restore(stretches, state["starts"].astype(np.bool_), int(state["done"][0]))
-        texts = json.loads(state["texts"].tobytes())
-        self._reader.state = bool(state["begun"][0]), texts["group"]
-        for label in texts["labels"][len(self._lexicon.labels.names) :]:
+        self._attributes.restore(stretches, starts, done)
+        self._reader.state = begun, texts["group"]
+        for label in texts["labels"][len(names) :]:
             self._lexicon.labels.add(label)
-        self._waiting = Rows(
-            frozen(state["labels"], np.int32), frozen(state["waiting"], np.bool_), frozen(state["weights"], np.float64)
-        )
+        self._waiting = Rows(frozen(labels, np.int32), frozen(waiting, np.bool_), frozen(weights, np.float64))
+
+    @property
+    def _columns(self) -> dict[str, str]:
+        """The columns that are looked at and what they hold, those of the values of bags among them."""
+        values = {f"{name}{VALUES_SUFFIX}": "values" for name, kind in self._kinds.items() if kind == "bag"}
+        return self._kinds | values
+
+    def _batch(self, given: Any) -> Any:
+        """Rows of a state with the types of a stretch."""
+        columns = self._columns
+        need(type(given) is dict and self._kinds.keys() <= given.keys() <= columns.keys(), "its rows lack columns")
+        arrays = {name: _column(values, columns[name]) for name, values in given.items()}
+        need(len(set(map(len, arrays.values()))) <= 1, "its columns are not of one length")
+        for name in columns.keys() & given.keys() - self._kinds.keys():
+            bags, values = arrays[name.removesuffix(VALUES_SUFFIX)], arrays[name]
+            same = pc.list_value_length(bags).fill_null(0).equals(pc.list_value_length(values).fill_null(0))
+            need(same and values.flatten().null_count == 0, "its attributes lack values")
+            within("values", values.flatten().to_numpy(), -LARGEST, LARGEST)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-def _spelt_out(batch: Any) -> Any:
-    """Texts in place of codes: only those that occur are stored."""
-    plain = {SYMBOL: pa.string(), BAG: pa.large_list(pa.string())}
-    columns = [column.cast(plain.get(column.type, column.type)) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _coded(batch: Any) -> Any:
-    """The types of a stretch again."""
-    columns = []
-    for column in batch.columns:
-        if pa.types.is_string(column.type):
-            column = column.dictionary_encode()
-        elif pa.types.is_large_list(column.type) and pa.types.is_string(column.type.value_type):
-            column = pa.LargeListArray.from_arrays(column.offsets, column.values.dictionary_encode())
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+def _column(values: list[Any], kind: str) -> Any:
+    """A column of a stretch; that of a symbol may have numbers, and the other way round."""
+    if kind == "values":
+        return pa.array(values, BAG_VALUES)
+    if kind == "bag":
+        bags = pa.array(values, pa.large_list(pa.string()))
+        need(bags.flatten().null_count == 0, "its attributes lack names")
+        return pa.LargeListArray.from_arrays(bags.offsets, bags.values.dictionary_encode())
+    empty = all(value is None for value in values)
+    if any(type(value) is str for value in values) or (kind == "symbol" and empty):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, NUMBER)
 
 
 class Encoder:

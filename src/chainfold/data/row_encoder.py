@@ -19,6 +19,7 @@ from chainfold.data.store import joined
 from chainfold.data.tables import read_memory
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile
+from chainfold.restored import MOST, Arrays
 
 _PROGRAM = "the rows"
 _KINDS = {"bag": "list of texts", "number": "number", "symbol": "text"}
@@ -85,9 +86,11 @@ class RowEncoder:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on where another encoder was."""
+        given = Arrays(state)
+        (rows,) = given.counts("pushed", MOST)
         self._begin()
-        self._maker.numberer.restore(state)
-        self._rows = int(state["pushed"][0])
+        self._maker.numberer.restore(given.rest())
+        self._rows = rows
 
     def _joined(self, found: list[Numbered]) -> Block:
         blocks = [self._maker.known(one).block for one in found if one.block.labels.size]

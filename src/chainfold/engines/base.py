@@ -25,8 +25,9 @@ from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import NO_LABEL, PORTION, Found, Slots, fold, observe, padded
 from chainfold.kernels.simd import WIDTH
 from chainfold.model import Floats, Layout, Model, room_for
+from chainfold.restored import MOST, Arrays, below_infinity, finite, need
 
-Arrays = dict[str, NDArray[Any]]  # a state, by name, as a file may keep it
+State = dict[str, NDArray[Any]]  # a state, by name, as a file may keep it
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12
@@ -38,6 +39,7 @@ LOG_ADDITION = 150.0
 _LEAST_BLOCK = 256  # positions: with smaller ones nearly all the time would be Python's
 _FOLD_EVERY = 16384  # positions: after so many the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
+_MOST_TERMS = 64  # of a sum that is added up exactly, after which there are two
 _HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
 
 
@@ -257,19 +259,26 @@ class Accumulator:
         self._room.give(self.result())
         self._room.give(self._hot)
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """All levels, but for the hot one in the order of the weights: padding is always zero."""
         levels = {"recent": self._recent} if self._total is None else {"recent": self._recent, "total": self._total}
         unpacked = {name: self.layout.unpack(level) for name, level in levels.items()}
         return {"pending": np.array([self._pending]), "hot": self._hot, **unpacked}
 
-    def restore(self, state: Arrays) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there, to the bit."""
-        self.layout.pack(state["recent"], self._recent, padding=0.0)
-        self._hot[:] = state["hot"]
-        if "total" in state:
-            self._total = self.layout.pack(state["total"], self._room.take(self._recent.size), padding=0.0)
-        self._pending = int(state["pending"][0])
+        given, size = Arrays(state), self.layout.size
+        (pending,) = given.counts("pending", self._portion - 1)
+        recent, hot = given.take("recent", np.float64, size), given.take("hot", np.float64, self._hot.size)
+        total = given.take("total", np.float64, size) if "total" in given else None
+        given.check_empty()
+        for sums in (recent, hot, *([] if total is None else [total])):
+            finite("sums", sums)
+        self.layout.pack(recent, self._recent, padding=0.0)
+        self._hot[:] = hot
+        if total is not None:
+            self._total = self.layout.pack(total, self._room.take(self._recent.size), padding=0.0)
+        self._pending = pending
 
 
 class Before(NamedTuple):
@@ -349,7 +358,7 @@ class Tally:
             self.observed.release()
             self.observed = None
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """What has been added up, without the label before the next block: the source knows it."""
         observed = {} if self.observed is None else self.observed.state()
         return {
@@ -359,12 +368,18 @@ class Tally:
             **under("observed", observed),
         }
 
-    def restore(self, state: Arrays) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there, to the bit."""
-        self._scales, self._likelihoods = state["scales"].tolist(), state["likelihoods"].tolist()
-        self.expected.restore(what_is_under("expected", state))
+        given = Arrays(state)
+        scales, likelihoods = (given.take(name, np.float64, None) for name in ("scales", "likelihoods"))
+        need(max(scales.size, likelihoods.size) < _MOST_TERMS, "it has more sums than it can have")
+        finite("scales", scales)
+        below_infinity("likelihoods", likelihoods)
+        self.expected.restore(given.under("expected"))
         if self.observed is not None:
-            self.observed.restore(what_is_under("observed", state))
+            self.observed.restore(given.under("observed"))
+        given.check_empty()
+        self._scales, self._likelihoods = scales.tolist(), likelihoods.tolist()
 
     def release(self) -> None:
         """Give back the room that the sums take."""
@@ -373,18 +388,14 @@ class Tally:
             self.observed.release()
 
 
-def under(name: str, state: Arrays) -> Arrays:
+def under(name: str, state: State) -> State:
     """The state of a part, as one of the whole."""
     return {f"{name}.{key}": array for key, array in state.items()}
 
 
-def what_is_under(name: str, state: Arrays) -> Arrays:
-    return {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
-
-
 def _shortened(terms: list[float]) -> list[float]:
     """The same sum in two numbers, so that what is kept does not grow with the chain."""
-    if len(terms) < 64:
+    if len(terms) < _MOST_TERMS:
         return terms
     total = _sum(terms)
     return [total, _sum([*terms, -total])] if math.isfinite(total) else [total]
@@ -514,7 +525,7 @@ class Problem:
         """Give back the room that the weights take."""
         self.room.give(self.packed)
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """What was read."""
         return {
             "positions": np.array([self._positions_read]),
@@ -522,9 +533,11 @@ class Problem:
             "extent": self._extent.state(),
         }
 
-    def restore(self, state: Arrays) -> None:
-        self._positions_read, self._bytes_read = int(state["positions"][0]), int(state["bytes"][0])
-        self._extent = Extent.restored(state["extent"])
+    def restore(self, state: State) -> None:
+        given = Arrays(state)
+        (self._positions_read,), (self._bytes_read,) = given.counts("positions", MOST), given.counts("bytes", MOST)
+        self._extent = Extent.restored(given.take("extent", np.float64, len(Extent._fields)))
+        given.check_empty()
         self._overflows = self._sizes.may_overflow(self._extent)
 
     def report(self, tally: Tally, promise: Promise, **what_happened: int | float) -> Report:

@@ -24,6 +24,7 @@ from chainfold.data.chain import Block
 from chainfold.errors import ScoreNotFinite
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
 from chainfold.model import Floats, Layout
+from chainfold.restored import finite, need
 
 UNIT = 2.0**-53
 """u, the relative error of one rounding."""
@@ -59,7 +60,10 @@ class Extent(NamedTuple):
 
     @classmethod
     def restored(cls, state: Floats) -> Extent:
+        finite("extent", state)
         attributes, value, valued, edge_attributes, edge_value, edge_valued = state.tolist()
+        need(state.min() >= 0.0 and max(attributes, edge_attributes) < 2.0**53, "its extent cannot be")
+        need({valued, edge_valued} <= {0.0, 1.0}, "its extent cannot be")
         return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued))
 
 

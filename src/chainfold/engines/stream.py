@@ -15,14 +15,13 @@ says how soon.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
 from chainfold.data.chain import Block
 from chainfold.engines.base import (
     NOTHING_BEFORE,
-    Arrays,
     Before,
     Cost,
     Engine,
@@ -30,10 +29,10 @@ from chainfold.engines.base import (
     Report,
     Settings,
     Shape,
+    State,
     Tally,
     cut,
     under,
-    what_is_under,
 )
 from chainfold.engines.rounding import Promise
 from chainfold.engines.sweep import (
@@ -47,6 +46,7 @@ from chainfold.engines.sweep import (
     last_posterior,
 )
 from chainfold.model import Floats
+from chainfold.restored import MOST, Arrays, finite, need, probabilities, vectors
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
@@ -159,7 +159,7 @@ class Stream:
         """What the positions that are not done with need to know of the one before them; nothing at a start mark."""
         return self._pending[0].before if self._pending else NOTHING_BEFORE
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """All that it takes to go on, beside those rows and what is before them."""
         layout = self._problem.model.layout
         state = {
@@ -176,25 +176,48 @@ class Stream:
             state["carried"] = np.array([layout.unpack(row) for row in self._carried])
         return state
 
-    def restore(self, state: Arrays) -> None:
-        """Go on from there, to the bit: pending blocks are swept again, their certificates taken again when needed."""
-        layout = self._problem.model.layout
-        self.doings = Doings(*state["doings"].tolist())
-        self._problem.restore(what_is_under("read", state))
-        self._tally.restore(what_is_under("tally", state))
-        self.position = int(state["position"][0])
-        if "sizes" in state:
-            self._belief = Belief(state["entry"], wide=state["entry"].size > layout.width)
-            low = self.position - int(state["sizes"].sum())
-            for size in state["sizes"].tolist():
-                sweep = Sweep(self._problem, self._potentials)
-                self._belief = sweep.forward(low, self._problem.source.block(low, low + size), self._belief)
-                self._pending.append(sweep)
-                low += size
-        if "carried" in state:
+    def restore(self, state: State, first: int) -> None:
+        """Go on from there, to the bit: pending blocks are swept again, their certificates taken again when needed.
+
+        first: the first position that the source still has.
+        """
+        layout, source, given = self._problem.model.layout, self._problem.source, Arrays(state)
+        self.doings = Doings(*given.counts("doings", *[MOST] * len(fields(Doings))))
+        self._problem.restore(given.under("read"))
+        self._tally.restore(given.under("tally"))
+        (self.position,) = given.counts("position", source.positions)
+        sizes = given.take("sizes", np.int64, None).tolist() if "sizes" in given else []
+        need(len(sizes) <= self._window, f"more than {self._window} blocks are pending in it")
+        need(all(1 <= size <= self._size for size in sizes), "its blocks have sizes that cannot be")
+        low = self.position - sum(sizes)
+        need(low == first, "its blocks do not begin with its rows")
+        carried = given.take("carried", np.float64, layout.n_labels, layout.size) if "carried" in given else None
+        starts = bool(source.block(low, low + 1).starts[0])
+        need(sizes or (starts and carried is None), "no sequence starts with its rows")
+        if sizes:
+            self._belief = self._entry(given, starts)
+        given.check_empty()
+        for size in sizes:
+            sweep = Sweep(self._problem, self._potentials)
+            self._belief = sweep.forward(low, source.block(low, low + size), self._belief)
+            self._pending.append(sweep)
+            low += size
+        if carried is not None:
+            finite("carried", carried)
             self._carried = np.zeros((layout.n_labels, layout.slots))
-            for row, carried in zip(self._carried, state["carried"], strict=True):
-                layout.pack(carried, row, padding=0.0)
+            for row, one in zip(self._carried, carried, strict=True):
+                layout.pack(one, row, padding=0.0)
+
+    def _entry(self, given: Arrays, starts: bool) -> Belief:
+        """The forward vector before the first pending block, which may be nothing where a sequence starts."""
+        width = self._problem.model.layout.width
+        values = given.take("entry", np.float64, None)
+        wide = values.size == 2 * width
+        need(wide or values.size == width, "its entry is not of the model's size")
+        if not starts or values[:width].any():
+            probabilities("entry", values, wide)
+        vectors("entry", values, wide)
+        return Belief(values, wide)
 
     def _until_a_start(self, block: Block) -> int:
         """The rest of a sequence, or what cannot be done as a whole: whole sequences go on from the next start mark."""

@@ -67,7 +67,7 @@ def row_agrees(row: Any, ignore: Any, alpha: Any, n_labels: Any, tolerance: Any)
 
 @kernel(fastmath=STRICT, inline=True)
 def mix(q: Any, weight: Any, n_labels: Any, gamma: Any) -> None:
-    """gamma(i) = Σ_f Q(i | f) weight(f), normalised."""
+    """gamma(i) = Σ_f Q(i | f) weight(f), normalised; zero where all are."""
     total = 0.0
     for i in range(n_labels):
         gamma[i] = 0.0
@@ -75,7 +75,7 @@ def mix(q: Any, weight: Any, n_labels: Any, gamma: Any) -> None:
             gamma[i] += q[i, f] * weight[f]
         total += gamma[i]
     for i in range(n_labels):
-        gamma[i] /= total
+        gamma[i] /= total if total > 0.0 else 1.0
 
 
 @kernel(fastmath=STRICT)

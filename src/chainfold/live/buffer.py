@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+Columns = dict[str, NDArray[Any]]
 
 _LEAST_ROOM = 64
 
 
 class Buffer:
-    """Arrays of rows that grow at one end and are let go of at the other; the room is used again."""
+    """Columns of rows that grow at one end and are let go of at the other; the room is used again."""
 
-    def __init__(self, like: Arrays) -> None:
+    def __init__(self, like: Columns) -> None:
         """like: an array for each column, whose rows have the shape and type."""
         self._room = {name: np.empty((0, *array.shape[1:]), array.dtype) for name, array in like.items()}
         self._begin = self._end = 0
@@ -27,7 +27,7 @@ class Buffer:
         """The rows of a column, to look at and to write to, until more are added."""
         return self._room[name][self._begin : self._end]
 
-    def add(self, rows: Arrays) -> None:
+    def add(self, rows: Columns) -> None:
         """Put rows behind the others, a value for each column."""
         count = len(next(iter(rows.values())))
         self._make_room(count)
@@ -41,7 +41,7 @@ class Buffer:
         if self._begin == self._end:
             self._begin = self._end = 0
 
-    def recast(self, columns: Arrays) -> None:
+    def recast(self, columns: Columns) -> None:
         """Other values for the rows of some columns, which may be of another shape."""
         for name, values in columns.items():
             room = np.empty((len(self._room[name]), *values.shape[1:]), values.dtype)
@@ -49,7 +49,7 @@ class Buffer:
             self._room[name] = room
 
     @property
-    def arrays(self) -> Arrays:
+    def arrays(self) -> Columns:
         """All rows, by column."""
         return {name: self[name] for name in self._room}
 

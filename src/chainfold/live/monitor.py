@@ -22,7 +22,7 @@ from chainfold.data.chain import Block
 from chainfold.engines.base import cut
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.forward import Labels
-from chainfold.live.buffer import Arrays, Buffer
+from chainfold.live.buffer import Buffer, Columns
 from chainfold.live.quantities import Quantities
 from chainfold.live.window import Final, Window
 from chainfold.model import Floats, Model
@@ -270,7 +270,7 @@ class _Watch:
         return found
 
 
-def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np.int8]) -> Arrays:
+def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np.int8]) -> Columns:
     """What is kept of a row; right: 1, 0 for wrong, -1 where its label is not known."""
     return {"label": label, _ENTROPY: entropy, _SURPRISE: surprise, "right": right}
 

@@ -6,6 +6,7 @@ The sums go forward with the rows, so that they have a value at any prefix: that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from chainfold.kernels import decode, messages
 from chainfold.kernels.live import count_pairs
 from chainfold.kernels.scores import NO_LABEL
 from chainfold.model import Floats
+from chainfold.restored import Arrays, finite, need, within
 
 _FOLD_EVERY = 8192  # rows: after so many the recent sums are added to the totals, so that rounding stays small
 
@@ -122,9 +124,20 @@ class Sums:
     def state(self) -> dict[str, NDArray[np.generic]]:
         return {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        for name in self._arrays:
-            getattr(self, name)[...] = state[name.removeprefix("_")]
+    def restore(self, state: dict[str, NDArray[Any]], positions: int) -> None:
+        """Go on from a state that was saved after so many positions."""
+        given, shapes = Arrays(state), {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
+        found = {name: given.take(name, array.dtype, *array.shape) for name, array in shapes.items()}
+        given.check_empty()
+        there, sequences, recent = found["counts"].tolist()
+        need(there == positions and 0 <= sequences <= there, "its sums are those of other rows")
+        need(0 <= recent < _FOLD_EVERY, "its sums are of more rows than they can be")
+        within("before", found["before"], NO_LABEL, self._scorer.n_labels - 1)
+        for name in ("entropy", "entropies", "labels", "pairs"):
+            finite(name, found[name])
+        finite("closed", found["closed"][[0, 2]])  # but log likelihoods, which need not be known
+        for name, array in found.items():
+            shapes[name][...] = array
 
     _arrays = ("_counts", "_closed", "_before", "_given", "_entropy", "_entropies", "_labels", "_pairs")
 

@@ -11,15 +11,16 @@ import numpy as np
 
 from chainfold.data.chain import Block, Source
 from chainfold.data.row_encoder import RowEncoder
-from chainfold.engines.base import DEFAULT_TOLERANCE, cut, under, what_is_under
+from chainfold.engines.base import DEFAULT_TOLERANCE, cut, under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.live.quantities import Quantities
 from chainfold.live.window import Final, Window, joined
 from chainfold.model import Floats, Model
 from chainfold.model_file import fingerprint, open_model
+from chainfold.restored import MOST, Arrays, is_count, is_number, mapping, need
 from chainfold.sealed import damage, read_sealed, write_sealed
 
-STREAM, VERSION = "saved stream", 2
+STREAM, VERSION = "saved stream", 3
 _AT_ONCE = 65536  # positions of a chain that are read at once
 _WINDOW, _ENCODER = "window", "encoder"  # parts of what is saved
 
@@ -140,13 +141,15 @@ class StreamTagger:
         """Go on where a stream was saved, with the same model: the same output from there on."""
         tensors, about = read_sealed(path, STREAM, VERSION)
         opened = model if isinstance(model, Model) else open_model(model)
-        if about["model"] != fingerprint(opened):
-            raise BadFile(path, "was saved under another model; load it with the one that it was saved under.")
         with damage(path, STREAM):
-            tagger = cls(opened, **about["settings"])
-            tagger._window.restore(what_is_under(_WINDOW, tensors))
+            mapping("parts", about, ("settings", "model", "kind", "version"))
+            if about["model"] != fingerprint(opened):
+                raise BadFile(path, "was saved under another model; load it with the one that it was saved under.")
+            tagger, given = cls(opened, **_settings(about["settings"])), Arrays(tensors)
+            tagger._window.restore(given.under(_WINDOW))
             if tagger._encoder is not None:
-                tagger._encoder.restore(what_is_under(_ENCODER, tensors))
+                tagger._encoder.restore(given.under(_ENCODER))
+            given.check_empty()
         return tagger
 
     def _blocks(self, rows: Block | Source) -> Iterable[Block]:
@@ -165,3 +168,14 @@ class StreamTagger:
 
     def _named(self, parts: list[Final]) -> Labelled:
         return Labelled(**vars(joined(parts)), names=self.labels)
+
+
+def _settings(given: Any) -> dict[str, Any]:
+    """Those of a stream that was saved, if they can be."""
+    names = ("marginals", "quantities", "max_lag", "memory", "tolerance")
+    settings = mapping("settings", given, names)
+    need(all(type(settings[name]) is bool for name in names[:2]), "its settings are neither yes nor no")
+    for name, least in (("max_lag", 0), ("memory", 1)):
+        need(settings[name] is None or is_count(settings[name], least, MOST), f"its {name} is no count")
+    need(is_number(settings["tolerance"]), "its tolerance is no number")
+    return settings

@@ -21,20 +21,23 @@ from numpy.typing import NDArray
 
 from chainfold.data.ahead import made_ahead
 from chainfold.data.chain import Block, check_block, frozen
-from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut, under, what_is_under
+from chainfold.engines.base import DEFAULT_TOLERANCE, Settings, cut, under
 from chainfold.engines.sweep import Belief, Horizon, widened
 from chainfold.errors import BadSetting, ChainfoldError, ZeroProbability
 from chainfold.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.kernels import decode, live, messages
 from chainfold.kernels.collapse import look_ahead
-from chainfold.live.buffer import Arrays, Buffer
+from chainfold.kernels.scores import NO_LABEL
+from chainfold.live.buffer import Buffer, Columns
 from chainfold.live.quantities import Quantities, Sums
 from chainfold.model import Floats, Model
+from chainfold.restored import MOST, Arrays, below_infinity, finite, need, probabilities, vectors, within
 
 DEFAULT_MEMORY = 256 << 20
 
 _PIECE = 8192  # rows that are worked on at once
 _PIECE_BYTES = 8 << 20  # of their transition matrices, where each row has its own
+_ROUNDING = 1e-6  # what a probability may be above one
 _AHEAD_OF_TIME = 8  # what has waited too long goes with so large a share, 1/8, of what has waited nearly as long
 
 
@@ -184,7 +187,7 @@ class Window:
             self._close()
         self._open = True
         known, new = len(self._rows), piece.labels.size
-        columns: Arrays = {
+        columns: Columns = {
             "start": piece.starts,
             "given": piece.labels,
             "label": np.zeros(new, np.int32),
@@ -198,10 +201,10 @@ class Window:
         if self._smooth:
             self._find_posteriors(known)
 
-    def _columns(self, wide: bool = False) -> Arrays:
+    def _columns(self, wide: bool = False) -> Columns:
         """What is kept of a row: arrays with one of it."""
         scorer = self._scorer
-        columns: Arrays = {
+        columns: Columns = {
             "start": np.zeros(1, np.bool_),
             "given": np.zeros(1, np.int32),
             "label": np.zeros(1, np.int32),
@@ -214,7 +217,7 @@ class Window:
                 columns |= {"edge": np.zeros((1, scorer.scores.size)), "shift": np.zeros(1)}
         return columns
 
-    def _forward_vectors(self, piece: Block, scored: Scored, known: int) -> Arrays:
+    def _forward_vectors(self, piece: Block, scored: Scored, known: int) -> Columns:
         """The forward vectors of new rows: wide numbers wherever those of the rows that wait are."""
         scorer, wide = self._scorer, self._wide and known > 0
         lattice, log_scale, shift = self._forward.lattice(self.positions, piece, scored, wide)
@@ -227,7 +230,7 @@ class Window:
         elif lattice.wide and not self._wide:
             self._widen()
         lattice.alpha[-1] = self._forward.belief.values  # as the next row will see it
-        columns: Arrays = {"alpha": lattice.alpha, "predicted": lattice.predicted}
+        columns: Columns = {"alpha": lattice.alpha, "predicted": lattice.predicted}
         if self.model.layout.n_edge_attributes:
             columns |= {"edge": np.broadcast_to(lattice.edge, (piece.labels.size, scorer.scores.size))}
             columns |= {"shift": np.broadcast_to(shift, piece.labels.size)}
@@ -404,7 +407,7 @@ class Window:
         forward, belief = self._forward, self._forward.belief
         state = {
             "counts": np.array([self._low, self._labelled, self._smoothed, self.unproven], np.int64),
-            "flags": np.array([self._wide, belief.wide, self._open], np.bool_),
+            "flags": np.array([self._wide, self._open], np.bool_),
             "delta": forward.delta,
             "belief": belief.values,
             "entry": self._entry,
@@ -416,17 +419,57 @@ class Window:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state, in a window of the same model and settings."""
-        self._low, self._labelled, self._smoothed, self.unproven = state["counts"].tolist()
-        self._wide, wide, self._open = state["flags"].tolist()
-        self._forward.delta[:] = state["delta"]
-        self._forward.belief = Belief(state["belief"].copy(), wide)
-        self._entry, self._origin = state["entry"].copy(), state["origin"].copy()
-        self._horizon = Horizon(self._scorer.width)
-        self._horizon.q[:] = state["q"]
-        self._rows = Buffer(self._columns(self._wide))
-        self._rows.add(what_is_under("rows", state))
+        given, n, width = Arrays(state), self._scorer.n_labels, self._scorer.width
+        wide, opened = given.flags("flags", 2)
+        need(self._smooth or not wide, "it has wide numbers without posteriors")
+        rows = self._checked_rows(Arrays(given.under("rows")), wide)
+        size = len(rows["start"])
+        need(opened or not size, "it has rows that wait for nothing")
+        low, labelled, smoothed, unproven = given.counts("counts", MOST, size, size if self._smooth else 0, MOST)
+        need(unproven <= low, "it has more rows that are unproven than it had")
+        delta, origin = given.take("delta", np.float64, width), given.take("origin", np.int64, n)
+        below_infinity("delta", delta)
+        need(not opened or delta[:n].max() > -np.inf, "its last row can have no label")
+        within("origin", origin, 0, n - 1)
+        belief, entry = (given.take(name, np.float64, (1 + wide) * width) for name in ("belief", "entry"))
+        if self._smooth and opened:
+            probabilities("belief", belief, wide)
+        vectors("belief", belief, wide)
+        vectors("entry", entry, wide)
+        q = given.take("q", np.float64, width, width)
+        within("q", q, 0.0, 1.0 + _ROUNDING)
         if self._sums is not None:
-            self._sums.restore(what_is_under("sums", state))
+            self._sums.restore(given.under("sums"), low + size)
+        given.check_empty()
+        self._low, self._labelled, self._smoothed, self.unproven = low, labelled, smoothed, unproven
+        self._wide, self._open = wide, opened
+        self._forward.delta[:] = delta
+        self._forward.belief = Belief(belief.copy(), wide)
+        self._entry, self._origin = entry.copy(), origin.copy()
+        self._horizon = Horizon(width)
+        self._horizon.q[:] = q
+        self._rows = Buffer(self._columns(wide))
+        self._rows.add(rows)
+
+    def _checked_rows(self, given: Arrays, wide: bool) -> Columns:
+        """The rows that wait, if kernels may read them."""
+        columns, n = self._columns(wide), self._scorer.n_labels
+        size: int | None = None
+        rows: Columns = {}
+        for name, like in columns.items():
+            rows[name] = given.take(name, like.dtype, size, *like.shape[1:])
+            size = len(rows[name])
+        given.check_empty()
+        need(len(rows["start"]) <= self._most, f"more than {self._most} rows wait in it")
+        for name, least in (("given", NO_LABEL), ("label", 0), ("back", 0)):
+            within(name, rows[name], least, n - 1)
+        for name in ("alpha", "predicted") if self._smooth else ():
+            vectors(name, rows[name], wide)
+        if "edge" in rows:
+            below_infinity("edge", rows["edge"])
+            need(wide or (rows["edge"] >= 0.0).all(), "its edge are not all zero or more")
+            finite("shift", rows["shift"])
+        return rows
 
 
 def joined(parts: Sequence[Final]) -> Final:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
-from chainfold.errors import BadChain, BadFile
+from chainfold.errors import BadFile
 from chainfold.files import written_whole
 from chainfold.online.trainer import Learnt
+from chainfold.restored import is_count, is_number, need
 
 INTERVAL = 10_000  # positions, at least
 
@@ -35,19 +36,20 @@ class Prequential:
         self.counts = [0, 0, 0, 0]  # positions and those right, of all and of this interval
         self.loss = 0.0  # of this interval
 
-    def restore(self, counts: Any, loss: Any) -> None:
-        """Go on counting; raises unless these can have been counted."""
-        numbers = isinstance(counts, list) and all(type(one) is int for one in counts) and type(loss) is float
-        if not numbers or len(counts) != 4 or not 0 <= counts[1] <= counts[0] or not 0 <= counts[3] <= counts[2]:
-            raise BadChain("these were never counted.")
-        self.counts, self.loss = counts, loss
-
     def add(self, learnt: Learnt) -> None:
         for k, count in enumerate((learnt.positions, learnt.right) * 2):
             self.counts[k] += count
         self.loss += learnt.loss
         if self.counts[2] >= self._interval:
             self.close()
+
+    def restore(self, counts: Any, loss: Any, positions: int) -> None:
+        """Go on from what was counted over so many positions."""
+        need(type(counts) is list and len(counts) == 4, "its counts are not four")
+        need(all(is_count(one, 0, positions) for one in counts), "its counts cannot be")
+        need(counts[0] == positions and counts[3] <= counts[2], "its counts are those of other rows")
+        need(is_number(loss), "its loss is no number")
+        self.counts, self.loss = counts, float(loss)
 
     def close(self) -> None:
         """Tell of the interval so far."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from chainfold.data.chain import Block, frozen
 from chainfold.data.store import joined
-from chainfold.errors import BadChain
 from chainfold.online.window import NOTHING
+from chainfold.restored import LARGEST, Arrays, ascending, need, within
 
 KINDS: dict[str, np.dtype[Any]] = {name: getattr(NOTHING, name).dtype for name in Block._fields[:5]}
 """The arrays that are kept of a block, and what they hold; edge attributes and weights are never in it."""
@@ -27,20 +27,17 @@ def arrays_of(*blocks: Block) -> dict[str, NDArray[Any]]:
 
 
 def block_of(arrays: Mapping[str, NDArray[Any]], n_attributes: int, n_labels: int) -> Block:
-    """The rows that were kept; raises `BadChain` unless they are some."""
-    for name, kind in KINDS.items():
-        if arrays[name].dtype != kind or arrays[name].ndim != 1:
-            raise BadChain(f"{name} are not as chainfold writes them.")
-    labels, starts, offsets, ids, values = (arrays[name] for name in KINDS)
-    bounds = [
-        ("starts", starts.size == labels.size and (starts.view(np.uint8) <= 1).all()),
-        ("labels", not labels.size or (labels.min() >= 0 and labels.max() < n_labels)),
-        ("offsets", offsets.size == labels.size + 1 and offsets[0] == 0 and offsets[-1] == ids.size),
-        ("offsets", (offsets[1:] >= offsets[:-1]).all()),
-        ("ids", not ids.size or (ids.min() >= 0 and ids.max() < n_attributes)),
-        ("values", values.size in (0, ids.size) and np.isfinite(values).all()),
-    ]
-    for name, good in bounds:
-        if not good:
-            raise BadChain(f"{name} are out of bounds.")
-    return NOTHING._replace(**{name: frozen(arrays[name], kind) for name, kind in KINDS.items()})
+    """The rows that were kept; raises unless they are some."""
+    given = Arrays(arrays)
+    found = {name: given.take(name, kind, None) for name, kind in KINDS.items()}
+    given.check_empty()
+    within("starts", found["starts"].view(np.uint8), 0, 1)
+    block = NOTHING._replace(**{name: frozen(found[name], kind) for name, kind in KINDS.items()})
+    size = block.labels.size
+    need(block.starts.size == size and block.offsets.size == size + 1, "its rows are not all there")
+    ascending("offsets", block.offsets, block.ids.size)
+    need(block.values.size in (0, block.ids.size), "its values are not those of its attributes")
+    within("labels", block.labels, 0, n_labels - 1)
+    within("ids", block.ids, 0, n_attributes - 1)
+    within("values", block.values, -LARGEST, LARGEST)
+    return block

@@ -32,16 +32,17 @@ from chainfold.data.chain import Block
 from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadChain, BadFile, ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model import Model
-from chainfold.model_file import save_model
+from chainfold.model_file import check_columns, check_labels, save_model
 from chainfold.online.arriving import Arriving
 from chainfold.online.journal import Journal, Journaled, Record
 from chainfold.online.prequential import Interval, Prequential
-from chainfold.online.rows import KINDS, arrays_of, block_of
+from chainfold.online.rows import arrays_of, block_of
 from chainfold.online.trainer import Learnt, OnlineTrainer
 from chainfold.online.weights import OnlineSettings
 from chainfold.online.window import NOTHING
+from chainfold.restored import Arrays, is_count, mapping, need, spelt
 from chainfold.sealed import damage, read_sealed, write_sealed
 from chainfold.training import EVERY_MINUTE, Every
 
@@ -97,7 +98,8 @@ class OnlineRun:
         """What was saved; the journal is checked as well, and learnt from when the run goes on. No file is changed."""
         tensors, about = read_sealed(self.state_path, RUN, RUN_VERSION)
         with damage(self.state_path, RUN):
-            settings, meaning = about["settings"], about["meaning"]
+            mapping("parts", about, ("settings", "meaning", "again", "counts", "loss", "kind", "version"))
+            settings, meaning = about["settings"], mapping("columns", about["meaning"], _MEANING)
             if settings != asdict(self._settings):
                 raise BadFile(
                     self.state_path,
@@ -105,10 +107,11 @@ class OnlineRun:
                 )
             self.vocabulary, self._again = _vocabulary(meaning, about["again"]), about["again"]
             size, names = 1 << meaning["hash_bits"], list(self.vocabulary.labels)
-            self.trainer = OnlineTrainer.of_state(tensors, size, len(names), self._settings)
-            held = block_of({name: tensors[f"waiting_{name}"] for name in KINDS}, size, len(names))
+            given = Arrays(tensors)
+            held = block_of(given.under("waiting"), size, len(names))
+            self.trainer = OnlineTrainer.of_state(given.rest(), size, len(names), self._settings)
             self._restored = Record(self.trainer.rows, names, NOTHING, held)
-            self.prequential.restore(about["counts"], about["loss"])
+            self.prequential.restore(about["counts"], about["loss"], self.trainer.positions)
         self._journaled = Journaled(self.journal_path, size, names)
         for _ in self._to_replay():
             pass
@@ -291,7 +294,7 @@ class OnlineRun:
             "counts": self.prequential.counts,
             "loss": self.prequential.loss,
         }
-        held = {f"waiting_{name}": array for name, array in arrays_of(self._held).items()}
+        held = under("waiting", arrays_of(self._held))
         write_sealed(self.state_path, RUN, RUN_VERSION, {**self.trainer.state(), **held}, about)
 
     def _count(self, learnt: Learnt) -> None:
@@ -320,22 +323,25 @@ def beside(output: Path, what: str) -> Path:
 
 
 def _vocabulary(meaning: Mapping[str, Any], again: Any) -> Vocabulary:
-    """What attributes and labels stand for, without counts; raises unless it is what a run has."""
-    texts = [meaning[name] for name in ("label", "template", "columns")]
-    named = [*meaning["labels"], *(text for text in texts if text is not None or again is False)]
-    bits = meaning["hash_bits"]
-    if type(again) is not bool or type(bits) is not int or not 1 <= bits <= MOST_HASH_BITS:
-        raise BadChain("the run has no attributes.")
-    if not all(isinstance(one, str) for one in named) or len(set(meaning["labels"])) < len(meaning["labels"]):
-        raise BadChain("the run has no labels.")
-    return Vocabulary(
+    """What attributes and labels stand for, without counts; raises unless it is what a run has.
+
+    Where rows do not come again, all that is needed to read others is there.
+    """
+    need(type(again) is bool, "it says not whether rows come again")
+    need(again or all(type(meaning[name]) is str for name in ("label", "template", "columns")), "it has no columns")
+    vocabulary = Vocabulary(
         **{**meaning, "labels": tuple(meaning["labels"])},
         attributes=None,
         edge_attributes=pa.array([], pa.large_string()),
         counts=np.empty(0, np.int64),
         marks=np.empty((0, 1), np.uint64),
     )
+    need(type(meaning["labels"]) is list, "its labels are no list")
+    need(is_count(vocabulary.hash_bits, 1, MOST_HASH_BITS), f"its hash_bits are not from 1 to {MOST_HASH_BITS}")
+    check_labels(vocabulary.labels)
+    check_columns(vocabulary)
+    return vocabulary
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
+    return ", ".join(f"{spelt(name)} {spelt(value)}" for name, value in settings.items())

@@ -23,11 +23,13 @@ import chainfold
 from chainfold.data.chain import Block
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import MARKS, Vocabulary
-from chainfold.errors import BadChain, ChainfoldError
+from chainfold.engines.base import under
+from chainfold.errors import ChainfoldError
 from chainfold.model import Layout, Model
-from chainfold.online.rows import KINDS, arrays_of, block_of
+from chainfold.online.rows import arrays_of, block_of
 from chainfold.online.weights import OnlineSettings, OnlineWeights
 from chainfold.online.window import NOTHING, Renumbering, Share, Window, share_in
+from chainfold.restored import MOST, Arrays, finite, need
 from chainfold.sealed import Tensors
 
 FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
@@ -214,22 +216,29 @@ class OnlineTrainer:
     def state(self) -> Tensors:
         """All that is needed to go on, as arrays."""
         self._gather()
-        held: Tensors = {f"held_{name}": array for name, array in arrays_of(self._held).items()}
         counts = np.array([self._past, self.rows, self.doings.batches, self.doings.right, self.doings.approximate])
-        return {**self.weights.state(), **held, "counts_so_far": counts, "loss_so_far": np.array(self.doings.loss)}
+        return {
+            **under("weights", self.weights.state()),
+            **under("held", arrays_of(self._held)),
+            "counts": counts,
+            "loss": np.array(self.doings.loss),
+        }
 
     @classmethod
     def of_state(cls, state: Tensors, n_attributes: int, n_labels: int, settings: OnlineSettings) -> Self:
-        """The trainer whose state it was, `n_labels` those that rows may have; raises if there is none like it."""
+        """The trainer whose state it was; n_labels: those that rows may have."""
+        given = Arrays(state)
         made = cls(n_attributes, settings)
-        made.weights = OnlineWeights.of_state(state, n_attributes, settings)
-        made._held = block_of({name: state[f"held_{name}"] for name in KINDS}, n_attributes, n_labels)
-        made._past, made.rows, batches, right, approximate = (int(count) for count in state["counts_so_far"])
-        made.doings = Doings(batches, right, float(state["loss_so_far"]), approximate)
-        held = made._held.labels.size
-        fits = 0 <= made._past <= held and made.positions + held - made._past == made.rows
-        fits = fits and made.weights.n_labels <= n_labels
-        counted = 0 <= right <= made.positions and 0 <= approximate <= batches <= made.positions
-        if not (fits and counted and made._past <= made.positions and math.isfinite(made.doings.loss)):
-            raise BadChain("the counts of the run contradict its rows.")
+        made._held = block_of(given.under("held"), n_attributes, n_labels)
+        size = made._held.labels.size
+        made.weights = OnlineWeights.of_state(given.under("weights"), n_attributes, settings)
+        time = made.weights.time
+        need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
+        made._past, made.rows, *doings = given.counts("counts", size, MOST, time, time, time)
+        need(made.rows - time == size - made._past, "it has learnt from other rows than have come")
+        loss = given.take("loss", np.float64)
+        finite("loss", loss)
+        given.check_empty()
+        batches, right, approximate = doings
+        made.doings = Doings(batches, right, float(loss), approximate)
         return made

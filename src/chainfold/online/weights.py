@@ -23,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.errors import BadSetting
+from chainfold.kernels.scores import MOST_LABELS
 from chainfold.model import Floats
 from chainfold.optimize.base import check_not_negative, check_whole
+from chainfold.restored import LARGEST, MOST, Arrays, finite, need, within
 
 _LEAST_SUM, _LEAST_FORGETTING_SUM = 1e-16, 0.1
 _FIRST_ROWS = 1024
@@ -144,14 +146,28 @@ class OnlineWeights:
     @classmethod
     def of_state(cls, state: dict[str, NDArray[Any]], size: int, settings: OnlineSettings) -> Self:
         """The weights whose state it was."""
-        made = cls(size, len(state["transitions"]), settings)
-        made._used = state["ids"].size
-        made._make_room(made._used, made.n_labels)
+        given = Arrays(state)
+        labels, used = (len(state[name]) for name in ("transitions", "ids"))
+        need(labels <= MOST_LABELS, f"it has more than {MOST_LABELS} labels")
+        rows = {name: given.take(name, like.dtype, used, *like.shape[1:]) for name, like in _rows(0, labels).items()}
+        within("ids", rows["ids"], 0, size - 1)
+        need(np.unique(rows["ids"]).size == used, "it has an attribute twice")
+        tables = [given.take(name, np.float64, labels, labels) for name in ("transitions", "transition_sums")]
+        for numbers, sums in ((rows["weights"], rows["sums"]), tables):
+            finite("weights", numbers)
+            within("sums", sums, 0.0, LARGEST)
+        time = int(given.take("time", np.int64))
+        need(0 <= time <= MOST, "its time cannot be")
+        within("stamps", rows["stamps"], 0, time)
+        within("counts", rows["counts"], 0, MOST)
+        given.check_empty()
+        made = cls(size, labels, settings)
+        made._used, made.time = used, time
+        made._make_room(used, labels)
         for name, array in made._rows.items():
-            array[: made._used] = state[name]
-        made._place[state["ids"]] = np.arange(made._used)
-        made.transitions[:], made.transition_sums[:] = state["transitions"], state["transition_sums"]
-        made.time = int(state["time"])
+            array[:used] = rows[name]
+        made._place[rows["ids"]] = np.arange(used)
+        made.transitions[:], made.transition_sums[:] = tables
         return made
 
     def _left(self, places: NDArray[np.int32], lost: float, time: int) -> Any:

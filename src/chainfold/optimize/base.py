@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.restored import need
 
 Floats = NDArray[np.float64]
 State = Mapping[str, NDArray[Any]]
@@ -81,6 +82,11 @@ def checked(given: State, expected: Mapping[str, NDArray[Any]]) -> dict[str, NDA
                 f"{array.dtype} of shape {array.shape}; resume with the data and settings that it was saved under."
             )
     return dict(given)
+
+
+def check_trail(values: Floats) -> None:
+    """Objectives, of which the first may not be there as yet."""
+    need(not np.isinf(values).any(), "its values are not all finite")
 
 
 def frozen_view(array: Floats) -> Floats:

@@ -37,6 +37,7 @@ from chainfold.optimize.base import (
     Step,
     Trail,
     check_not_negative,
+    check_trail,
     check_whole,
     checked,
     frozen_view,
@@ -44,6 +45,7 @@ from chainfold.optimize.base import (
     starting_point,
 )
 from chainfold.optimize.team import Team
+from chainfold.restored import MOST, finite, need, within
 
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
 
@@ -165,6 +167,12 @@ class Descent:
                 f"the saved state is that of a run over {given['batches']} batches, and this one has {self._batches}; "
                 f"resume with the data and settings that it was saved under."
             )
+        for name in ("point", "moments", "epoch_value", "epoch_gradient", "norms"):
+            finite(name, given[name])
+        within("moments", given["moments"][-1:] if self._moments.size else given["norms"], 0.0, np.inf)  # of squares
+        within("steps", given["steps"], 0, MOST)
+        check_trail(given["values"])
+        need(given["gradient_norm"] >= 0.0, "its gradient_norm is none")
         self._point[:] = given["point"]
         self._moments[:] = given["moments"]
         self._steps = int(given["steps"])

@@ -30,6 +30,7 @@ from chainfold.optimize.base import (
     Step,
     Trail,
     check_not_negative,
+    check_trail,
     check_whole,
     checked,
     frozen_view,
@@ -37,6 +38,7 @@ from chainfold.optimize.base import (
 )
 from chainfold.optimize.linesearch import Trial
 from chainfold.optimize.team import Team
+from chainfold.restored import MOST, finite, need, within
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
@@ -144,6 +146,11 @@ class Lbfgs:
 
     def restore(self, state: State) -> None:
         given = checked(state, self.state())
+        for name in ("point", "gradient"):
+            finite(name, given[name])
+        check_trail(given["values"])
+        need(not np.isinf(given["value"]), "its value is not finite")
+        within("iteration", given["iteration"], 0, MOST)
         self._point[:] = given["point"]
         self._gradient[:] = given["gradient"]
         self._value = float(given["value"])
@@ -293,10 +300,12 @@ class _Pairs:
         pairs = [(self._next - back) % self._most for back in range(1, self.count + 1)]  # the newest first
         scale = self.scale or 1.0
         of_s, of_y = shares = np.zeros((2, self._most))
-        for k in pairs:
-            of_y[k] = (s_downhill[k] + self._sy[k] @ of_y) / -self._sy[k, k]
-        for k in reversed(pairs):
-            of_s[k] = of_y[k] + (scale * (y_downhill[k] + self._yy[k] @ of_y) - self._sy[:, k] @ of_s) / self._sy[k, k]
+        with np.errstate(all="ignore"):  # where numbers have become too large this is no direction, which is noticed
+            for k in pairs:
+                of_y[k] = (s_downhill[k] + self._sy[k] @ of_y) / -self._sy[k, k]
+            for k in reversed(pairs):
+                rest = scale * (y_downhill[k] + self._yy[k] @ of_y) - self._sy[:, k] @ of_s
+                of_s[k] = of_y[k] + rest / self._sy[k, k]
         of_y *= -scale
         return -scale, shares.ravel()
 
@@ -314,6 +323,13 @@ class _Pairs:
         }
 
     def restore(self, state: State) -> None:
+        for name in ("steps_and_changes", "curvatures", "change_products", "scale"):
+            finite(name, state[name])
+        within("next_pair", state["next_pair"], 0, self._most - 1)
+        within("pairs", state["pairs"], 0, self._most)
+        pairs = (int(state["next_pair"]) - np.arange(1, int(state["pairs"]) + 1)) % self._most
+        need((np.diagonal(state["curvatures"])[pairs] != 0.0).all(), "its pairs have no curvature")
+        need(state["scale"] >= 0.0, "its scale is below zero")
         self.rows[:], self._sy[:], self._yy[:] = (
             state[name] for name in ("steps_and_changes", "curvatures", "change_products")
         )

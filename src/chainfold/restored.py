@@ -1,0 +1,200 @@
+"""What is checked of anything that comes back from a file, whoever wrote it: a digest says nothing of its writer.
+
+Kernels look at no bound, so all that they are given passes here first. Whoever restores something says what it takes:
+
+    Arrays    the arrays of a file, or of a part of it; each is taken once, by name, with its type and shape
+    need      a sentence unless something holds; and what arrays of numbers, and values of JSON, are asked most often
+    thinned   arrays that are mostly zeros, as what is not zero and where; `Arrays` fills them up again
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.errors import ChainfoldError
+
+MOST = 2**62
+"""What a count of anything stays below; twice that still fits int64."""
+
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest finite number."""
+
+_AT, _NUMBER = "at", "number"  # of what is thinned: where it is not zero, and what is there
+_LEAST_THINNED = 64  # shorter arrays are kept as they are
+_MOST_LETTERS = 40  # of a name that a file gives, in a sentence
+_LARGE = 1e300
+_SUM = 1e-6  # what probabilities may lack of adding up to one
+
+
+def need(good: Any, otherwise: str) -> None:
+    """Raise unless it is good."""
+    if not good:
+        raise ChainfoldError(f"{otherwise}.")
+
+
+def spelt(value: Any) -> str:
+    """What a file says, as it can be shown in a sentence."""
+    text = str(value)
+    short = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    return short if short.isprintable() else ascii(short)
+
+
+class Arrays:
+    """The arrays of a file, or of a part of it, that nobody has asked for as yet."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._arrays = dict(arrays)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays or f"{name}.{_AT}" in self._arrays
+
+    def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
+        """An array, if it is of this type and shape; None stands for any size."""
+        if name not in self._arrays and name in self:
+            return self._filled(name, dtype, shape)
+        need(name in self, f"it has no {name}")
+        array = self._arrays.pop(name)
+        fits = len(shape) == array.ndim and all(
+            want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+        )
+        need(fits and array.dtype == dtype, f"its {name} are {array.dtype} of shape {array.shape}")
+        return array
+
+    def take_or_none(self, name: str, dtype: Any, size: int) -> NDArray[Any]:
+        """A row of so many numbers, or an empty one."""
+        if name not in self._arrays and name in self:
+            return self._filled(name, dtype, (size,))
+        array = self.take(name, dtype, None)
+        need(array.size in (0, size), f"its {name} are {array.size}, not {size}")
+        return array
+
+    def counts(self, name: str, *most: int) -> list[int]:
+        """Whole numbers that are not negative, each with what it is at most."""
+        found: list[int] = self.take(name, np.int64, len(most)).tolist()
+        need(all(0 <= one <= limit for one, limit in zip(found, most, strict=True)), f"its {name} cannot be")
+        return found
+
+    def flags(self, name: str, count: int) -> list[bool]:
+        found: list[bool] = self.take(name, np.bool_, count).tolist()
+        return found
+
+    def under(self, part: str) -> dict[str, NDArray[Any]]:
+        """All arrays of a part, by the names that they have there."""
+        names = [name for name in self._arrays if name.startswith(f"{part}.")]
+        return {name.removeprefix(f"{part}."): self._arrays.pop(name) for name in names}
+
+    def rest(self) -> dict[str, NDArray[Any]]:
+        """All that was not taken."""
+        return self._arrays
+
+    def check_empty(self) -> None:
+        for name in self._arrays:
+            need(False, f"nothing is known of its {spelt(name)}")
+
+    def _filled(self, name: str, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
+        """Zeros but for what is said."""
+        sizes = [size for size in shape if size is not None]
+        need(len(sizes) == len(shape) and np.dtype(dtype) == np.float64, f"its {name} are not all there")
+        size = math.prod(sizes)
+        at = self.take(f"{name}.{_AT}", np.int32 if size < 2**31 else np.int64, None)
+        numbers = self.take(f"{name}.{_NUMBER}", np.float64, at.size)
+        need(_all_within(at, 0, size - 1) and (at[1:] > at[:-1]).all(), f"its {name} are at places that do not exist")
+        array = np.zeros(size)
+        array[at] = numbers
+        return array.reshape(sizes)
+
+
+def thinned(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Where most numbers are zero, the others and their places."""
+    found: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if array.dtype == np.float64 and array.size >= _LEAST_THINNED:
+            bits = np.ascontiguousarray(array).view(np.int64).ravel()  # the zero of a negative sign is none
+            at = np.flatnonzero(bits).astype(np.int32 if array.size < 2**31 else np.int64)
+            if at.nbytes + 8 * at.size < array.nbytes:
+                found |= {f"{name}.{_AT}": at, f"{name}.{_NUMBER}": array.ravel()[at]}
+                continue
+        found[name] = array
+    return found
+
+
+# Arrays of numbers
+
+
+def within(name: str, array: NDArray[Any], least: float, most: float) -> None:
+    """All numbers of an array from `least` to `most`; one that is no number is not."""
+    need(_all_within(array, least, most), f"its {name} are not all from {least} to {most}")
+
+
+def finite(name: str, array: NDArray[Any]) -> None:
+    """Numbers of which some can be added up."""
+    need(_all_within(array, -_LARGE, _LARGE), f"its {name} are not all finite, or too large")
+
+
+def below_infinity(name: str, array: NDArray[Any]) -> None:
+    """Logarithms: numbers, or -inf."""
+    need((array < np.inf).all(), f"its {name} are not all below infinity")
+
+
+def ascending(name: str, offsets: NDArray[np.int64], size: int) -> None:
+    """Offsets into so many entries, from the first to the last."""
+    good = offsets.size and offsets[0] == 0 and offsets[-1] == size and (offsets[1:] >= offsets[:-1]).all()
+    need(good, f"its {name} do not go from 0 to {size}")
+
+
+def vectors(name: str, values: NDArray[np.float64], wide: bool) -> None:
+    """Numbers that are not negative, or wide ones: the second half of a row has the powers of two."""
+    half = values.shape[-1] // (1 + wide)
+    need(_all_within(values[..., :half], 0.0, LARGEST), f"its {name} are not all finite and zero or more")
+    if wide:
+        below_infinity(name, values[..., half:])
+
+
+def probabilities(name: str, values: NDArray[np.float64], wide: bool) -> None:
+    """One such row, which adds up to one."""
+    vectors(name, values, wide)
+    if wide:
+        m, k = values.reshape(2, -1)
+        need((k <= 2.0**10).all(), f"its {name} are not all from 0 to 1")
+        values = np.ldexp(m, np.maximum(k, -2000.0).astype(np.int64))
+    total = float(values.sum()) if values.max(initial=0.0) <= 1.0 + _SUM else math.inf
+    need(abs(total - 1.0) <= _SUM, f"its {name} do not add up to one")
+
+
+def _all_within(array: NDArray[Any], least: float, most: float) -> bool:
+    return array.size == 0 or bool(array.min() >= least and array.max() <= most)
+
+
+# Values of JSON
+
+
+def is_count(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def is_number(value: Any) -> bool:
+    """A finite one."""
+    return type(value) in (int, float) and abs(value) <= _LARGE
+
+
+def is_text(value: Any) -> bool:
+    """One that UTF-8 can spell."""
+    if type(value) is not str:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def mapping(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """One that has these keys, and no others."""
+    need(type(value) is dict and set(value) == set(keys), f"its {name} are not {', '.join(keys)}")
+    found: dict[str, Any] = value
+    return found
