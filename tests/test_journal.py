@@ -119,7 +119,7 @@ def test_every_flipped_bit_is_found_and_nothing_is_lost(tmp_path: Path) -> None:
     for bit in range(8 * len(data)):
         at, flipped = bit // 8, bytearray(data)
         flipped[at] ^= 1 << bit % 8
-        put(path, flipped)
+        put(path, bytes(flipped))
         number = sum(end <= at for end in ends)
         begin, rows = [0, *ends][number], [0, 2][number]
         with pytest.raises(BadFile) as raised:
@@ -189,19 +189,22 @@ def has(name: str, make: Callable[[Any], Any]) -> Change:
         (says("labels", ["x", 2]), "its labels have no names"),
         (says("labels", ["x", "z", "y"]), "has other labels than the run before it"),
         (says("labels", ["x", "y", "z", "z"]), "has other labels than the run before it"),
-        (says("labels", ["x"]), "its labels are out of bounds"),
-        (holds("labels", 3, 0), "its labels are out of bounds"),
-        (holds("labels", -1, 0), "its labels are out of bounds"),
-        (holds("ids", ATTRIBUTES, -1), "its ids are out of bounds"),
-        (holds("ids", -5, 0), "its ids are out of bounds"),
-        (holds("offsets", 1, 0), "its offsets are out of bounds"),
-        (holds("offsets", 10**9, 3), "its offsets are out of bounds"),
-        (holds("offsets", 10**9, -1), "its offsets are out of bounds"),
-        (has("offsets", lambda offsets: offsets[:-1]), "its offsets are out of bounds"),
-        (has("starts", lambda starts: starts[:-1]), "its starts are out of bounds"),
-        (has("starts", lambda starts: np.full(starts.size, 7, np.uint8).view(np.bool_)), "its starts are out of"),
-        (has("values", lambda values: np.full(max(values.size, 1), np.nan)), "its values are out of bounds"),
-        (has("values", lambda values: np.ones(1)), "its values are out of bounds"),
+        (says("labels", ["x"]), "its labels are not all from 0 to"),
+        (holds("labels", 3, 0), "its labels are not all from 0 to"),
+        (holds("labels", -1, 0), "its labels are not all from 0 to"),
+        (holds("ids", ATTRIBUTES, -1), "its ids are not all from 0 to"),
+        (holds("ids", -5, 0), "its ids are not all from 0 to"),
+        (holds("offsets", 1, 0), "its offsets do not go from 0 to"),
+        (holds("offsets", 10**9, 3), "its offsets do not go from 0 to"),
+        (holds("offsets", 10**9, -1), "its offsets do not go from 0 to"),
+        (has("offsets", lambda offsets: offsets[:-1]), "its rows are not all there"),
+        (has("starts", lambda starts: starts[:-1]), "its rows are not all there"),
+        (
+            has("starts", lambda starts: np.full(starts.size, 7, np.uint8).view(np.bool_)),
+            "its starts are not all",
+        ),
+        (has("values", lambda values: np.full(max(values.size, 1), np.nan)), "its values are not"),
+        (has("values", lambda values: np.ones(1)), "its values are not"),
     ],
 )
 def test_a_record_of_somebody_else_is_a_sentence(change: Any, why: str, tmp_path: Path, monkeypatch: Any) -> None:

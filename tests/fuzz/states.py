@@ -525,6 +525,7 @@ def _online(number: int, settings: OnlineSettings, rows: int) -> Valid:
     def save(path: Path) -> None:
         run = OnlineRun(path.with_suffix(""), settings)
         run.vocabulary, run.trainer = replace(vocabulary, min_count=1), OnlineTrainer(32, settings)
+        run._again = True
         if rows:
             take(run, chain.block(0, rows), False)
         run._write_state()

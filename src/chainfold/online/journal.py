@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple, Self
 import numpy as np
 
 from chainfold.data.chain import Block, frozen
-from chainfold.errors import BadChain, BadFile
+from chainfold.errors import BadChain, BadFile, ChainfoldError
 from chainfold.online.rows import KINDS, arrays_of, block_of
 from chainfold.online.window import NOTHING
 
@@ -172,8 +172,8 @@ class Journaled:
             begin += arrays[name].nbytes
         try:
             rows = block_of(arrays, self._n_attributes, len(labels))
-        except BadChain as error:
-            raise BadChain(f"is not one of chainfold's, since its {str(error).rstrip('.')}") from None
+        except ChainfoldError as error:
+            raise BadChain(f"is not one of chainfold's, since {str(error).rstrip('.')}") from None
         if settled > rows.labels.size:
             raise BadChain("is not one of chainfold's, since it has fewer rows than it says")
         if last is not None and first not in (last.settled, last.end):

@@ -32,6 +32,7 @@ from chainfold.data.chain import Block
 from chainfold.data.naming import MOST_HASH_BITS
 from chainfold.data.store import joined
 from chainfold.data.vocabulary import Vocabulary
+from chainfold.engines.base import under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model import Model
 from chainfold.model_file import check_columns, check_labels, save_model
