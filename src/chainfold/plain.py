@@ -7,7 +7,9 @@ import io
 from typing import IO
 
 _FALLBACK = "chainfold.plain"  # how an encoding does without what it does not have
-_ASCII = str.maketrans("→↓−–×…·‖²▁▂▃▄▅▆▇█▓░●○ć", ">v--x.,|2_.-~=+*##.*oc")  # as wide as they are: tables stay tables
+_ASCII = str.maketrans(
+    "→↓−–×…·‖²₁▁▂▃▄▅▆▇█▓░●○ćč", ">v--x.,|21_.-~=+*#+.*occ"
+)  # as wide as they are: tables stay tables
 
 
 def visible(text: str) -> str:
