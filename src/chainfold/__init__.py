@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chainfold.data.synthetic import SyntheticChain
     from chainfold.data.template import Template
     from chainfold.data.vocabulary import Vocabulary
-    from chainfold.errors import ChainfoldError
+    from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.estimator import CRF
     from chainfold.evaluation import Evaluation, evaluate
     from chainfold.live.quantities import Quantities
@@ -33,6 +33,7 @@ __all__ = [
     "Block",
     "Chain",
     "ChainfoldError",
+    "ChainfoldWarning",
     "Constraints",
     "Count",
     "Evaluation",
@@ -74,6 +75,7 @@ _HOME = {
     "CRF": "estimator",
     "Chain": "data.chain",
     "ChainfoldError": "errors",
+    "ChainfoldWarning": "errors",
     "Constraints": "constraints",
     "Count": "metrics",
     "Evaluation": "evaluation",

@@ -16,10 +16,11 @@ from chainfold.resident import address_room
 
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
 FAILURES = (ImportError, MemoryError, OSError, RuntimeError)  # that may come from outside
+_WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
 _MOST_SHOWN = 200  # characters of what a library says
 _REMEDIES = {
     "train": "take --engine stream, fewer --hash-bits or a higher --min-count",
-    "gradient": "take --engine stream",
+    "gradient": "take --engine stream or a smaller model",
     "encode": "take fewer --hash-bits or a higher --min-count",
     "tag": "take a smaller model, or do without --nbest, --samples and --marginals",
     "evaluate": "take a smaller model",
@@ -72,13 +73,13 @@ def _of_the_system(error: OSError) -> str:
         return f"{why}; close some, or raise the limit (ulimit -n)."
     if error.errno == errno.ENOMEM:
         return f"not enough memory: {why}."
-    if output_fails():
+    if error.errno in _WRITING or output_fails():  # files with a name have said so themselves
         return f"cannot write to standard output: {why}."
     return f"the operating system refuses what it was asked for: {why}."
 
 
 def output_fails() -> bool:
-    """What could not be written is still in the buffer."""
+    """Does standard output refuse what is left in its buffer?"""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
