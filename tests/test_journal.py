@@ -119,7 +119,7 @@ def test_every_flipped_bit_is_found_and_nothing_is_lost(tmp_path: Path) -> None:
     for bit in range(8 * len(data)):
         at, flipped = bit // 8, bytearray(data)
         flipped[at] ^= 1 << bit % 8
-        put(path, flipped)
+        put(path, bytes(flipped))
         number = sum(end <= at for end in ends)
         begin, rows = [0, *ends][number], [0, 2][number]
         with pytest.raises(BadFile) as raised:
