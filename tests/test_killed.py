@@ -21,8 +21,10 @@ from chainfold.online import run as running
 from chainfold.online.arriving import arriving
 from chainfold.online.journal import Journal, Journaled, Record
 from chainfold.online.prequential import Interval, Table
+from chainfold.online.rows import arrays_of
 from chainfold.online.run import OnlineRun
 from chainfold.online.weights import OnlineSettings
+from chainfold.online.window import NOTHING
 from chainfold.sealed import read_sealed, write_sealed
 from chainfold.training import Every
 from verbs import conll, failed, run, succeeded
@@ -292,6 +294,17 @@ def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Pat
     (tmp_path / "m.run").write_bytes(older)
     sentence = failed("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
     assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
+    online = OnlineRun(model, SETTINGS)
+    online._journaled = Journaled(tmp_path / "m.journal", 1 << 10)
+    first = next(record for record in online._journaled.records() if record.end > record.first)
+    online._restored = Record(first.first, [], NOTHING)
+    assert list(online._to_replay())
+    with Journal(tmp_path / "other") as journal:
+        journal.append(first._replace(block=NOTHING._replace(**arrays_of(first.block, first.block))))
+    online._journaled = Journaled(tmp_path / "other", 1 << 10)
+    online._restored = Record(first.first + 1, [], NOTHING)  # in the midst of a record
+    with pytest.raises(BadFile, match="they are not of the same run, or one is older"):
+        list(online._to_replay())
 
 
 def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:

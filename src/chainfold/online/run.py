@@ -245,18 +245,20 @@ class OnlineRun:
         state = self._restored
         rows = state.first  # that have come
         for record in self._journaled.records():
-            if record.first >= state.first:
-                if rows == state.first and record.first == state.end and state.waiting.labels.size:
-                    yield state._replace(block=state.waiting, waiting=NOTHING)
-                    rows = state.end
-                if record.first != rows:
-                    raise BadFile(
-                        self.journal_path,
-                        f"its rows begin with row {record.first + 1:,}, but {self.state_path} ends with row {rows:,}: "
-                        f"they are not of the same run, or one is older; restore them, or begin anew with --fresh.",
-                    )
-                yield record
-                rows = record.end
+            if record.first < state.first and (record.end <= state.first or record.end == state.end):
+                continue
+            if rows == state.first and record.first == state.end and state.waiting.labels.size:
+                yield state._replace(block=state.waiting, waiting=NOTHING)
+                rows = state.end
+            if record.first != rows:
+                raise BadFile(
+                    self.journal_path,
+                    f"has a record that begins with row {record.first + 1:,}, but {self.state_path} ends with row "
+                    f"{rows:,}: they are not of the same run, or one is older; restore them, or begin anew with "
+                    f"--fresh.",
+                )
+            yield record
+            rows = record.end
         if rows == state.first and state.waiting.labels.size:
             yield state._replace(block=state.waiting, waiting=NOTHING)
 
