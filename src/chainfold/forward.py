@@ -51,7 +51,8 @@ class Scorer(Potentials):
         self._weights = self._layout.view(self._layout.pack(model.weights))
         masked = model.first is not None or model.last is not None
         super().__init__(self._layout, self._weights, masked=masked)
-        self.log_edge = np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
+        with np.errstate(over="ignore"):  # where the difference leaves the range, the edge is zero
+            self.log_edge = np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
         self.never_first, self.never_last = (
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         )
@@ -131,7 +132,8 @@ class Forward:
         )
         if status == messages.NOT_FINITE:
             raise ScoreNotFinite(low + fault)
-        assert status == messages.OK, "Viterbi has found a way"
+        if status == messages.ZERO:  # Viterbi has found a way, but in a stream that was restored they may differ
+            raise ZeroProbability(low + fault)
         return self._passed(block, alpha, predicted, scored.edges, before, log_scale, np.zeros(1))
 
     def _passed(

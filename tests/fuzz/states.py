@@ -328,6 +328,8 @@ def model_of(seed: int, edges: bool, wide: bool = False, masked: bool = False) -
     layout = Layout.full(3, 11, 4 if edges else 0)
     weights = np.random.default_rng(seed).normal(size=layout.size) * (400.0 if wide else 1.0)
     mask = np.array([True, True, False]) if masked else None
+    if masked:
+        weights[layout.n_state + 1] = -np.inf  # from label 0 to label 1
     return Model(layout, weights, first=mask, last=mask)
 
 
@@ -352,7 +354,7 @@ def tokens() -> list[Valid]:
         chain = chain_of(number, 60, bool(edges), bool(values), bool(weights))
         chain = replace(chain, starts=chain.starts & (np.arange(60) % 30 == 0)) if number % 2 else chain
         if model.first is not None:
-            chain = replace(chain, labels=np.minimum(chain.labels, 1).astype(np.int32))
+            chain = replace(chain, labels=np.zeros_like(chain.labels))
         settings: dict[str, Any] = [{"block": 4, "lookahead": 8}, {}, {"block": 2, "lookahead": 2}][number % 3]
         gradient = PiecewiseGradient(model, observe=number % 4 != 1, **settings)
         gradient.add(part(chain, 0, 40))
