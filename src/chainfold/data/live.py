@@ -8,13 +8,11 @@ known. The first row is different: it says what the input is like, and has to be
 
 from __future__ import annotations
 
-import codecs
 import io
 import math
-import os
 import select
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from itertools import chain as chained
@@ -26,38 +24,18 @@ import pyarrow as pa
 from chainfold.data.columns import BAG_VALUES, NUMBER, SYMBOL, Stretch
 from chainfold.data.encode import check_options
 from chainfold.data.encoder import Arrived
-from chainfold.data.inputs import (
-    BOM,
-    CHUNK,
-    LONGEST_LINE,
-    MAGIC_SIZE,
-    Chunk,
-    Input,
-    Inputs,
-    Keep,
-    RawLines,
-    checked,
-    compression_of,
-    count_of,
-    unreadable,
-)
+from chainfold.data.growing import AT_ONCE, GrowingFile, Notice, Piece, chunk_of
+from chainfold.data.inputs import CHUNK, Chunk, Input, Inputs, Keep, RawLines, checked, count_of, unreadable
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
-from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, table_of, text_reader_of
+from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, text_reader_of
 from chainfold.data.store import ARROW_STREAM, PipedChain
 from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
 from chainfold.data.vocabulary import Vocabulary
+from chainfold.data.whole_lines import MARK, TooLong, whole_lines
 from chainfold.errors import BadFile, BadSetting
 
-Notice = Callable[[str], None]
-
-_AT_ONCE = 1 << 16  # bytes that are read at once
-_TOGETHER, _LINES_TOGETHER = 1 << 21, 16384  # bytes and lines that are handed on together
-_PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
-_UNDECODABLE = "chainfold.undecodable"
-_MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
-codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 class OnError(StrEnum):
@@ -98,16 +76,19 @@ def live_rows(
         raise BadSetting("what to follow", str(what), "one file or pipe")
     tell, stopped = notice or _ignore, threading.Event()
     [one] = inputs
-    pieces = iter(_GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped))
-    if not one.regular:
-        first = next(pieces, b"") or b""
-        pieces = chained([first], pieces)
+    if one.regular:
+        pieces = iter(GrowingFile(one, tell, poll, stopped))
+    else:
+        piped = iter(_Pipe(one, poll, stopped))
+        first = next(piped, b"")
+        piped = chained([first], piped)
         if first.startswith(ARROW_STREAM):
-            chain = PipedChain(io.BufferedReader(_Pieces(pieces), CHUNK), one.name)
+            chain = PipedChain(io.BufferedReader(_Pieces(piped), CHUNK), one.name)
             return KnownChain(chain, vocabulary, bool(options.get("labels")))
+        pieces = map(Piece, piped)
     plan.progress.total(None)
     plan.progress.phase("reading", None)
-    rows = _Rows(plan, one, _lines(_text(pieces, one), one, stopped), OnError(on_error), tell)
+    rows = _Rows(plan, one, whole_lines(pieces, one, stopped), OnError(on_error), tell)
     try:
         return Known(plan, iter(rows), stop=stopped.set)
     except BaseException:
@@ -137,7 +118,7 @@ class _Pipe:
 
                 fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
 
-    def __iter__(self) -> Iterator[bytes | None]:
+    def __iter__(self) -> Iterator[bytes]:
         try:
             while not self._stopped.is_set():
                 if self._is_ready(self._poll) and (piece := self._available()) is not None:
@@ -152,10 +133,10 @@ class _Pipe:
     def _available(self) -> bytes | None:
         """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
         try:
-            first = self._read(_AT_ONCE)
+            first = self._read(AT_ONCE)
             if not first or self._ready is None:
                 return first
-            return _chunk(first, lambda: self._read(_AT_ONCE) if self._is_ready(0.0) else None)
+            return chunk_of(first, lambda: self._read(AT_ONCE) if self._is_ready(0.0) else None)
         except (OSError, ValueError) as error:
             raise unreadable(self._input.name, error) from None
 
@@ -163,162 +144,27 @@ class _Pipe:
         return self._ready is None or bool(self._ready.poll(1000 * seconds))
 
 
-def _chunk(first: bytes, more: Callable[[], bytes | None]) -> bytes:
-    """What is there, until it is much: few lines would cost more each, and many more memory than they are worth."""
-    parts, size, lines = [first], len(first), count_of(b"\n", first)
-    while size < _TOGETHER and lines < _LINES_TOGETHER and (piece := more()):
-        parts.append(piece)
-        size, lines = size + len(piece), lines + count_of(b"\n", piece)
-    return b"".join(parts)
-
-
 class _Pieces(io.RawIOBase):
     """A file that gives one piece after another."""
 
-    def __init__(self, pieces: Iterator[bytes | None]) -> None:
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._left = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
-        self._left = self._left or memoryview(next(self._pieces, b"") or b"")
+        self._left = self._left or memoryview(next(self._pieces, b""))
         size = min(len(target), len(self._left))
         target[:size], self._left = self._left[:size], self._left[size:]
         return size
-
-
-class _GrowingFile:
-    """A file to its end, then whatever is added to it, and the files that take its place; None stands between them."""
-
-    def __init__(self, one: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
-        assert one.path is not None, "a regular file has a path"
-        self._input, self._path, self._name = one, one.path, one.name
-        self._notice, self._poll, self._stopped = notice, poll, stopped
-        self._missing = False
-        try:
-            self._file: io.FileIO = one.source.open()
-        except OSError as error:
-            raise unreadable(one.name, error) from None
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        try:
-            while not self._stopped.is_set():
-                yield from self._rest()
-                other = self._other()
-                if other is not None:
-                    yield from self._last_words(other)
-                    self._file.close()
-                    self._file = other
-                    yield None
-                elif os.fstat(self._file.fileno()).st_size < self._file.tell():
-                    self._notice(f"{self._name} was cut short; it is read from its beginning.")
-                    self._file.seek(0)
-                    yield None
-                else:
-                    self._stopped.wait(self._poll)
-        except OSError as error:
-            raise unreadable(self._name, error) from None
-        finally:
-            self._file.close()
-
-    def _last_words(self, other: io.FileIO) -> Iterator[bytes]:
-        """What is still written to the file, until there is something in the one that has taken its place."""
-        for _ in range(_PATIENCE):
-            if self._stopped.is_set() or os.fstat(other.fileno()).st_size:
-                break
-            yield from self._rest()
-            self._stopped.wait(self._poll)
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[bytes]:
-        while not self._stopped.is_set() and (first := self._file.read(_AT_ONCE)):
-            piece = _chunk(first, lambda: self._file.read(_AT_ONCE))
-            self._input.progress(len(piece))
-            yield piece
-
-    def _other(self) -> io.FileIO | None:
-        """The file that the path names now, if it is not the one that is open."""
-        try:
-            there, here = self._path.stat(), os.fstat(self._file.fileno())
-            if os.path.samestat(there, here):
-                self._missing = False
-                return None
-            other = self._path.open("rb", buffering=0)
-        except OSError as error:
-            if not self._missing:
-                self._notice(f"{self._name} is gone ({error.strerror}); waiting for it to come back.")
-            self._missing = True
-            return None
-        self._missing = False
-        self._notice(f"{self._name} is another file now, which is read from its beginning.")
-        return other
-
-
-def _text(pieces: Iterable[bytes | None], one: Input) -> Iterator[bytes | None]:
-    """The same pieces; raises if one of the files is no text."""
-    head = b""
-    for piece in pieces:
-        if piece is None:
-            head = b""
-        elif len(head) < MAGIC_SIZE:
-            head += piece[:MAGIC_SIZE]
-            _check_text(head, one)
-        yield piece
-
-
-def _check_text(head: bytes, one: Input) -> None:
-    packed, table = compression_of(head), table_of(head)
-    if packed is not None:
-        remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
-        raise BadFile(one.name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
-    if table is not None:
-        remedy = "send lines of text, or a chain as `chainfold encode -o -` writes it"
-        raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; {remedy}.")
-
-
-def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
-    """All whole lines that are there, as UTF-8; None where another file begins."""
-    line, held, decode = 1, io.BytesIO(), _decoder(one.encoding)
-    for piece in pieces:
-        data = decode(piece or b"", piece is None)
-        end = len(data) if piece is None else data.rfind(b"\n") + 1
-        if piece is None or end:
-            whole = _whole(held.getvalue() + data[:end], line)
-            held = io.BytesIO()
-            yield from whole
-            line += sum(count_of(b"\n", chunk.data) for chunk in whole)
-        held.write(data[end:])
-        if held.tell() > LONGEST_LINE:
-            raise BadFile(one.name, f"line {line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?")
-        if piece is None:
-            line, decode = 1, _decoder(one.encoding)
-            yield None
-    if not stopped.is_set():
-        yield from _whole(held.getvalue() + decode(b"", True), line)
-
-
-def _whole(data: bytes, line: int) -> list[Chunk]:
-    """Lines as a chunk, if there are any; the last of them may have no line end."""
-    data = data.removeprefix(BOM) if line == 1 else data
-    if not data:
-        return []
-    return [Chunk(data, line) if data.endswith(b"\n") else Chunk(data + b"\n", line, added=1)]
-
-
-def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
-    """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
-    if encoding == "utf-8":
-        return lambda data, final: data
-    decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
-    return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")
 
 
 class _Rows:
     """Lines to rows that a model can be given: what is wrong with a line is found before anything is changed."""
 
     def __init__(
-        self, plan: Plan, one: Input, lines: Iterator[Chunk | None], on_error: OnError, notice: Notice
+        self, plan: Plan, one: Input, lines: Iterator[Chunk | TooLong | None], on_error: OnError, notice: Notice
     ) -> None:
         self._plan, self._input, self._name, self._lines = plan, one, one.name, lines
         self._on_error = on_error
@@ -338,6 +184,9 @@ class _Rows:
             if chunk is None:
                 if self._reader is not None:
                     self._reader.go_on()
+                continue
+            if isinstance(chunk, TooLong):
+                yield from self._wrong(chunk.chunk, self._reader, chunk.problem)
                 continue
             if before is not None:
                 chunk = chunk._replace(data=before.data + chunk.data, line=before.line)
@@ -419,12 +268,12 @@ class _Rows:
             self._checker.numberer.check(stretch)
         return stretch
 
-    def _wrong(self, chunk: Chunk, reader: TextReader, problem: BadFile) -> Iterator[Arrived]:
+    def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
         """What becomes of a line that cannot be read."""
-        if self._input.encoding != "utf-8" and _MARK in chunk.data:
+        if self._input.encoding != "utf-8" and MARK in chunk.data:
             problem = BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
-            chunk = chunk._replace(data=chunk.data.replace(_MARK, "\ufffd".encode()))
-        if self._last is None:
+            chunk = chunk._replace(data=chunk.data.replace(MARK, "\ufffd".encode()))
+        if self._last is None or reader is None:
             raise problem
         if self._on_error is OnError.STOP:
             yield Arrived(self._no_rows(), ended=True)
