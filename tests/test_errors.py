@@ -315,6 +315,7 @@ def test_every_error_is_one_sentence_and_a_value_error() -> None:
         errors.BadSyntheticSpec("x"),
         errors.BadSize("x"),
         errors.BadFile("x", "there is no such file."),
+        errors.BadLines("x", "line 1 has 2 columns.", lambda: [1]),
     ]
     for error in sentences:
         assert isinstance(error, ValueError)

@@ -15,27 +15,31 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from itertools import chain as chained
 from typing import Any, Unpack
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from chainfold.data.columns import BAG_VALUES, NUMBER, SYMBOL, Stretch
+from chainfold.data.columns import Stretch
 from chainfold.data.encode import check_options
 from chainfold.data.encoder import Arrived
 from chainfold.data.growing import AT_ONCE, GrowingFile, Notice, Piece, chunk_of
-from chainfold.data.inputs import CHUNK, Chunk, Input, Inputs, Keep, RawLines, checked, count_of, unreadable
+from chainfold.data.inputs import CHUNK, Chunk, Input, Inputs, Keep, RawFields, RawLines, checked, count_of, unreadable
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
 from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, text_reader_of
+from chainfold.data.sifting import LinesOf, blank_rows
 from chainfold.data.store import ARROW_STREAM, PipedChain
-from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
+from chainfold.data.text_formats import CONLLU_COLUMNS, Taken, TextReader
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.data.whole_lines import MARK, TooLong, whole_lines
-from chainfold.errors import BadFile, BadSetting
+from chainfold.errors import BadFile, BadLines, BadSetting
 
 _EACH = 10  # bad lines that are told of one by one
+_ROUNDS = 8  # kinds of bad lines that are looked for in a chunk at once
+_NO_LINES = np.empty(0, np.int64)
 
 
 class OnError(StrEnum):
@@ -231,23 +235,43 @@ class _Rows:
         return Format.CSV if found is Format.CSV else Format.CONLL
 
     def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
-        """The rows of a chunk; where a line is wrong, the others are found by halves."""
-        state = reader.state()
+        """The rows of a chunk; where lines are wrong, the others are found without them, or else by halves."""
+        try:
+            taken = self._taken(chunk, reader)
+        except BadFile as wrong:
+            lines = LinesOf(chunk)
+            if len(lines) == 1:
+                yield from self._wrong(chunk, reader, wrong)
+                return
+            sifted = self._sifted(lines, reader, wrong)
+            if sifted is None:
+                for half in _halves(chunk):
+                    yield from self._arrived(half, reader)
+                return
+            taken = sifted
+        yield from self._given(taken, reader)
+
+    def _taken(self, chunk: Chunk, reader: TextReader, unknown: NDArray[np.int64] = _NO_LINES) -> Taken:
+        """The rows of a chunk, those on some lines unknown; if anything is wrong with them, nothing is changed."""
+        state, last = reader.state(), self._last
         try:
             checked(chunk.data, chunk.line, self._name)
             stretches, raw, problem = reader.take(chunk, self._name)
             if problem is not None:
                 raise problem
-            stretches = [self._checked(stretch) for stretch in stretches]
-        except BadFile as wrong:
+            found = []
+            for stretch in stretches:
+                found.append(self._checked(stretch, unknown, last))
+                last = _row(found[-1], -1)
+        except BadFile:
             reader.restore(state)
-            halves = _halves(chunk)
-            if not halves:
-                yield from self._wrong(chunk, reader, wrong)
-            for half in halves:
-                yield from self._arrived(half, reader)
-            return
-        self._input.keep(raw)
+            raise
+        return Taken(found, raw)
+
+    def _given(self, taken: Taken, reader: TextReader) -> Iterator[Arrived]:
+        stretches = taken.stretches
+        if taken.raw.chunk.data:
+            self._input.keep(taken.raw)
         ended = reader.between and self._checker is not None and self._checker.numberer.marked
         if stretches:
             self._last = _row(stretches[-1], -1)
@@ -257,9 +281,12 @@ class _Rows:
         for index, stretch in enumerate(stretches, 1):
             yield Arrived(stretch, ended and index == len(stretches))
 
-    def _checked(self, stretch: Stretch) -> Stretch:
+    def _checked(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
         """Rows as the model wants them, if nothing is wrong with them."""
         stretch = self._plan.renamed(stretch)
+        if unknown.size and self._checker is not None and last is not None:
+            roles = self._checker.roles
+            stretch = blank_rows(stretch, np.isin(stretch.lines, unknown), last, roles.group, roles.weight)
         if self._checker is None:
             checker = KnownMaker(self._plan, stretch)
             checker.numberer.check(stretch)
@@ -270,39 +297,75 @@ class _Rows:
 
     def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
         """What becomes of a line that cannot be read."""
-        if self._input.encoding != "utf-8" and MARK in chunk.data:
-            problem = BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
-            chunk = chunk._replace(data=chunk.data.replace(MARK, "\ufffd".encode()))
+        problem = self._sentence(chunk, problem)
         if self._last is None or reader is None:
             raise problem
         if self._on_error is OnError.STOP:
             yield Arrived(self._no_rows(), ended=True)
             raise problem
-        self._complaints.add(problem)
-        if self._on_error is OnError.SKIP:
-            return
-        if reader.comments and chunk.data.startswith(reader.comments):
-            self._input.keep(RawLines(self._name, chunk, np.empty(0, np.int64), attributes=False))
-            return
-        start = reader.between
-        self._input.keep(reader.pass_over(chunk, self._name))
-        self._last, self._open = self._unknown(self._last, start, chunk.line), True
-        yield Arrived(self._last)
+        self._complaints.add(lambda: problem)
+        yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
 
-    def _unknown(self, last: Stretch, start: bool, line: int) -> Stretch:
-        """A row of which nothing is known, but that it belongs to the group of the one before it."""
-        assert self._checker is not None, "there was a row before"
-        roles = self._checker.roles
-        columns = {}
-        for name, column in zip(last.batch.schema.names, last.batch.columns, strict=True):
-            if name == roles.group:
-                columns[name] = column
-            elif name == roles.weight:
-                columns[name] = pa.array([1.0])
-            elif column.type != BAG_VALUES:
-                columns[name] = _missing(column.type)
-        batch = pa.RecordBatch.from_pydict(columns)
-        return Stretch(batch, np.array([start]), np.array([line]), self._name)
+    def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
+        """What is wrong with a line."""
+        if self._input.encoding != "utf-8" and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+        return problem
+
+    def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
+        """What there is without all lines that are certainly wrong; None if that is not enough."""
+        bad, kept = _NO_LINES, np.arange(len(lines))
+        if self._on_error is OnError.STOP or self._last is None:
+            return None
+        for _ in range(_ROUNDS):
+            found = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
+            if not found.size:
+                return None
+            bad = np.union1d(bad, found)
+            if self._on_error is OnError.SKIP:
+                kept = np.setdiff1d(kept, bad)
+            state = reader.state()
+            try:
+                taken = self._without(lines, bad, reader)
+            except BadFile as another:
+                wrong = another
+                continue
+            after = reader.state()
+            reader.restore(state)
+            for line in bad.tolist():
+                self._complaints.add(partial(self._why, lines.one(line), reader, wrong))
+            reader.restore(after)
+            return taken
+        return None
+
+    def _why(self, chunk: Chunk, reader: TextReader, wrong: BadFile) -> BadFile:
+        """What is wrong with a line of a chunk with which something is wrong."""
+        try:
+            self._taken(chunk, reader)
+        except BadFile as problem:
+            return self._sentence(chunk, problem)
+        return wrong
+
+    def _without(self, lines: LinesOf, bad: NDArray[np.int64], reader: TextReader) -> Taken:
+        """What there is without bad lines: they are left out, or rows of which nothing is known."""
+        if self._on_error is OnError.SKIP:
+            chunk, good = lines.others(bad)
+            taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
+            numbers = lines.chunk.line + good
+            return taken._replace(
+                stretches=[one._replace(lines=numbers[one.lines - chunk.line]) for one in taken.stretches]
+            )
+        comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
+        stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
+        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
+        taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
+        text = lines.chunk
+        if self._input.encoding != "utf-8":
+            text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
+        raw = taken.raw._replace(chunk=text)
+        if isinstance(raw, RawFields):
+            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
+        return taken._replace(raw=raw)
 
     def _no_rows(self) -> Stretch:
         return Stretch(None, np.empty(0, np.bool_), np.empty(0, np.int64), self._name)
@@ -325,16 +388,6 @@ def _row(stretch: Stretch, row: int) -> Stretch:
     return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
 
 
-def _missing(kind: Any) -> Any:
-    """A column of one row, with nothing in it."""
-    if kind == SYMBOL:
-        return pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.array([], pa.string()))
-    if kind == NUMBER:
-        return pa.array([None], NUMBER)
-    nothing = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
-    return pa.LargeListArray.from_arrays(pa.array([0, 0], pa.int64()), nothing)
-
-
 class _Complaints:
     """Tells of bad lines: of the first ones each, then of how many there are."""
 
@@ -342,9 +395,10 @@ class _Complaints:
         self._notice, self._count = notice, 0
         self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
 
-    def add(self, problem: BadFile) -> None:
+    def add(self, problem: Callable[[], BadFile]) -> None:
+        """One more; what is wrong with it is asked for if it is told."""
         self._count += 1
         if self._count <= _EACH:
-            self._notice(f"{self._fate}: {problem}")
+            self._notice(f"{self._fate}: {problem()}")
         elif self._count == 10 ** round(math.log10(self._count)):
-            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem}")
+            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem()}")
