@@ -75,12 +75,17 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def test_a_writer_may_stay_on_a_file_that_was_rotated_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines come as they are written, between those of the new file."""
     monkeypatch.setattr(growing, "_PATIENCE", 0.05)
+
+    def later() -> None:
+        log.writer.write(b"later\n")
+        log.append(b"w")
+
     read = log.follow(
         monkeypatch,
         lambda: log.rotate("app.log.1"),
         lambda: log.writer.write(b"late\nha"),
         lambda: log.path.write_bytes(b"new\nne"),
-        lambda: (log.writer.write(b"later\n"), log.append(b"w")),
+        later,
         lambda: time.sleep(0.06),
         lambda: log.writer.write(b"too late\n"),
         lambda: log.append(b"er\n"),
@@ -89,9 +94,13 @@ def test_a_writer_may_stay_on_a_file_that_was_rotated_away(log: Log, monkeypatch
 
 
 def test_a_line_that_is_half_written_when_the_file_is_rotated_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half() -> None:
+        log.writer.write(b"half")
+        log.rotate("app.log.1")
+
     read = log.follow(
         monkeypatch,
-        lambda: (log.writer.write(b"half"), log.rotate("app.log.1")),
+        half,
         lambda: log.writer.write(b" and whole\n"),
         lambda: (log.writer.write(b"end"), log.path.write_bytes(b"new\n")),
     )

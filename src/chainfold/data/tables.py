@@ -11,7 +11,8 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from chainfold.data.inputs import (
     count_of,
     ends_of_plain_rows,
 )
+from chainfold.data.table_sizes import check_blocks, check_cells, rows_at_once
 from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number, surely_no_numbers
 from chainfold.errors import BadFile, BadLines, ChainfoldError
 from chainfold.kernels.text import quoted_rows
@@ -345,13 +347,25 @@ class ParquetReader:
         with _in_one_sentence(stream.name, "cannot be read as Parquet"):
             file = pq.ParquetFile(where, pre_buffer=False)
             schema = file.schema_arrow
+            _check_types(schema, self._columns, self._symbols, stream.name)
             texts = [field.name for field in schema if _is_text(field.type)]
             file = pq.ParquetFile(where, pre_buffer=False, read_dictionary=texts)
             rows = max(file.metadata.num_rows, 1)
-            batches = _kept(file.iter_batches(batch_size=ROWS), TableKind.PARQUET, schema, stream)
+            batches = _kept(_batches_of_groups(file, where, stream.name), TableKind.PARQUET, schema, stream)
             for stretch in _stretches(batches, self._columns, self._symbols, stream.name):
                 yield stretch
                 stream.reached(int(stretch.lines[-1]) / rows)
+
+
+def _batches_of_groups(file: Any, where: Any, name: str) -> Iterator[Any]:
+    """A Parquet file in batches that take little memory; its row groups as one where they are small."""
+    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
+        before, sizes = 0, []
+        for group in range(file.num_row_groups):
+            sizes.append(rows_at_once(raw, file.metadata, file.schema, group, before, ROWS, name))
+            before += file.metadata.row_group(group).num_rows
+        for size, groups in groupby(range(file.num_row_groups), key=sizes.__getitem__):
+            yield from file.iter_batches(batch_size=size, row_groups=list(groups))
 
 
 class ArrowReader:
@@ -381,6 +395,8 @@ def _batches_of_stream(stream: Stream) -> Iterator[Any]:
 
 def _batches_of_file(stream: Stream) -> Iterator[Any]:
     where = _to_seek_in(stream, "an Arrow file")
+    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
+        check_blocks(raw, stream.name)
     with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
         reader = pa.ipc.open_file(source)
         _check_no_chain(reader.schema, stream)
@@ -431,23 +447,34 @@ def _array_batches(array: NDArray[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
 
 
+def _check_types(schema: Any, names: tuple[str, ...] | None, symbols: Choice, source: str) -> None:
+    """Raise if a column can be nothing of ours, before any of it is read."""
+    nothing = _named(pa.RecordBatch.from_pylist([], schema=schema), names, source)
+    _normal(nothing, symbols, np.empty(0, np.int64), source)
+
+
 def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: Choice, source: str) -> Iterator[Stretch]:
     row = 1
     for batch in batches:
         for low in range(0, batch.num_rows, ROWS):
-            part = _without_index(batch.slice(low, ROWS))
-            if names is not None:
-                if len(names) != part.num_columns:
-                    raise BadFile(
-                        source, f"has {counted(part.num_columns, 'column')}, but there are names for {len(names)}."
-                    )
-                part = part.rename_columns(list(names))
+            part = _named(batch.slice(low, ROWS), names, source)
             lines = np.arange(row, row + part.num_rows)
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
+            check_cells(part, lines, source)
             part.validate(full=True)  # nothing is looked at before it is known to be sound
             yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
+
+
+def _named(batch: Any, names: tuple[str, ...] | None, source: str) -> Any:
+    """The batch without an index of pandas, its columns called as the user says."""
+    batch = _without_index(batch)
+    if names is None:
+        return batch
+    if len(names) != batch.num_columns:
+        raise BadFile(source, f"has {counted(batch.num_columns, 'column')}, but there are names for {len(names)}.")
+    return batch.rename_columns(list(names))
 
 
 def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> Iterator[Stretch]:
