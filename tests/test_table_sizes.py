@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,26 @@ def test_a_huge_cell_of_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+def test_a_huge_cell_of_an_arrow_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_sizes, "LONGEST_LINE", MB)
+    monkeypatch.setattr(table_sizes, "_SLACK", 0)
+    small, large = (pa.table({"w": [text], "l": ["A"]}) for text in ("x", CELL))
+    path = tmp_path / "x.arrows"
+    for options in (pa.ipc.IpcWriteOptions(compression="zstd"), pa.ipc.IpcWriteOptions()):
+        with pa.ipc.new_stream(path, small.schema, options=options) as writer:
+            writer.write_table(small)
+        assert cf.encode(path, tmp_path / "chain", format="arrow").positions == 1
+        with pa.ipc.new_stream(path, small.schema, options=options) as writer:
+            for table in (small, small, large):
+                writer.write_table(table)
+        with pytest.raises(BadFile, match=r"row 3.*: (a|the) cell has more than 64 MB"):
+            cf.encode(path, tmp_path / "chain", format="arrow")
+    monkeypatch.setattr(table_sizes, "_MOST_IN_BATCH", MB)
+    (tmp_path / "x.arrows.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(BadFile, match="from row 3 on: a batch of 2 MB, more than 1 MB"):
+        cf.encode(tmp_path / "x.arrows.gz", tmp_path / "chain", format="arrow")
+
+
 @pytest.mark.parametrize(
     "column",
     [
@@ -102,10 +123,12 @@ def test_large_rows_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(table_sizes, "MOST_AT_ONCE", 100_000)
     sizes, stretches = [], tables._stretches
 
-    def noted(batches: Any, *others: Any) -> Any:
-        return stretches((sizes.append(batch.num_rows) or batch for batch in batches), *others)
+    def passed(batches: Any) -> Any:
+        for batch in batches:
+            sizes.append(batch.num_rows)
+            yield batch
 
-    monkeypatch.setattr(tables, "_stretches", noted)
+    monkeypatch.setattr(tables, "_stretches", lambda batches, *others: stretches(passed(batches), *others))
     parts = cf.encode(path, tmp_path / "parts")
     assert 1 < max(sizes) < 100
     assert (tmp_path / "whole").read_bytes()[:1000] == (tmp_path / "parts").read_bytes()[:1000]

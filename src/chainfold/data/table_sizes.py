@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -193,6 +194,7 @@ class _Compact:
 # Arrow IPC
 
 _DICTIONARIES, _BATCHES = 2, 3  # fields of a footer, and kinds of messages
+_CONTINUED = b"\xff" * 4  # what messages begin with, but for old ones
 _BLOCK = struct.Struct("<qi4xq")
 _BUFFER = struct.Struct("<qq")
 _TAIL = struct.Struct("<i6s")
@@ -251,7 +253,7 @@ def check_blocks(file: BinaryIO, name: str) -> None:
         try:
             file.seek(offset)
             data = file.read(min(length, _LONGEST_HEADER))
-            begin = 8 if data.startswith(b"\xff\xff\xff\xff") else 4
+            begin = 8 if data.startswith(_CONTINUED) else 4
             row += _check_message(data[begin:], file, offset + length, row, name)
         except (OSError, ValueError, struct.error) as error:
             if isinstance(error, BadFile):
@@ -259,12 +261,19 @@ def check_blocks(file: BinaryIO, name: str) -> None:
             return
 
 
+def _batch_of(message: _Table) -> _Table | None:
+    """The rows of a message, or the entries of a dictionary."""
+    kind, header = message.number(1, "<B"), message.table(2)
+    if kind == _DICTIONARIES and header is not None:
+        return header.table(1)
+    return header if kind == _BATCHES else None
+
+
 def _check_message(data: bytes, file: BinaryIO, body: int, row: int, name: str) -> int:
     """Raise if a message would take too much; returns its rows, if it is a batch."""
     message = _Table.root(data)
-    kind, header = message.number(1, "<B"), message.table(2)
-    batch = header.table(1) if kind == _DICTIONARIES and header is not None else header
-    if kind not in (_DICTIONARIES, _BATCHES) or batch is None:
+    kind, batch = message.number(1, "<B"), _batch_of(message)
+    if batch is None:
         return 0
     rows = batch.number(0, "<q")
     if batch.table(3) is not None:
@@ -279,6 +288,56 @@ def _check_message(data: bytes, file: BinaryIO, body: int, row: int, name: str) 
             problem = f"{where}: a compressed batch of {sum(sizes) >> 20:,} MB, more than {_MOST_IN_BATCH >> 20} MB"
             raise BadFile(name, f"{problem}; write the file with fewer rows in a batch, or without compression.")
     return rows if kind == _BATCHES else 0
+
+
+class CheckedStream:
+    """An Arrow stream, as far as pyarrow needs a file; raises before a message is given that would take too much."""
+
+    closed = False
+
+    def __init__(self, stream: Any, packed: bool, name: str) -> None:
+        """packed: is the stream itself compressed?"""
+        self._stream, self._packed, self._name = stream, packed, name
+        self._looked_at = io.BytesIO()  # what is to be given next
+        self._left = 0  # bytes that follow and need not be looked at
+        self._row = 1
+
+    def read(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            piece = self._looked_at.read(size - len(found))
+            if not piece and self._left:
+                piece = self._stream.read(min(size - len(found), self._left))
+                self._left -= len(piece)
+            elif not piece:
+                self._look()
+                piece = self._looked_at.read(size - len(found))
+            if not piece:
+                break
+            found = found + piece if found else piece
+        return found
+
+    def _look(self) -> None:
+        """Take the next message, with its body if that is compressed; what is damaged is left to its reader."""
+        head = self._stream.read(8)
+        size = int.from_bytes(head[4:], "little") if head.startswith(_CONTINUED) else 0
+        data = self._stream.read(min(size, _LONGEST_HEADER))
+        self._looked_at, self._left = io.BytesIO(head + data), 0 if not head else _ANY_NUMBER
+        if not data:
+            return
+        try:
+            message = _Table.root(data)
+            length, batch = message.number(3, "<q"), _batch_of(message)
+        except struct.error:
+            return
+        compressed = batch is not None and batch.table(3) is not None
+        if length > _MOST_IN_BATCH and (compressed or self._packed):
+            problem = f"from row {self._row} on: a batch of {length >> 20:,} MB, more than {_MOST_IN_BATCH >> 20} MB"
+            raise BadFile(self._name, f"{problem}; write it with fewer rows in a batch, or without compression.")
+        body = self._stream.read(length) if compressed else b""
+        with suppress(struct.error):
+            self._row += _check_message(data, io.BytesIO(body), 0, self._row, self._name)
+        self._looked_at, self._left = io.BytesIO(head + data + body), max(length - len(body), 0)
 
 
 # Cells

@@ -34,7 +34,7 @@ from chainfold.data.inputs import (
     count_of,
     ends_of_plain_rows,
 )
-from chainfold.data.table_sizes import check_blocks, check_cells, rows_at_once
+from chainfold.data.table_sizes import CheckedStream, check_blocks, check_cells, rows_at_once
 from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number, surely_no_numbers
 from chainfold.errors import BadFile, BadLines, ChainfoldError
 from chainfold.kernels.text import quoted_rows
@@ -388,7 +388,8 @@ def _kept(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterato
 
 
 def _batches_of_stream(stream: Stream) -> Iterator[Any]:
-    reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    checked = CheckedStream(stream, stream.compression is not None, stream.name)
+    reader = pa.ipc.open_stream(pa.PythonFile(checked, mode="r"))
     _check_no_chain(reader.schema, stream)
     yield from _kept(reader, TableKind.ARROW_STREAM, reader.schema, stream)
 
