@@ -170,7 +170,11 @@ def test_what_is_cut_off_for_good_is_told_of_in_numbers(log: Log, monkeypatch: p
         time.sleep(0.02)
         log.writer.write(LONG)
 
-    read = log.follow(monkeypatch, written, written, lambda: log.cut(None, b"new\n"))
+    def cut() -> None:
+        time.sleep(0.02)
+        log.cut(None, b"new\n")
+
+    read = log.follow(monkeypatch, written, written, cut)
     assert read == 3 * LONG + b"new\n"
     [told] = log.told
     seconds, size = told.split(" s before may be missing, about ")

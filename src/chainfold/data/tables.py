@@ -462,8 +462,8 @@ def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: Choice, sou
             lines = np.arange(row, row + part.num_rows)
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
-            check_cells(part, lines, source)
             part.validate(full=True)  # nothing is looked at before it is known to be sound
+            check_cells(part, lines, source)
             yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
 
