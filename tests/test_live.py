@@ -399,11 +399,11 @@ def test_a_growing_file_is_followed_through_rotation_truncation_and_absence(tmp_
 
 
 def test_what_is_written_to_a_file_while_it_is_moved_away_is_read(tmp_path: Path, monkeypatch: Any) -> None:
-    from chainfold.data import live
+    from chainfold.data.growing import GrowingFile
 
     path, late = tmp_path / "log.txt", iter(["w2 x\n"])
     path.write_text("w1 x\n")
-    other = live._GrowingFile._other
+    has_changed = GrowingFile._has_changed
 
     def rotated(self: Any) -> Any:
         """Between the end of the file and the look at its name it grows, and is moved away."""
@@ -412,9 +412,9 @@ def test_what_is_written_to_a_file_while_it_is_moved_away_is_read(tmp_path: Path
                 file.write(text)
             path.rename(tmp_path / "log.1")
             path.write_text("w3 x\n")
-        return other(self)
+        return has_changed(self)
 
-    monkeypatch.setattr(live._GrowingFile, "_other", rotated)
+    monkeypatch.setattr(GrowingFile, "_has_changed", rotated)
     assert Growing(path, tmp_path).words(3) == [1, 2, 3]
 
 

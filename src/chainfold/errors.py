@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from chainfold.plain import visible
 
@@ -164,3 +165,12 @@ class AlreadyAppended(BadFile):
 
 class EmptyInput(BadFile):
     """A file or a pipe that can be read, and has no rows."""
+
+
+class BadLines(BadFile):
+    """A line that cannot be read; `lines` finds others of which the same is as certain, and this one, if it can."""
+
+    def __init__(self, path: object, problem: str, lines: Callable[[], Any]) -> None:
+        """lines: gives an array of their numbers, of those of the text that was read."""
+        super().__init__(path, problem)
+        self.lines = lines

@@ -247,10 +247,8 @@ class _Text(_Writer):
         return _Piece(data, len(data) - raw.chunk.added, places)
 
     def _table(self, raw: RawFields) -> _Piece:
-        data, delimiter = raw.chunk.data, ord(raw.delimiter)
-        if raw.broken:
-            ends = np.array([len(data.rstrip(b"\r\n"))])
-        elif (plain := ends_of_plain_rows(data, raw.quotes)) is not None:
+        data, delimiter = raw.blotted or raw.chunk.data, ord(raw.delimiter)
+        if (plain := ends_of_plain_rows(data, raw.quotes)) is not None:
             ends = plain[np.searchsorted(plain, raw.begin) :]
         else:
             ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
@@ -259,7 +257,7 @@ class _Text(_Writer):
         places = Places(ends, ends, np.full(ends.size, delimiter, np.uint8))
         if not raw.quotes:
             self._check_labels(raw.source, "\t\r\n")
-        piece = _Piece(data, len(data) - raw.chunk.added, places, raw.quotes, lines=False)
+        piece = _Piece(raw.chunk.data, len(data) - raw.chunk.added, places, raw.quotes, lines=False)
         if raw.header:
             self._header(raw)
             piece.at = raw.begin

@@ -30,7 +30,7 @@ from chainfold.data.numbers import bin_codes, bin_name, numbers_of
 from chainfold.data.spool import without_gaps
 from chainfold.data.template import Border, Factor, Feature, Step, Template
 from chainfold.data.texts import apply
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadLines, ChainfoldError
 from chainfold.kernels.attributes import borders, name_bags, name_rows, order_by_row, shift, unseen
 from chainfold.kernels.strings import paste
 
@@ -167,10 +167,12 @@ class Reals:
         with np.errstate(over="ignore"):
             values = (numbers - self._mean) / self._deviation
         if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
-            raise BadFile(
+            wrong = np.flatnonzero(~np.isfinite(values))
+            row = int(wrong[0])
+            raise BadLines(
                 stretch.source,
                 f"{stretch.place(row)}, column {self._column!r}: {numbers[row]} is too large to be scaled; correct it.",
+                lambda: stretch.lines[wrong],
             )
         return np.where(missing, np.int32(NOTHING), np.int32(0)), values
 

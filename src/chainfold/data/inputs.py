@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.errors import BadFile, BadSetting
+from chainfold.errors import BadFile, BadLines, BadSetting
 
 What = str | Path | BinaryIO
 Meter = Callable[[int], None]
@@ -405,7 +405,7 @@ class RawFields(NamedTuple):
     quotes: bool  # may fields be quoted?
     header: tuple[str, ...]  # the names of the columns, if the chunk begins with them
     begin: int  # where the rows begin, after a header
-    broken: bool = False  # is it a single row, whatever its quotes say?
+    blotted: bytes | None = None  # the text without what is in lines that cannot be read: each of those is a row
 
 
 class RawRows(NamedTuple):
@@ -479,11 +479,19 @@ def checked(data: bytes, line: int, name: str) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        at = error.start
+        first, at = line, error.start
         line, column = line + data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at)
         problem = f"line {line}, byte {column}: {data[at]:#04x} is not UTF-8; name the encoding with --encoding."
-        raise BadFile(name, problem) from None
+        raise BadLines(name, problem, lambda: _not_utf8(data, first)) from None
     return data
+
+
+def _not_utf8(data: bytes, line: int) -> NDArray[np.int64]:
+    """The lines that are not UTF-8."""
+    text = data.decode(errors="surrogateescape").encode("utf-32-le", "surrogatepass")
+    letters = np.frombuffer(text, np.uint32)
+    wrong = np.flatnonzero((letters >= 0xDC80) & (letters <= 0xDCFF))
+    return line + np.unique(np.searchsorted(np.flatnonzero(letters == ord("\n")), wrong))
 
 
 def _transcoded(stream: Stream, size: int) -> Iterator[bytes]:

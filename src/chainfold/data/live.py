@@ -8,56 +8,38 @@ known. The first row is different: it says what the input is like, and has to be
 
 from __future__ import annotations
 
-import codecs
 import io
 import math
-import os
 import select
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from itertools import chain as chained
 from typing import Any, Unpack
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from chainfold.data.columns import BAG_VALUES, NUMBER, SYMBOL, Stretch
+from chainfold.data.columns import Stretch
 from chainfold.data.encode import check_options
 from chainfold.data.encoder import Arrived
-from chainfold.data.inputs import (
-    BOM,
-    CHUNK,
-    LONGEST_LINE,
-    MAGIC_SIZE,
-    Chunk,
-    Input,
-    Inputs,
-    Keep,
-    RawLines,
-    checked,
-    compression_of,
-    count_of,
-    unreadable,
-)
+from chainfold.data.growing import AT_ONCE, GrowingFile, Notice, Piece, chunk_of
+from chainfold.data.inputs import CHUNK, Chunk, Input, Inputs, Keep, RawFields, RawLines, checked, count_of, unreadable
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
-from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, table_of, text_reader_of
+from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, text_reader_of
+from chainfold.data.sifting import LinesOf, blank_rows
 from chainfold.data.store import ARROW_STREAM, PipedChain
-from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
+from chainfold.data.text_formats import CONLLU_COLUMNS, Taken, TextReader
 from chainfold.data.vocabulary import Vocabulary
-from chainfold.errors import BadFile, BadSetting
+from chainfold.data.whole_lines import MARK, TooLong, whole_lines
+from chainfold.errors import BadFile, BadLines, BadSetting
 
-Notice = Callable[[str], None]
-
-_AT_ONCE = 1 << 16  # bytes that are read at once
-_TOGETHER, _LINES_TOGETHER = 1 << 21, 16384  # bytes and lines that are handed on together
-_PATIENCE = 25  # looks at a file that was rotated away, whose writer may not have noticed yet
 _EACH = 10  # bad lines that are told of one by one
-_UNDECODABLE = "chainfold.undecodable"
-_MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
-codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+_ROUNDS = 8  # kinds of bad lines that are looked for in a chunk at once
+_NO_LINES = np.empty(0, np.int64)
 
 
 class OnError(StrEnum):
@@ -98,16 +80,19 @@ def live_rows(
         raise BadSetting("what to follow", str(what), "one file or pipe")
     tell, stopped = notice or _ignore, threading.Event()
     [one] = inputs
-    pieces = iter(_GrowingFile(one, tell, poll, stopped) if one.regular else _Pipe(one, poll, stopped))
-    if not one.regular:
-        first = next(pieces, b"") or b""
-        pieces = chained([first], pieces)
+    if one.regular:
+        pieces = iter(GrowingFile(one, tell, poll, stopped))
+    else:
+        piped = iter(_Pipe(one, poll, stopped))
+        first = next(piped, b"")
+        piped = chained([first], piped)
         if first.startswith(ARROW_STREAM):
-            chain = PipedChain(io.BufferedReader(_Pieces(pieces), CHUNK), one.name)
+            chain = PipedChain(io.BufferedReader(_Pieces(piped), CHUNK), one.name)
             return KnownChain(chain, vocabulary, bool(options.get("labels")))
+        pieces = map(Piece, piped)
     plan.progress.total(None)
     plan.progress.phase("reading", None)
-    rows = _Rows(plan, one, _lines(_text(pieces, one), one, stopped), OnError(on_error), tell)
+    rows = _Rows(plan, one, whole_lines(pieces, one, stopped), OnError(on_error), tell)
     try:
         return Known(plan, iter(rows), stop=stopped.set)
     except BaseException:
@@ -137,7 +122,7 @@ class _Pipe:
 
                 fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
 
-    def __iter__(self) -> Iterator[bytes | None]:
+    def __iter__(self) -> Iterator[bytes]:
         try:
             while not self._stopped.is_set():
                 if self._is_ready(self._poll) and (piece := self._available()) is not None:
@@ -152,10 +137,10 @@ class _Pipe:
     def _available(self) -> bytes | None:
         """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
         try:
-            first = self._read(_AT_ONCE)
+            first = self._read(AT_ONCE)
             if not first or self._ready is None:
                 return first
-            return _chunk(first, lambda: self._read(_AT_ONCE) if self._is_ready(0.0) else None)
+            return chunk_of(first, lambda: self._read(AT_ONCE) if self._is_ready(0.0) else None)
         except (OSError, ValueError) as error:
             raise unreadable(self._input.name, error) from None
 
@@ -163,162 +148,27 @@ class _Pipe:
         return self._ready is None or bool(self._ready.poll(1000 * seconds))
 
 
-def _chunk(first: bytes, more: Callable[[], bytes | None]) -> bytes:
-    """What is there, until it is much: few lines would cost more each, and many more memory than they are worth."""
-    parts, size, lines = [first], len(first), count_of(b"\n", first)
-    while size < _TOGETHER and lines < _LINES_TOGETHER and (piece := more()):
-        parts.append(piece)
-        size, lines = size + len(piece), lines + count_of(b"\n", piece)
-    return b"".join(parts)
-
-
 class _Pieces(io.RawIOBase):
     """A file that gives one piece after another."""
 
-    def __init__(self, pieces: Iterator[bytes | None]) -> None:
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._left = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
-        self._left = self._left or memoryview(next(self._pieces, b"") or b"")
+        self._left = self._left or memoryview(next(self._pieces, b""))
         size = min(len(target), len(self._left))
         target[:size], self._left = self._left[:size], self._left[size:]
         return size
-
-
-class _GrowingFile:
-    """A file to its end, then whatever is added to it, and the files that take its place; None stands between them."""
-
-    def __init__(self, one: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
-        assert one.path is not None, "a regular file has a path"
-        self._input, self._path, self._name = one, one.path, one.name
-        self._notice, self._poll, self._stopped = notice, poll, stopped
-        self._missing = False
-        try:
-            self._file: io.FileIO = one.source.open()
-        except OSError as error:
-            raise unreadable(one.name, error) from None
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        try:
-            while not self._stopped.is_set():
-                yield from self._rest()
-                other = self._other()
-                if other is not None:
-                    yield from self._last_words(other)
-                    self._file.close()
-                    self._file = other
-                    yield None
-                elif os.fstat(self._file.fileno()).st_size < self._file.tell():
-                    self._notice(f"{self._name} was cut short; it is read from its beginning.")
-                    self._file.seek(0)
-                    yield None
-                else:
-                    self._stopped.wait(self._poll)
-        except OSError as error:
-            raise unreadable(self._name, error) from None
-        finally:
-            self._file.close()
-
-    def _last_words(self, other: io.FileIO) -> Iterator[bytes]:
-        """What is still written to the file, until there is something in the one that has taken its place."""
-        for _ in range(_PATIENCE):
-            if self._stopped.is_set() or os.fstat(other.fileno()).st_size:
-                break
-            yield from self._rest()
-            self._stopped.wait(self._poll)
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[bytes]:
-        while not self._stopped.is_set() and (first := self._file.read(_AT_ONCE)):
-            piece = _chunk(first, lambda: self._file.read(_AT_ONCE))
-            self._input.progress(len(piece))
-            yield piece
-
-    def _other(self) -> io.FileIO | None:
-        """The file that the path names now, if it is not the one that is open."""
-        try:
-            there, here = self._path.stat(), os.fstat(self._file.fileno())
-            if os.path.samestat(there, here):
-                self._missing = False
-                return None
-            other = self._path.open("rb", buffering=0)
-        except OSError as error:
-            if not self._missing:
-                self._notice(f"{self._name} is gone ({error.strerror}); waiting for it to come back.")
-            self._missing = True
-            return None
-        self._missing = False
-        self._notice(f"{self._name} is another file now, which is read from its beginning.")
-        return other
-
-
-def _text(pieces: Iterable[bytes | None], one: Input) -> Iterator[bytes | None]:
-    """The same pieces; raises if one of the files is no text."""
-    head = b""
-    for piece in pieces:
-        if piece is None:
-            head = b""
-        elif len(head) < MAGIC_SIZE:
-            head += piece[:MAGIC_SIZE]
-            _check_text(head, one)
-        yield piece
-
-
-def _check_text(head: bytes, one: Input) -> None:
-    packed, table = compression_of(head), table_of(head)
-    if packed is not None:
-        remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
-        raise BadFile(one.name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
-    if table is not None:
-        remedy = "send lines of text, or a chain as `chainfold encode -o -` writes it"
-        raise BadFile(one.name, f"is {table.value}, which cannot be read while it is written; {remedy}.")
-
-
-def _lines(pieces: Iterable[bytes | None], one: Input, stopped: threading.Event) -> Iterator[Chunk | None]:
-    """All whole lines that are there, as UTF-8; None where another file begins."""
-    line, held, decode = 1, io.BytesIO(), _decoder(one.encoding)
-    for piece in pieces:
-        data = decode(piece or b"", piece is None)
-        end = len(data) if piece is None else data.rfind(b"\n") + 1
-        if piece is None or end:
-            whole = _whole(held.getvalue() + data[:end], line)
-            held = io.BytesIO()
-            yield from whole
-            line += sum(count_of(b"\n", chunk.data) for chunk in whole)
-        held.write(data[end:])
-        if held.tell() > LONGEST_LINE:
-            raise BadFile(one.name, f"line {line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?")
-        if piece is None:
-            line, decode = 1, _decoder(one.encoding)
-            yield None
-    if not stopped.is_set():
-        yield from _whole(held.getvalue() + decode(b"", True), line)
-
-
-def _whole(data: bytes, line: int) -> list[Chunk]:
-    """Lines as a chunk, if there are any; the last of them may have no line end."""
-    data = data.removeprefix(BOM) if line == 1 else data
-    if not data:
-        return []
-    return [Chunk(data, line) if data.endswith(b"\n") else Chunk(data + b"\n", line, added=1)]
-
-
-def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
-    """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
-    if encoding == "utf-8":
-        return lambda data, final: data
-    decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
-    return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")
 
 
 class _Rows:
     """Lines to rows that a model can be given: what is wrong with a line is found before anything is changed."""
 
     def __init__(
-        self, plan: Plan, one: Input, lines: Iterator[Chunk | None], on_error: OnError, notice: Notice
+        self, plan: Plan, one: Input, lines: Iterator[Chunk | TooLong | None], on_error: OnError, notice: Notice
     ) -> None:
         self._plan, self._input, self._name, self._lines = plan, one, one.name, lines
         self._on_error = on_error
@@ -338,6 +188,9 @@ class _Rows:
             if chunk is None:
                 if self._reader is not None:
                     self._reader.go_on()
+                continue
+            if isinstance(chunk, TooLong):
+                yield from self._wrong(chunk.chunk, self._reader, chunk.problem)
                 continue
             if before is not None:
                 chunk = chunk._replace(data=before.data + chunk.data, line=before.line)
@@ -382,23 +235,43 @@ class _Rows:
         return Format.CSV if found is Format.CSV else Format.CONLL
 
     def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
-        """The rows of a chunk; where a line is wrong, the others are found by halves."""
-        state = reader.state()
+        """The rows of a chunk; where lines are wrong, the others are found without them, or else by halves."""
+        try:
+            taken = self._taken(chunk, reader)
+        except BadFile as wrong:
+            lines = LinesOf(chunk)
+            if len(lines) == 1:
+                yield from self._wrong(chunk, reader, wrong)
+                return
+            sifted = self._sifted(lines, reader, wrong)
+            if sifted is None:
+                for half in _halves(chunk):
+                    yield from self._arrived(half, reader)
+                return
+            taken = sifted
+        yield from self._given(taken, reader)
+
+    def _taken(self, chunk: Chunk, reader: TextReader, unknown: NDArray[np.int64] = _NO_LINES) -> Taken:
+        """The rows of a chunk, those on some lines unknown; if anything is wrong with them, nothing is changed."""
+        state, last = reader.state(), self._last
         try:
             checked(chunk.data, chunk.line, self._name)
             stretches, raw, problem = reader.take(chunk, self._name)
             if problem is not None:
                 raise problem
-            stretches = [self._checked(stretch) for stretch in stretches]
-        except BadFile as wrong:
+            found = []
+            for stretch in stretches:
+                found.append(self._checked(stretch, unknown, last))
+                last = _row(found[-1], -1)
+        except BadFile:
             reader.restore(state)
-            halves = _halves(chunk)
-            if not halves:
-                yield from self._wrong(chunk, reader, wrong)
-            for half in halves:
-                yield from self._arrived(half, reader)
-            return
-        self._input.keep(raw)
+            raise
+        return Taken(found, raw)
+
+    def _given(self, taken: Taken, reader: TextReader) -> Iterator[Arrived]:
+        stretches = taken.stretches
+        if taken.raw.chunk.data:
+            self._input.keep(taken.raw)
         ended = reader.between and self._checker is not None and self._checker.numberer.marked
         if stretches:
             self._last = _row(stretches[-1], -1)
@@ -408,9 +281,12 @@ class _Rows:
         for index, stretch in enumerate(stretches, 1):
             yield Arrived(stretch, ended and index == len(stretches))
 
-    def _checked(self, stretch: Stretch) -> Stretch:
+    def _checked(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
         """Rows as the model wants them, if nothing is wrong with them."""
         stretch = self._plan.renamed(stretch)
+        if unknown.size and self._checker is not None and last is not None:
+            roles = self._checker.roles
+            stretch = blank_rows(stretch, np.isin(stretch.lines, unknown), last, roles.group, roles.weight)
         if self._checker is None:
             checker = KnownMaker(self._plan, stretch)
             checker.numberer.check(stretch)
@@ -419,41 +295,77 @@ class _Rows:
             self._checker.numberer.check(stretch)
         return stretch
 
-    def _wrong(self, chunk: Chunk, reader: TextReader, problem: BadFile) -> Iterator[Arrived]:
+    def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
         """What becomes of a line that cannot be read."""
-        if self._input.encoding != "utf-8" and _MARK in chunk.data:
-            problem = BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
-            chunk = chunk._replace(data=chunk.data.replace(_MARK, "\ufffd".encode()))
-        if self._last is None:
+        problem = self._sentence(chunk, problem)
+        if self._last is None or reader is None:
             raise problem
         if self._on_error is OnError.STOP:
             yield Arrived(self._no_rows(), ended=True)
             raise problem
-        self._complaints.add(problem)
-        if self._on_error is OnError.SKIP:
-            return
-        if reader.comments and chunk.data.startswith(reader.comments):
-            self._input.keep(RawLines(self._name, chunk, np.empty(0, np.int64), attributes=False))
-            return
-        start = reader.between
-        self._input.keep(reader.pass_over(chunk, self._name))
-        self._last, self._open = self._unknown(self._last, start, chunk.line), True
-        yield Arrived(self._last)
+        self._complaints.add(lambda: problem)
+        yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
 
-    def _unknown(self, last: Stretch, start: bool, line: int) -> Stretch:
-        """A row of which nothing is known, but that it belongs to the group of the one before it."""
-        assert self._checker is not None, "there was a row before"
-        roles = self._checker.roles
-        columns = {}
-        for name, column in zip(last.batch.schema.names, last.batch.columns, strict=True):
-            if name == roles.group:
-                columns[name] = column
-            elif name == roles.weight:
-                columns[name] = pa.array([1.0])
-            elif column.type != BAG_VALUES:
-                columns[name] = _missing(column.type)
-        batch = pa.RecordBatch.from_pydict(columns)
-        return Stretch(batch, np.array([start]), np.array([line]), self._name)
+    def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
+        """What is wrong with a line."""
+        if self._input.encoding != "utf-8" and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+        return problem
+
+    def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
+        """What there is without all lines that are certainly wrong; None if that is not enough."""
+        bad, kept = _NO_LINES, np.arange(len(lines))
+        if self._on_error is OnError.STOP or self._last is None:
+            return None
+        for _ in range(_ROUNDS):
+            found = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
+            if not found.size:
+                return None
+            bad = np.union1d(bad, found)
+            if self._on_error is OnError.SKIP:
+                kept = np.setdiff1d(kept, bad)
+            state = reader.state()
+            try:
+                taken = self._without(lines, bad, reader)
+            except BadFile as another:
+                wrong = another
+                continue
+            after = reader.state()
+            reader.restore(state)
+            for line in bad.tolist():
+                self._complaints.add(partial(self._why, lines.one(line), reader, wrong))
+            reader.restore(after)
+            return taken
+        return None
+
+    def _why(self, chunk: Chunk, reader: TextReader, wrong: BadFile) -> BadFile:
+        """What is wrong with a line of a chunk with which something is wrong."""
+        try:
+            self._taken(chunk, reader)
+        except BadFile as problem:
+            return self._sentence(chunk, problem)
+        return wrong
+
+    def _without(self, lines: LinesOf, bad: NDArray[np.int64], reader: TextReader) -> Taken:
+        """What there is without bad lines: they are left out, or rows of which nothing is known."""
+        if self._on_error is OnError.SKIP:
+            chunk, good = lines.others(bad)
+            taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
+            numbers = lines.chunk.line + good
+            return taken._replace(
+                stretches=[one._replace(lines=numbers[one.lines - chunk.line]) for one in taken.stretches]
+            )
+        comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
+        stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
+        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
+        taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
+        text = lines.chunk
+        if self._input.encoding != "utf-8":
+            text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
+        raw = taken.raw._replace(chunk=text)
+        if isinstance(raw, RawFields):
+            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
+        return taken._replace(raw=raw)
 
     def _no_rows(self) -> Stretch:
         return Stretch(None, np.empty(0, np.bool_), np.empty(0, np.int64), self._name)
@@ -476,16 +388,6 @@ def _row(stretch: Stretch, row: int) -> Stretch:
     return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
 
 
-def _missing(kind: Any) -> Any:
-    """A column of one row, with nothing in it."""
-    if kind == SYMBOL:
-        return pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.array([], pa.string()))
-    if kind == NUMBER:
-        return pa.array([None], NUMBER)
-    nothing = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
-    return pa.LargeListArray.from_arrays(pa.array([0, 0], pa.int64()), nothing)
-
-
 class _Complaints:
     """Tells of bad lines: of the first ones each, then of how many there are."""
 
@@ -493,9 +395,10 @@ class _Complaints:
         self._notice, self._count = notice, 0
         self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
 
-    def add(self, problem: BadFile) -> None:
+    def add(self, problem: Callable[[], BadFile]) -> None:
+        """One more; what is wrong with it is asked for if it is told."""
         self._count += 1
         if self._count <= _EACH:
-            self._notice(f"{self._fate}: {problem}")
+            self._notice(f"{self._fate}: {problem()}")
         elif self._count == 10 ** round(math.log10(self._count)):
-            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem}")
+            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem()}")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from chainfold.data.columns import NUMBER, SYMBOL, Stretch
 from chainfold.data.interning import PairTable
 from chainfold.data.template import Factor, Step, Template
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadFile, BadLines, ChainfoldError
 
 _DROPPED = 44  # bits of a double's mantissa that a cell does not see
 _ZERO = 1 << 19  # the cell of 0.0
@@ -34,11 +34,13 @@ def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDAr
         raise BadFile(stretch.source, f"column {column!r} holds bags of attributes, which are no numbers.")
     numbers, missing = _read(array)
     if not np.isfinite(numbers).all():
-        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise BadFile(
+        wrong = np.flatnonzero(~np.isfinite(numbers))
+        row = int(wrong[0])
+        raise BadLines(
             stretch.source,
             f"{stretch.place(row)}, column {column!r}: {array[row].as_py()!r} is no finite number; correct it, or take "
             f"the column as text with symbol({column}).",
+            lambda: stretch.lines[wrong],
         )
     return numbers, missing
 
@@ -52,7 +54,7 @@ def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
         row = int(wrong[0])
         what = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
         problem = f"{stretch.place(row)}, column {column!r}: {what}; give a finite number that is not negative."
-        raise BadFile(stretch.source, problem)
+        raise BadLines(stretch.source, problem, lambda: stretch.lines[wrong])
     return weights
 
 

@@ -16,7 +16,7 @@ from chainfold.data.interning import StringTable
 from chainfold.data.numbers import weights_of
 from chainfold.data.template import WAYS_OF_NUMBERS, Template, every_column
 from chainfold.data.text_formats import CONLLU_COLUMNS
-from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.errors import BadFile, BadLines, BadSetting, ChainfoldError
 from chainfold.kernels.scores import NO_LABEL
 
 _MOST_LABELS = 10_000  # there are as many weights as pairs of labels
@@ -175,15 +175,25 @@ class Labels:
         if other is not None or any(ord(letter) < 32 for letter in text):
             row = int(np.flatnonzero(codes == self._known.size)[0])
             why = "has a stray tab or control character" if other is None else f"is {other!r} but for white space"
-            raise BadFile(
-                stretch.source, f"{stretch.place(row)}, column {column!r}: the label {text!r} {why}; correct it."
-            )
+            problem = f"{stretch.place(row)}, column {column!r}: the label {text!r} {why}; correct it."
+            raise BadLines(stretch.source, problem, lambda: stretch.lines[self._no_labels(stretch, column)])
         if len(self.names) == _MOST_LABELS:
             raise BadFile(
                 stretch.source,
                 f"column {column!r} has more than {_MOST_LABELS:,} labels; name the right one with --label.",
             )
         self.add(text)
+
+    def _no_labels(self, stretch: Stretch, column: str) -> NDArray[np.bool_]:
+        """The rows with what cannot be a label, as far as others are known."""
+        texts = StringTable()
+        codes = symbol_codes(stretch.batch.column(column), texts)
+        known = {"", self._unknown, *self.names}
+        wrong = [
+            text not in known and (text.strip() in self._stripped or any(ord(letter) < 32 for letter in text))
+            for text in texts.strings().to_pylist()
+        ]
+        return np.array([*wrong, False])[codes]
 
 
 class Rows(NamedTuple):

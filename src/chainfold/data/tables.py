@@ -11,7 +11,8 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ from chainfold.data.inputs import (
     ends_of_plain_rows,
     unreadable,
 )
-from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.data.table_sizes import CheckedStream, check_blocks, check_cells, rows_at_once
+from chainfold.data.text_formats import Taken, TextReader, counted, first_no_number, surely_no_numbers
+from chainfold.errors import BadFile, BadLines, ChainfoldError
 from chainfold.kernels.text import quoted_rows
 
 ROWS = 65536
@@ -83,9 +85,9 @@ class CsvReader(TextReader):
     def go_on(self) -> None:
         self._begun = False
 
-    def pass_over(self, chunk: Chunk, source: str) -> RawFields:
-        self._begun, self._fresh = True, False
-        return RawFields(source, chunk, self._delimiter, self._quotes, (), 0, broken=True)
+    @property
+    def stand_in(self) -> bytes:
+        return self._delimiter.join(["1"] * len(self._names)).encode() + b"\n"
 
     @property
     def between(self) -> bool:
@@ -132,12 +134,24 @@ class CsvReader(TextReader):
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
             closed = f"not closed on it; {_ONE_LINE}" if self._live else "never closed"
-            raise BadFile(source, f"a quote is opened in the row that begins on line {line}, but {closed}.")
+            problem = f"a quote is opened in the row that begins on line {line}, but {closed}."
+            raise BadLines(source, problem, lambda: self._unclosed(chunk))
         if self._live and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
-            raise BadFile(
-                source, f"a quoted field spans lines from line {chunk.line} on; a row that is followed is one line."
-            )
+            problem = f"a quoted field spans lines from line {chunk.line} on; {_ONE_LINE}."
+            raise BadLines(source, problem, lambda: self._unclosed(chunk))
         return lines
+
+    def _unclosed(self, chunk: Chunk) -> NDArray[np.int64]:
+        """The lines on which a quote is opened and not closed."""
+        lines = [line + b"\n" for line in chunk.data.removesuffix(b"\n").split(b"\n")]
+        return np.array(
+            [
+                number
+                for number, line in enumerate(lines, chunk.line)
+                if b'"' in line and self._rows(line, number)[1] < len(line)
+            ],
+            np.int64,
+        )
 
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
         """Look at the first row of an input; give the rows that follow its header."""
@@ -201,16 +215,18 @@ class CsvReader(TextReader):
             return self._parsed(chunk.data, self._types, len(chunk.data) + 1, False, ragged)
         except pa.ArrowInvalid as error:
             if ragged:
-                raise self._ragged(ragged[0], lines, source) from None
+                raise self._ragged(ragged[0], chunk, lines, source) from None
             table = self._parsed(chunk.data, {}, len(chunk.data) + 1, False, [])
             raise self._no_number(table, lines, source, error) from None
 
-    def _parsed(self, data: bytes, types: dict[str, Any], block: int, threads: bool, ragged: list[Any]) -> Any:
+    def _parsed(
+        self, data: bytes, types: dict[str, Any], block: int, threads: bool, ragged: list[Any], go_on: bool = False
+    ) -> Any:
         """The rows of a chunk; columns without a type are symbols, and a row of another width is put into `ragged`."""
 
         def note(row: Any) -> str:
             ragged.append(row)
-            return "error"
+            return "skip" if go_on else "error"
 
         quoted = self._quotes and b'"' in data
         return pa_csv.read_csv(
@@ -230,10 +246,17 @@ class CsvReader(TextReader):
             ),
         )
 
-    def _ragged(self, row: Any, lines: NDArray[np.int64], source: str) -> BadFile:
+    def _ragged(self, row: Any, chunk: Chunk, lines: NDArray[np.int64], source: str) -> BadFile:
         found, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
         remedy = "quote a field that has a comma in it." if self._quotes else "is a tab missing, or one too many?"
-        return BadFile(source, f"line {lines[row.number - 1]} has {found}, but the first line has {expected}; {remedy}")
+        problem = f"line {lines[row.number - 1]} has {found}, but the first line has {expected}; {remedy}"
+        return BadLines(source, problem, lambda: lines[self._all_ragged(chunk)])
+
+    def _all_ragged(self, chunk: Chunk) -> list[int]:
+        """The rows of another width."""
+        ragged: list[Any] = []
+        self._parsed(chunk.data, {}, len(chunk.data) + 1, False, ragged, go_on=True)
+        return [row.number - 1 for row in ragged]
 
     def _no_number(self, table: Any, lines: NDArray[np.int64], source: str, error: Exception) -> BadFile:
         """The first field that should be a number but is not; `table` has symbols only."""
@@ -247,7 +270,18 @@ class CsvReader(TextReader):
             return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {_first_line(error)}.")
         row, name, text = min(found)
         problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
-        return BadFile(source, f"{problem}; correct it, or read the column with --symbols.")
+        problem = f"{problem}; correct it, or read the column with --symbols."
+        return BadLines(source, problem, lambda: lines[self._no_numbers(table)])
+
+    def _no_numbers(self, table: Any) -> NDArray[np.bool_]:
+        """The rows with a field that should be a number and is certainly none."""
+        wrong = np.zeros(table.num_rows, np.bool_)
+        for name in self._names:
+            if self._types.get(name) == NUMBER:
+                texts = _one_array(table.column(name))
+                codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+                wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
+        return wrong
 
 
 def _looks_like_names(row: list[str]) -> bool:
@@ -273,11 +307,15 @@ def _only_numbers(column: Any) -> bool:
 
 def _first_word(column: Any) -> Iterator[tuple[int, str]]:
     """The first row of a column of symbols that is not a number, and its text, if there is one."""
-    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    texts = texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
+    texts = _one_array(column)
     code = first_no_number(_trimmed(texts.dictionary))
     if code is not None:
         yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
+
+
+def _one_array(column: Any) -> Any:
+    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
 
 
 def _listed(names: list[str]) -> str:
@@ -312,13 +350,25 @@ class ParquetReader:
         with _in_one_sentence(stream.name, "cannot be read as Parquet"):
             file = pq.ParquetFile(where, pre_buffer=False)
             schema = file.schema_arrow
+            _check_types(schema, self._columns, self._symbols, stream.name)
             texts = [field.name for field in schema if _is_text(field.type)]
             file = pq.ParquetFile(where, pre_buffer=False, read_dictionary=texts)
             rows = max(file.metadata.num_rows, 1)
-            batches = _kept(file.iter_batches(batch_size=ROWS), TableKind.PARQUET, schema, stream)
+            batches = _kept(_batches_of_groups(file, where, stream.name), TableKind.PARQUET, schema, stream)
             for stretch in _stretches(batches, self._columns, self._symbols, stream.name):
                 yield stretch
                 stream.reached(int(stretch.lines[-1]) / rows)
+
+
+def _batches_of_groups(file: Any, where: Any, name: str) -> Iterator[Any]:
+    """A Parquet file in batches that take little memory; its row groups as one where they are small."""
+    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
+        before, sizes = 0, []
+        for group in range(file.num_row_groups):
+            sizes.append(rows_at_once(raw, file.metadata, file.schema, group, before, ROWS, name))
+            before += file.metadata.row_group(group).num_rows
+        for size, groups in groupby(range(file.num_row_groups), key=sizes.__getitem__):
+            yield from file.iter_batches(batch_size=size, row_groups=list(groups))
 
 
 class ArrowReader:
@@ -341,13 +391,16 @@ def _kept(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterato
 
 
 def _batches_of_stream(stream: Stream) -> Iterator[Any]:
-    reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    checked = CheckedStream(stream, stream.compression is not None, stream.name)
+    reader = pa.ipc.open_stream(pa.PythonFile(checked, mode="r"))
     _check_no_chain(reader.schema, stream)
     yield from _kept(reader, TableKind.ARROW_STREAM, reader.schema, stream)
 
 
 def _batches_of_file(stream: Stream) -> Iterator[Any]:
     where = _to_seek_in(stream, "an Arrow file")
+    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
+        check_blocks(raw, stream.name)
     with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
         reader = pa.ipc.open_file(source)
         _check_no_chain(reader.schema, stream)
@@ -398,23 +451,34 @@ def _array_batches(array: NDArray[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
 
 
+def _check_types(schema: Any, names: tuple[str, ...] | None, symbols: Choice, source: str) -> None:
+    """Raise if a column can be nothing of ours, before any of it is read."""
+    nothing = _named(pa.RecordBatch.from_pylist([], schema=schema), names, source)
+    _normal(nothing, symbols, np.empty(0, np.int64), source)
+
+
 def _stretches(batches: Any, names: tuple[str, ...] | None, symbols: Choice, source: str) -> Iterator[Stretch]:
     row = 1
     for batch in batches:
         for low in range(0, batch.num_rows, ROWS):
-            part = _without_index(batch.slice(low, ROWS))
-            if names is not None:
-                if len(names) != part.num_columns:
-                    raise BadFile(
-                        source, f"has {counted(part.num_columns, 'column')}, but there are names for {len(names)}."
-                    )
-                part = part.rename_columns(list(names))
+            part = _named(batch.slice(low, ROWS), names, source)
             lines = np.arange(row, row + part.num_rows)
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
             part.validate(full=True)  # nothing is looked at before it is known to be sound
+            check_cells(part, lines, source)
             yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
+
+
+def _named(batch: Any, names: tuple[str, ...] | None, source: str) -> Any:
+    """The batch without an index of pandas, its columns called as the user says."""
+    batch = _without_index(batch)
+    if names is None:
+        return batch
+    if len(names) != batch.num_columns:
+        raise BadFile(source, f"has {counted(batch.num_columns, 'column')}, but there are names for {len(names)}.")
+    return batch.rename_columns(list(names))
 
 
 def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> Iterator[Stretch]:
@@ -422,7 +486,7 @@ def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> I
     low = 0
     for batch in table.unify_dictionaries().combine_chunks().to_batches(max_chunksize=ROWS):
         high = low + batch.num_rows
-        columns = [_tidy(column) if column.type == SYMBOL else column for column in batch.columns]
+        columns = [tidy(column) if column.type == SYMBOL else column for column in batch.columns]
         starts = np.zeros(batch.num_rows, np.bool_)
         starts[:1] = fresh and low == 0
         yield Stretch(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), starts, lines[low:high], source)
@@ -498,14 +562,14 @@ def _is_word(kind: Any) -> bool:
 def _as_symbols(column: Any) -> Any:
     if not pa.types.is_dictionary(column.type):
         return column.cast(pa.string()).dictionary_encode()
-    tidy = _tidy(column)
-    strings = tidy.dictionary.cast(pa.string())
+    used = tidy(column)
+    strings = used.dictionary.cast(pa.string())
     if strings.null_count:
-        return strings.take(tidy.indices).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(tidy.indices.cast(pa.int32()), strings)
+        return strings.take(used.indices).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(used.indices.cast(pa.int32()), strings)
 
 
-def _tidy(column: Any) -> Any:
+def tidy(column: Any) -> Any:
     """The same symbols, their dictionary only of what occurs, in order of first appearance."""
     used = pc.unique(column.indices.drop_null())
     if len(used) == len(column.dictionary) and (used.to_numpy() == np.arange(len(used))).all():

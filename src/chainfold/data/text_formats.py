@@ -7,19 +7,21 @@ a table of its own; no string is made for a row.
 from __future__ import annotations
 
 import io
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.data.chain import position_of
 from chainfold.data.columns import VALUES_SUFFIX, Stretch
-from chainfold.data.inputs import CHUNK, Chunk, Raw, RawLines, Stream, after_last_line, chunks, count_of
+from chainfold.data.inputs import CHUNK, Chunk, RawFields, RawLines, Stream, after_last_line, chunks, count_of
 from chainfold.data.interning import StringTable
-from chainfold.errors import BadFile, BadSetting
+from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.kernels.text import (
     AMBIGUOUS,
     COLUMNS,
@@ -41,6 +43,14 @@ from chainfold.kernels.text import (
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
 
+_DOCSTART = b"-DOCSTART-"
+# A declaration, an attribute without a name, or one with a colon and no value; a colon may be escaped
+_WRONG_FIELD = re.compile(
+    rb"^@(?!\r?\n)[^\t\n]|\t(?:@(?!edge(?:\t|\r?\n)|\r?\n)[^\t\n]|:|(?:[^\t\n\\:]++|\\[^\t\n]?+)*+:(?=\t|\r?\n))", re.M
+)
+# Whatever Arrow takes for the text of a number looks like this
+_LIKE_A_NUMBER = r"^\s*[-+]?(?:[0-9.][-+0-9.eE]*|(?i:inf|nan).*)\s*$"
+
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
 
@@ -51,7 +61,7 @@ class Taken(NamedTuple):
     """What a chunk of text holds."""
 
     stretches: list[Stretch]
-    raw: Raw  # the chunk as it was, for whoever wants to write it again
+    raw: RawLines | RawFields  # the chunk as it was, for whoever wants to write it again
     problem: BadFile | None = None  # what is wrong with the line that follows the rows
 
 
@@ -92,9 +102,10 @@ class TextReader(ABC):
     def take(self, chunk: Chunk, source: str) -> Taken:
         """The rows of the chunk that comes next."""
 
+    @property
     @abstractmethod
-    def pass_over(self, chunk: Chunk, source: str) -> Raw:
-        """A line that cannot be read is a row all the same: that of the chunk that comes next."""
+    def stand_in(self) -> bytes:
+        """A line that is a row, whatever comes before it; known once there was a row."""
 
     @property
     @abstractmethod
@@ -120,6 +131,7 @@ class _LineReader(TextReader):
         self._guess = comments is None
         self.comments = (comments or "").encode()
         self._prefix = np.frombuffer(self.comments, np.uint8)
+        self._word = b"2" if self.comments.startswith(b"1") else b"1"  # no comment begins so
         self._state = np.zeros(STATE_SIZE, np.int64)
 
     def begin(self) -> None:
@@ -127,10 +139,6 @@ class _LineReader(TextReader):
 
     def go_on(self) -> None:
         pass
-
-    def pass_over(self, chunk: Chunk, source: str) -> Raw:
-        self._state[START] = self._state[HEAD] = 0
-        return RawLines(source, chunk, np.array([chunk.line]), self._attributes)
 
     @property
     def between(self) -> bool:
@@ -228,7 +236,32 @@ class ConllReader(_LineReader):
         cause = "; is a tab missing, or one too many?" if self._state[TABS] == 1 else "; correct the line."
         if self._guess and (text := _line_of(chunk, line)).startswith(HASH):
             cause = f"; if it is a comment, say --comments {_prefix_of(text)!r}."
-        return BadFile(name, f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}")
+        problem = f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}"
+        return BadLines(name, problem, lambda: self._of_other_width(chunk))
+
+    def _of_other_width(self, chunk: Chunk) -> NDArray[np.int64]:
+        """The lines of another width that are rows for certain, wherever they stand."""
+        data = np.frombuffer(chunk.data, np.uint8)
+        ends = np.flatnonzero(data == ord("\n"))
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        blank = (data == ord(" ")) | (data == ord("\t")) | (data == ord("\n"))
+        blank[:-1] |= (data[:-1] == ord("\r")) & (data[1:] == ord("\n"))
+        if self._state[TABS] == 1:
+            widths = np.add.reduceat(data == ord("\t"), begins, dtype=np.int64) + 1
+        else:
+            widths = np.add.reduceat(~blank & np.append(True, blank[:-1]), begins, dtype=np.int64)
+        wrong = (widths != self._state[COLUMNS]) & (np.add.reduceat(~blank, begins, dtype=np.int64) > 0)
+        no_rows = (HASH.encode(),) if self._guess else (self.comments,) if self.comments else ()
+        found = []
+        for line in np.flatnonzero(wrong).tolist():
+            text = chunk.data[begins[line] : ends[line]]
+            if not text.startswith(no_rows) and not text.lstrip(b" \t").startswith(_DOCSTART):
+                found.append(chunk.line + line)
+        return np.array(found, np.int64)
+
+    @property
+    def stand_in(self) -> bytes:
+        return (b"\t" if self._state[TABS] == 1 else b" ").join([self._word] * int(self._state[COLUMNS])) + b"\n"
 
 
 class CrfsuiteReader(_LineReader):
@@ -250,14 +283,28 @@ class CrfsuiteReader(_LineReader):
         if state[WRONG] == AMBIGUOUS:
             problem = _ambiguous(chunk, int(state[WRONG_LINE]), source)
         elif state[WRONG_LINE]:
-            problem = BadFile(source, f"line {state[WRONG_LINE]} {_what_is_wrong(int(state[WRONG]))}")
+            what = _what_is_wrong(int(state[WRONG]))
+            problem = BadLines(source, f"line {state[WRONG_LINE]} {what}", lambda: self._with_wrong_fields(chunk))
         return Taken(stretches, raw, problem)
+
+    def _with_wrong_fields(self, chunk: Chunk) -> NDArray[np.int64]:
+        """The lines on which a field is certainly wrong, but for its value."""
+        ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n"))
+        places = [match.end() for match in _WRONG_FIELD.finditer(chunk.data)]
+        found = np.unique(np.searchsorted(ends, places))
+        begins = np.append(0, ends[:-1] + 1)[found].tolist()
+        rows = [not self.comments or not chunk.data.startswith(self.comments, begin) for begin in begins]
+        return chunk.line + found[np.array(rows, np.bool_)]
+
+    @property
+    def stand_in(self) -> bytes:
+        return self._word + b"\n"
 
 
 def _tells_width(line: bytes) -> bool:
     """Is it a row for certain?"""
     text = line.strip(b" \t\r\n")
-    return bool(text) and not text.startswith(b"-DOCSTART-") and not line.startswith(b"#")
+    return bool(text) and not text.startswith(_DOCSTART) and not line.startswith(b"#")
 
 
 def _ambiguous(chunk: Chunk, line: int, name: str) -> BadFile:
@@ -331,22 +378,36 @@ def _values(data: NDArray[np.uint8], rows: int, out: AttributeArrays, source: st
         codes = texts.indices.to_numpy()
         culprit = first_no_number(texts.dictionary)
         if culprit is not None:
-            raise _no_value(data, int(given[np.argmax(codes == culprit)]), rows, out, source)
+            wrong = given[np.append(surely_no_numbers(texts.dictionary), False)[codes]]
+            raise _no_value(data, int(given[np.argmax(codes == culprit)]), wrong, rows, out, source)
         values[given] = texts.dictionary.cast(pa.float64()).to_numpy()[codes]
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise _no_value(data, int(wrong[0]), rows, out, source)
+            raise _no_value(data, int(wrong[0]), wrong, rows, out, source)
     return values
 
 
-def _no_value(data: NDArray[np.uint8], entry: int, rows: int, out: AttributeArrays, source: str) -> BadFile:
+def _no_value(
+    data: NDArray[np.uint8], entry: int, wrong: NDArray[np.int64], rows: int, out: AttributeArrays, source: str
+) -> BadFile:
+    """wrong: all entries of which it is certain that their values are no finite numbers."""
     row = position_of(out.offsets[: rows + 1], entry)
     begin, end = int(out.value_begins[entry]), int(out.value_ends[entry])
     text = data.tobytes()
     name = out.names[out.name_ends[entry] : out.name_ends[entry + 1]].tobytes().decode()
     column, value = begin - text.rfind(b"\n", 0, begin), text[begin:end].decode()
     problem = f"line {out.lines[row]}, byte {column}: the value {value!r} of attribute {name!r} is not a finite number."
-    return BadFile(source, problem)
+    return BadLines(
+        source,
+        problem,
+        lambda: np.unique(out.lines[np.searchsorted(out.offsets[: rows + 1], wrong, side="right") - 1]),
+    )
+
+
+def surely_no_numbers(texts: Any) -> NDArray[np.bool_]:
+    """Which of an Arrow array of strings are certainly not the texts of numbers."""
+    found: NDArray[np.bool_] = pc.invert(pc.match_substring_regex(texts, _LIKE_A_NUMBER)).to_numpy(zero_copy_only=False)
+    return found
 
 
 def first_no_number(texts: Any) -> int | None:

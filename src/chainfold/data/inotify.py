@@ -1,0 +1,71 @@
+"""Waiting until something happens to a file: the system tells so within a moment where it has inotify, as Linux does.
+
+Elsewhere, and for files of other machines, of whose changes the system does not tell, there is the clock alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import struct
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+_MODIFIED, _MOVED_TO, _CREATED, _MOVED_FROM, _DELETED = 0x2, 0x80, 0x100, 0x40, 0x200
+_COMES, _GOES = _CREATED | _MOVED_TO, _MOVED_FROM | _DELETED
+_EVENT = struct.Struct("iIII")  # watch, what happened, cookie, length of the name that follows
+_ROOM = 1 << 16
+_GATHER = 0.002  # seconds in which more may happen: many small changes are looked at together
+
+
+class Watch:
+    """Wakes who waits for a file when it may have grown, or when another file may have its name."""
+
+    def __init__(self, path: Path, stopped: threading.Event) -> None:
+        """stopped: nobody waits any more."""
+        self._name, self._stopped = os.fsencode(path.name), stopped
+        self.came = 0  # how often a file came to have the name; 0 where the system does not tell
+        self._descriptor = -1
+        with suppress(AttributeError, OSError, TypeError):  # no inotify, or no more of it
+            self._system = ctypes.CDLL(None, use_errno=True)
+            self._descriptor = self._system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._add(path.parent, _COMES | _GOES)
+        self._ready = select.poll()
+        if self._descriptor >= 0:
+            self._ready.register(self._descriptor, select.POLLIN)
+
+    def add(self, descriptor: int) -> None:
+        """Watch an open file too, whatever it is called later."""
+        self._add(Path(f"/proc/self/fd/{descriptor}"), _MODIFIED)
+
+    def _add(self, path: Path, what: int) -> None:
+        if self._descriptor >= 0:
+            self._system.inotify_add_watch(self._descriptor, os.fsencode(path), what)
+
+    def wait(self, seconds: float) -> None:
+        """Until something happens, for so long at most."""
+        if self._descriptor < 0:
+            self._stopped.wait(seconds)
+        elif self._ready.poll(1000 * seconds):
+            self._stopped.wait(_GATHER)
+            self.listen()
+
+    def listen(self) -> None:
+        """Take in what has happened by now."""
+        with suppress(OSError):  # no more of it; without inotify the descriptor is none
+            while events := os.read(self._descriptor, _ROOM):
+                self._count(events)
+
+    def _count(self, events: bytes) -> None:
+        at = 0
+        while at < len(events):
+            _, what, _, size = _EVENT.unpack_from(events, at)
+            at += _EVENT.size + size
+            self.came += bool(what & _COMES) and events[at - size : at].rstrip(b"\0") == self._name
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
