@@ -43,8 +43,9 @@ from chainfold.data.inputs import (
 )
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
+from chainfold.data.messages import STREAM
 from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, table_of, text_reader_of
-from chainfold.data.store import ARROW_STREAM, PipedChain
+from chainfold.data.store import PipedChain
 from chainfold.data.text_formats import CONLLU_COLUMNS, TextReader
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting
@@ -102,7 +103,7 @@ def live_rows(
     if not one.regular:
         first = next(pieces, b"") or b""
         pieces = chained([first], pieces)
-        if first.startswith(ARROW_STREAM):
+        if first.startswith(STREAM):
             chain = PipedChain(io.BufferedReader(_Pieces(pieces), CHUNK), one.name)
             return KnownChain(chain, vocabulary, bool(options.get("labels")))
     plan.progress.total(None)
