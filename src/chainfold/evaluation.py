@@ -105,7 +105,7 @@ def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -
 def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: float | None) -> None:
     if not math.isfinite(log_z):
         raise ResultNotFinite("log Z")
-    if not math.isfinite(counts.max(initial=0.0) - counts.min(initial=0.0)):
+    if not math.isfinite(float(counts.max(initial=0.0)) - float(counts.min(initial=0.0))):
         for index in np.flatnonzero(~np.isfinite(counts))[:1].tolist():
             raise ResultNotFinite(f"the count of weight {index} ({layout.name(index)})")
     if likelihood is not None and not math.isfinite(likelihood):

@@ -117,7 +117,7 @@ def digest(metadata: dict[bytes, bytes]) -> bytes:
 def header_of(metadata: dict[bytes, bytes]) -> Header:
     """The header, if the metadata are whole and it makes sense; else one of the errors that readers know."""
     about = json.loads(metadata[ABOUT])
-    if type(about["version"]) is int and about["version"] != VERSION:
+    if _whole(about["version"]) != VERSION:
         raise OtherVersion(about["version"])
     values = {field.name: about[field.name] for field in fields(Header)}
     if digest(metadata) != metadata[_DIGEST]:
@@ -143,7 +143,7 @@ def _check(header: Header) -> None:
         (header.words, 1, -(-MOST_LABELS // MARKS)),
         (1 if header.hash_bits is None else header.hash_bits, 1, MOST_HASH_BITS),
     ):
-        if type(number) is not int or not least <= number <= most:
+        if not least <= _whole(number) <= most:
             raise ValueError("a number out of its range")
     for flag in ("labelled", "valued", "edge_valued", "weighted", "named", "edge_named"):
         if type(getattr(header, flag)) is not bool:
@@ -172,6 +172,12 @@ def _check_vocabulary(header: Header) -> None:
         raise ValueError("more attributes than hashes")
     if header.hash_bits is None and header.template is not None and any(nameless):
         raise ValueError("attributes of a template without names")
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("not a whole number")
+    return value
 
 
 def _text(value: Any) -> str:

@@ -545,6 +545,8 @@ def _problem(batch: Any, block: Block, labelled: bool) -> str | None:
     """What is wrong with numbers that `check_block` does not look at, because nobody else could write them."""
     if _numbers(batch.column("start")).max() > 1:
         return "start marks that are neither 0 nor 1"
+    if not ((block.weights >= 0.0) & (block.weights < np.inf)).all():
+        return "weights that are negative or not finite"
     if labelled and block.labels.min() == NO_LABEL:
         return "unknown labels, and the chain says that all are known"
     for prefix, values in ((STATE, block.values), (EDGE, block.edge_values)):
