@@ -298,7 +298,7 @@ def test_big_endian_chains_and_machines_are_refused(tmp_path: Path, monkeypatch:
         for source in (path, io.BytesIO(whole("named")[1].stream())):
             with pytest.raises(errors.BadFile, match=DAMAGED):
                 open_chain(source)
-    monkeypatch.setattr(store.sys, "byteorder", "big")
+    monkeypatch.setattr(sys, "byteorder", "big")
     for use in (lambda: open_chain(path), lambda: write_chain(path, cf.SyntheticChain(10, 2, 4, 1))):
         with pytest.raises(errors.ChainfoldError, match="chains are stored little-endian, and this machine is not"):
             use()

@@ -168,7 +168,7 @@ def _vocabulary(forgery: Forgery, dice: random.Random) -> None:
             labels[dice.randrange(len(labels))] = dice.choice([word(dice), labels[0], anything(dice), "\ud800"])
     elif forgery.names:
         prefix = dice.choice(list(forgery.names))
-        texts = [f"w{k}" for k in range(len(forgery.names[prefix]))]
+        texts: list[Any] = [f"w{k}" for k in range(len(forgery.names[prefix]))]
         if kind == 4 and texts:
             texts[dice.randrange(len(texts))] = dice.choice([word(dice), texts[0], None])
             forgery.names[prefix] = pa.array(texts, pa.large_string())

@@ -37,7 +37,7 @@ MOST_IDS, _MOST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, memory-mapped or not."""
+    """A contiguous read-only array; kernels are compiled for these alone, whatever memory they view."""
     array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
     array.flags.writeable = False
     return array
