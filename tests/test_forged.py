@@ -302,3 +302,38 @@ def test_big_endian_chains_and_machines_are_refused(tmp_path: Path, monkeypatch:
     for use in (lambda: open_chain(path), lambda: write_chain(path, cf.SyntheticChain(10, 2, 4, 1))):
         with pytest.raises(errors.ChainfoldError, match="chains are stored little-endian, and this machine is not"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"values": "x"}, "the attribute values are not numbers"),
+        ({"values": [[1.0]]}, "the attribute values have 2 dimensions"),
+        ({"weights": ["x"]}, "the weights of positions are not numbers"),
+        ({"n_attributes": 1.5}, "the number of attributes is 1.5, but must be a whole number"),
+        ({"n_attributes": np.ones(2)}, "the number of attributes is array"),
+        ({"n_labels": np.zeros((2, 2))}, r"n_labels is array\(\[\[0., 0.\], \[0., 0.\]\]\), but must be"),
+    ],
+)
+def test_arrays_that_are_none(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(errors.ChainfoldError, match=sentence):
+        cf.Chain.from_arrays(**{"offsets": [0, 1], "ids": [0], "labels": [0], **given})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"forbid": True}, "forbid is True, but must be a list of transitions"),
+        ({"allow": [1]}, r"allow is \[1\], but must be a list of transitions"),
+        ({"scheme": 1}, "scheme is 1, but must be one of"),
+        ({"algorithm": ["x"]}, r"algorithm is \['x'\], but must be one of"),
+    ],
+)
+def test_settings_that_are_none(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(errors.ChainfoldError, match=sentence):
+        cf.CRF(**settings).fit([[{"w": "a"}, {"w": "b"}]], [["A", "B"]])
+
+
+def test_a_range_beyond_a_double_is_told_without_a_warning() -> None:
+    chain = cf.Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 0], values=[1e308, -1e308], labels=[0, 1])
+    cf.evaluate(cf.Model(cf.Layout.full(2, 1), np.zeros(6)), chain)
