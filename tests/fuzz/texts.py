@@ -168,8 +168,8 @@ def _zstd(data: bytes) -> bytes:
 
 @cache
 def _bomb(pack: Any) -> bytes:
-    """A line of 64 MB and little else."""
-    packed: bytes = pack(b"a" * (1 << 26) + b" O\n")
+    """A line of 8 MB and little else."""
+    packed: bytes = pack(b"a" * (1 << 23) + b" O\n")
     return packed
 
 
