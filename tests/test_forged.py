@@ -334,6 +334,13 @@ def test_settings_that_are_none(settings: dict[str, Any], sentence: str) -> None
         cf.CRF(**settings).fit([[{"w": "a"}, {"w": "b"}]], [["A", "B"]])
 
 
+@pytest.mark.parametrize("role", ["group", "weight"])
+def test_a_column_of_lists_is_neither_a_group_nor_a_weight(role: str) -> None:
+    table = pa.table({"word": ["a", "b"], "bag": [["x"], ["y"]], "label": ["A", "B"]})
+    with pytest.raises(errors.BadFile, match=f"'bag' holds lists of attributes, which are no {role}s"):
+        cf.Chain.from_table(table, **{role: "bag"})
+
+
 def test_a_range_beyond_a_double_is_told_without_a_warning() -> None:
     chain = cf.Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 0], values=[1e308, -1e308], labels=[0, 1])
     cf.evaluate(cf.Model(cf.Layout.full(2, 1), np.zeros(6)), chain)
