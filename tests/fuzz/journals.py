@@ -50,7 +50,8 @@ def _forged(body: bytes, dice: random.Random) -> bytes:
 
 def _sealed(body: bytes) -> bytes:
     head = len(body).to_bytes(8, "little") + journal._digest(body)
-    return head + journal._digest(head) + journal._MARK + body
+    mark: bytes = journal._MARK
+    return head + journal._digest(head) + mark + body
 
 
 TARGETS = {"journals": journals} if hasattr(journal, "Journaled") else {}

@@ -69,7 +69,7 @@ def _sequences(dice: random.Random) -> tuple[Any, Any]:
 def sequences(dice: random.Random, folder: Path) -> None:
     """`Chain.from_sequences`, and a gradient."""
     items, labels = _sequences(dice)
-    weights = None if dice.random() < 0.8 else [dice.choice([1, 0.5, *REALS, None, "x"]) for _ in range(3)]
+    weights: Any = None if dice.random() < 0.8 else [dice.choice([1, 0.5, *REALS, None, "x"]) for _ in range(3)]
     options: dict[str, Any] = {
         "hash_bits": dice.choice([None, None, None, 3, 0, "x", 99]),
         "min_count": dice.choice([1, 1, 1, 2, 0, "x"]),

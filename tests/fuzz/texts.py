@@ -8,6 +8,7 @@ import io
 import lzma
 import random
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def _target(kind: str) -> Any:
 def compressed(dice: random.Random, folder: Path) -> None:
     """Texts in compressed files, whole, damaged, cut, one after another, or much larger than they look."""
     kind = dice.choice(["conll", "csv"])
-    pack = dice.choice([gzip.compress, bz2.compress, lzma.compress, _zstd])
+    pack: Callable[[bytes], bytes] = dice.choice([gzip.compress, bz2.compress, lzma.compress, _zstd])
     data = pack(_bytes(dice, kind))
     chance = dice.random()
     if chance < 0.5:
