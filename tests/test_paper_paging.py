@@ -35,7 +35,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chain of several megabytes, in small batches."""
     path = tmp_path_factory.mktemp("stored") / "chain"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chainfold.data.store._MOST_ROWS", 4096)
+        patch.setattr("chainfold.data.store.MOST_ROWS", 4096)
         write_chain(path, SyntheticChain(POSITIONS, 2, 5, 5, seed=3))
     return path
 

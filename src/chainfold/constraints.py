@@ -53,7 +53,9 @@ class Constraints:
         allow     transitions to allow in spite of scheme and forbid, written likewise
         """
         moves = np.ones((len(labels) + 1, len(labels) + 1), bool) if scheme is None else _by_scheme(labels, scheme)
-        for may, entries in ((False, forbid), (True, allow)):
+        for name, may, entries in (("forbid", False, forbid), ("allow", True, allow)):
+            if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+                raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
             for entry in entries:
                 moves[_transition(entry, labels)] = may
         return cls(moves[:-1, :-1], moves[-1, :-1], moves[:-1, -1])
@@ -78,7 +80,7 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     A tag that continues follows one of its type that leaves its span open. All others may follow anything or, where
     the scheme ends spans expressly, anything that leaves none open. The start and the end are tags that do neither.
     """
-    if scheme.upper() not in SCHEMES:
+    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
         raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
     letters = SCHEMES[scheme.upper()]
     tagged = [_tag_and_type(label, letters, scheme) for label in labels] + [("O", "")]

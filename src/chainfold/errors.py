@@ -28,7 +28,8 @@ class BadSetting(ChainfoldError):
     """A number among the settings that makes no sense."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"{name} is {value!r}, but must be {expected}.")
+        shown = " ".join(line.strip() for line in repr(value).splitlines())  # an array has several
+        super().__init__(f"{name} is {shown}, but must be {expected}.")
 
 
 class ToleranceTooSmall(ChainfoldError):

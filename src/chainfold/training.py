@@ -74,7 +74,7 @@ class Training:
     early_stopping: bool = True  # False: the development set is scored, but neither ends training nor chooses weights
 
     def __post_init__(self) -> None:
-        algorithm = ALIASES.get(self.algorithm, self.algorithm)
+        algorithm = ALIASES.get(self.algorithm, self.algorithm) if isinstance(self.algorithm, str) else None
         if algorithm not in ALGORITHMS:
             raise BadSetting("algorithm", self.algorithm, f"one of {', '.join(ALGORITHMS)}")
         object.__setattr__(self, "algorithm", algorithm)

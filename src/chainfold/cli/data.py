@@ -64,7 +64,7 @@ class Counts(NamedTuple):
 
 
 def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
-    from chainfold.data.store import VERSION
+    from chainfold.data.header import VERSION
 
     header, vocabulary = source.header, source.vocabulary
     counts = _counted(source)

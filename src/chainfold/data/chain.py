@@ -37,7 +37,7 @@ MOST_IDS, _MOST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, memory-mapped or not."""
+    """A contiguous read-only array; kernels are compiled for these alone, whatever memory they view."""
     array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
     array.flags.writeable = False
     return array
@@ -292,10 +292,7 @@ def _start_marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_]:
 
 def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
     """Weights of positions, none of them negative."""
-    try:
-        array = frozen(weights, np.float64)
-    except (TypeError, ValueError):
-        raise BadChain("the weights of positions are not numbers.") from None
+    array = _reals(weights, "weights of positions")
     if weights is not None and array.shape != (positions,):
         raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
     wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
@@ -315,7 +312,7 @@ def _entries(
     """Checked offsets, ids and values of the attributes of one kind, and how many there are."""
     ends = frozen(_integers(offsets, f"{kind} offsets"), np.int64)
     entries = _integers([] if ids is None else ids, f"{kind} ids")
-    reals = frozen(values, np.float64)
+    reals = _reals(values, f"{kind} values")
     if ends.size != positions + 1:
         raise BadChain(f"the {kind} offsets are {ends.size} numbers; {positions} positions need {positions + 1}.")
     steps = np.flatnonzero(np.diff(ends) < 0)
@@ -326,8 +323,8 @@ def _entries(
     if reals.size not in (0, entries.size):
         raise BadChain(f"there are {entries.size} {kind} ids, but {reals.size} values.")
     size = (int(entries.max()) + 1 if entries.size else 0) if count is None else count
-    if not 0 <= size <= MOST_IDS:
-        raise BadSetting(f"the number of {kind}s", size, f"from 0 to {MOST_IDS}")
+    if not isinstance(size, (int, np.integer)) or not 0 <= size <= MOST_IDS:
+        raise BadSetting(f"the number of {kind}s", size, f"a whole number from 0 to {MOST_IDS}")
     wrong = np.flatnonzero((entries < 0) | (entries >= size))
     if wrong.size:
         raise AttributeOutOfRange(position_of(ends, wrong[0]), int(entries[wrong[0]]), size, kind)
@@ -335,6 +332,17 @@ def _entries(
     if wrong.size:
         raise ValueNotFinite(position_of(ends, wrong[0]), float(reals[wrong[0]]), f"an {kind}")
     return ends, frozen(entries, np.int32), reals, size
+
+
+def _reals(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
+    """Real numbers in one dimension."""
+    try:
+        array = frozen(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise BadChain(f"the {what} are not numbers.") from None
+    if array.ndim != 1:
+        raise BadChain(f"the {what} have {array.ndim} dimensions; give one row of numbers.")
+    return array
 
 
 def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:

@@ -29,9 +29,10 @@ from chainfold.data.growing import AT_ONCE, GrowingFile, Notice, Piece, chunk_of
 from chainfold.data.inputs import CHUNK, Chunk, Input, Inputs, Keep, RawFields, RawLines, checked, count_of, unreadable
 from chainfold.data.known import Known, KnownMaker, KnownOptions, Plan
 from chainfold.data.known_inputs import KnownChain
+from chainfold.data.messages import STREAM
 from chainfold.data.reading import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, text_reader_of
 from chainfold.data.sifting import LinesOf, blank_rows
-from chainfold.data.store import ARROW_STREAM, PipedChain
+from chainfold.data.store import PipedChain
 from chainfold.data.text_formats import CONLLU_COLUMNS, Taken, TextReader
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.data.whole_lines import MARK, TooLong, whole_lines
@@ -86,7 +87,7 @@ def live_rows(
         piped = iter(_Pipe(one, poll, stopped))
         first = next(piped, b"")
         piped = chained([first], piped)
-        if first.startswith(ARROW_STREAM):
+        if first.startswith(STREAM):
             chain = PipedChain(io.BufferedReader(_Pieces(piped), CHUNK), one.name)
             return KnownChain(chain, vocabulary, bool(options.get("labels")))
         pieces = map(Piece, piped)

@@ -97,8 +97,9 @@ class Roles:
         label = encoding.label_of(list(kinds))
         if encoding.labels and (label is None or kinds[label] == "bag"):
             raise BadFile(source, "there is no column of labels; name it with --label, or say --no-labels.")
-        if encoding.weight is not None and kinds[encoding.weight] == "bag":
-            raise BadFile(source, f"column {encoding.weight!r} holds lists of attributes, which are no weights.")
+        for what, column in (("weights", encoding.weight), ("groups", encoding.group)):
+            if column is not None and kinds[column] == "bag":
+                raise BadFile(source, f"column {column!r} holds lists of attributes, which are no {what}.")
         return cls(kinds, label, encoding.group, encoding.weight, encoding.groups_return)
 
     def columns(self, encoding: Encoding) -> Columns:

@@ -1,4 +1,4 @@
-"""The chain on disk: one Arrow IPC file, memory-mapped; or the same as an Arrow IPC stream, through a pipe.
+"""The chain on disk: one Arrow IPC file; or the same as an Arrow IPC stream, through a pipe.
 
 A record batch holds a stretch of positions, all batches but the last equally many:
 
@@ -10,18 +10,19 @@ A record batch holds a stretch of positions, all batches but the last equally ma
     edge_ids     like ids, edge_values like values; left out where there are no edge attributes
 
 The sizes and the vocabulary stand in the schema's metadata, under a digest that is checked when the chain is opened. A
-batch carries a checksum of its numbers, checked when it is first read. Blocks are views of the mapped file: nothing is
-copied unless a block spans two batches. Pages that have been read are let go of now and then, so that the resident
-memory of a reader stays small however large the file is. The file is written under a temporary name and renamed when it
-is whole.
+batch carries a checksum of its numbers. When it is first read it is checked, and so is everything that kernels rely on:
+whoever made the file, they see no number out of its range. Files are read batch by batch and never mapped: one that is
+changed meanwhile ends in a sentence. Blocks are views of a batch in memory, of which each thread holds the latest two,
+so that the memory of a reader stays small however large the file is; only a block that spans batches is copied. The
+file is written under a temporary name and renamed when it is whole.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import errno
 import math
-import mmap
+import os
+import sys
 import threading
 import weakref
 import zlib
@@ -29,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain as one_after_another
 from pathlib import Path
@@ -41,75 +42,33 @@ from numpy.typing import NDArray
 
 from chainfold.data.ahead import read_ahead
 from chainfold.data.chain import Block, Source, check_block, frozen, vocabulary_of
-from chainfold.data.interning import spans
+from chainfold.data.header import (
+    ABOUT,
+    EDGE,
+    MOST_ROWS,
+    STATE,
+    VERSION,
+    Header,
+    OtherVersion,
+    counts_of,
+    digest,
+    digest_of,
+    header_of,
+    packed,
+)
+from chainfold.data.messages import FILE, STREAM, MessageFile, MessageStream, begins_with
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
 from chainfold.kernels.scores import NO_LABEL
 
-VERSION = 4
-_CODEC = "lz4"  # of counts and marks, which are mostly alike
-_ABOUT, _COUNTS, _MARKS, _DIGEST, _CHECKSUM = b"chainfold", b"counts", b"marks", b"digest", b"crc32"
-_MOST_ROWS = 65536  # in a batch
+_CHECKSUM = b"crc32"
 _MOST_ENTRIES = 1 << 20  # in a batch, or so
-_MOST_METADATA = 1 << 30  # bytes: Arrow counts them in 32 bits
 _BLOCKS_AHEAD = 1
-_LET_GO_EVERY = 8 << 20  # bytes read
-ARROW_STREAM, _FILE = b"\xff\xff\xff\xff", b"ARROW1"  # how an Arrow stream begins, and a file
+_HELD = 2  # batches, by each thread: a block may lie in two, and be read forward or backward
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
-_STATE, _EDGE = "", "edge_"  # prefixes of columns
 _EXTRAS = ("valued", "edge_valued", "weighted")  # what a chain may have; its column is left out otherwise
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a stored chain says of itself; kept as JSON."""
-
-    positions: int
-    entries: int
-    sequences: int
-    n_labels: int
-    n_attributes: int
-    n_edge_attributes: int
-    active: float
-    labelled: bool
-    valued: bool
-    edge_valued: bool
-    weighted: bool
-    named: bool
-    edge_named: bool
-    batch: int
-    labels: tuple[str, ...] | None = None
-    label: str | None = None
-    hash_bits: int | None = None
-    min_count: int = 1
-    template: str | None = None
-    columns: str | None = None
-    words: int = 1  # of marks, for each attribute
-    vocabulary: str | None = None  # its sha256
-    origin: str | None = None  # what it was made of, in the words of whoever made it
-    appended: tuple[str, ...] = ()  # the digests of what was appended, one after another
-
-    @property
-    def batches(self) -> int:
-        return -(-self.positions // self.batch)
-
-    @property
-    def schema(self) -> Any:
-        """The columns of each batch."""
-        columns = {"label": pa.int32(), "start": pa.uint8()}
-        if self.weighted:
-            columns["weight"] = pa.float64()
-        for prefix, there, named, valued in (
-            (_STATE, True, self.named, self.valued),
-            (_EDGE, self.n_edge_attributes > 0, self.edge_named, self.edge_valued),
-        ):
-            if there:
-                ids = pa.dictionary(pa.int32(), pa.large_string()) if named else pa.int32()
-                columns[f"{prefix}ids"] = pa.large_list(ids)
-                if valued:
-                    columns[f"{prefix}values"] = pa.large_list(pa.float64())
-        return pa.schema(columns)
+_OF_THE_FILE = (None, errno.EINVAL, errno.EOVERFLOW, errno.ESPIPE)  # errors that come of what is in it
 
 
 def write_chain(
@@ -123,6 +82,7 @@ def write_chain(
     A source that has `sequences`, their number, is read once and in order. It may then also say whether it is `valued`
     and `edge_valued`, has values other than one, and `weighted`; otherwise its first block says so.
     """
+    _check_machine()
     if isinstance(target, str | Path):
         with written_whole(target) as file:
             _write(pa.ipc.new_file, file, source, origin, appended)
@@ -136,6 +96,11 @@ def write_chain(
         raise BadFile("standard output", f"cannot be written: {error.strerror or error}.") from None
 
 
+def _check_machine() -> None:
+    if sys.byteorder != "little":
+        raise ChainfoldError("chains are stored little-endian, and this machine is not; use one that is.")
+
+
 def _write(
     new_writer: Callable[..., Any], file: Any, source: Source, origin: str | None, appended: tuple[str, ...]
 ) -> None:
@@ -144,13 +109,14 @@ def _write(
     blocks = read_ahead(blocks, _BLOCKS_AHEAD)
     vocabulary = vocabulary_of(source)
     names = {} if vocabulary is None else _names_to_write(header, vocabulary)
-    metadata = _metadata(header, vocabulary)
+    metadata = packed(header, vocabulary)
     schema = header.schema.with_metadata(metadata)
+    metadata_digest = digest(metadata)
     writer = new_writer(file, schema)
     sequences, entries, unknown = 0, 0, 0
     for k, block in enumerate(blocks):
         batch = _batch(block, schema, names)
-        checksum = _checksum(batch, metadata[_DIGEST], k)
+        checksum = _checksum(batch, metadata_digest, k)
         writer.write_batch(batch, custom_metadata={_CHECKSUM: b"%d" % checksum})
         sequences += int(np.count_nonzero(block.starts))
         entries += int(block.offsets[-1] - block.offsets[0])
@@ -167,9 +133,7 @@ def _surveyed(source: Source) -> tuple[Header, Iterable[Block]]:
     """What must be known before the first batch is written, and the blocks to write."""
     if source.positions < 1:
         raise EmptyChain
-    rows = min(
-        1 << int(max(math.log2(_MOST_ENTRIES / max(source.active, 1.0)), 0)), _MOST_ROWS
-    )  # blocks of engines fit
+    rows = min(1 << int(max(math.log2(_MOST_ENTRIES / max(source.active, 1.0)), 0)), MOST_ROWS)  # blocks of engines fit
     blocks: Iterable[Block] = _checked_blocks(source, rows)
     if hasattr(source, "sequences"):
         first = next(iter(blocks))
@@ -227,50 +191,9 @@ def _header(source: Source, rows: int, sequences: int, entries: int, extras: set
     )
 
 
-def _metadata(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
-    metadata = {_ABOUT: json.dumps({"version": VERSION, **asdict(header)}).encode()}
-    if vocabulary is not None:
-        metadata[_COUNTS] = pa.compress(vocabulary.counts.astype("<i8").tobytes(), _CODEC, asbytes=True)
-        metadata[_MARKS] = pa.compress(vocabulary.marks.astype("<u8").tobytes(), _CODEC, asbytes=True)
-        size = sum(map(len, metadata.values()))
-        if size > _MOST_METADATA:
-            raise BadChain(
-                f"its vocabulary needs {size / 1e9:.1f} GB beside the names, more than a stored chain can have; raise "
-                f"--min-count or lower --hash-bits."
-            )
-    metadata[_DIGEST] = _digest(metadata)
-    return metadata
-
-
-def _digest(metadata: dict[bytes, bytes]) -> bytes:
-    """sha256 of all metadata but the digest itself."""
-    state = hashlib.sha256()
-    for key in (_ABOUT, _COUNTS, _MARKS):
-        value = metadata.get(key, b"")
-        state.update(len(value).to_bytes(8, "little"))
-        state.update(value)
-    return state.digest()
-
-
-def digest_of(vocabulary: Vocabulary) -> str:
-    """sha256 of what gives ids their meaning: two chains with the same digest can be read by the same model."""
-    all_names = (vocabulary.attributes, vocabulary.edge_attributes)
-    sizes = [None if names is None else len(names) for names in all_names]
-    about = [vocabulary.labels, vocabulary.hash_bits, vocabulary.template, sizes, vocabulary.marks.shape]
-    state = hashlib.sha256(json.dumps(about).encode())
-    for names in all_names:
-        if names is not None and len(names):
-            blob, begins, ends = spans(names)
-            state.update(np.ascontiguousarray(ends - begins[0], "<i8").data)
-            state.update(blob[begins[0] : ends[-1]].data)
-    state.update(np.ascontiguousarray(vocabulary.counts, "<i8").data)
-    state.update(np.ascontiguousarray(vocabulary.marks, "<u8").data)
-    return state.hexdigest()
-
-
 def _names_to_write(header: Header, vocabulary: Vocabulary) -> dict[str, Any]:
     """The dictionary of each kind of ids, one and the same array for all batches; raises unless all sizes agree."""
-    names = {_STATE: vocabulary.attributes, _EDGE: vocabulary.edge_attributes}
+    names = {STATE: vocabulary.attributes, EDGE: vocabulary.edge_attributes}
     names = {prefix: array for prefix, array in names.items() if array is not None}
     for array in names.values():
         array.validate(full=True)
@@ -280,8 +203,8 @@ def _names_to_write(header: Header, vocabulary: Vocabulary) -> dict[str, Any]:
         ("labels", header.n_labels, len(vocabulary.labels)),
         ("attributes", header.n_attributes, vocabulary.counts.size),
         ("attributes", header.n_attributes, len(vocabulary.marks)),
-        ("attributes", header.n_attributes, len(names.get(_STATE, vocabulary.counts))),
-        ("edge attributes", header.n_edge_attributes, len(names.get(_EDGE, range(header.n_edge_attributes)))),
+        ("attributes", header.n_attributes, len(names.get(STATE, vocabulary.counts))),
+        ("edge attributes", header.n_edge_attributes, len(names.get(EDGE, range(header.n_edge_attributes)))),
     ):
         if count != found:
             raise BadChain(f"it has {count} {what}, but its vocabulary knows {found}.")
@@ -295,8 +218,8 @@ def _batch(block: Block, schema: Any, names: dict[str, Any]) -> Any:
     elif block.weights.size:
         raise BadChain("some of its positions have weights, and its first ones had none.")
     for prefix, offsets, ids, values in (
-        (_STATE, block.offsets, block.ids, block.values),
-        (_EDGE, block.edge_offsets, block.edge_ids, block.edge_values),
+        (STATE, block.offsets, block.ids, block.values),
+        (EDGE, block.edge_offsets, block.edge_ids, block.edge_values),
     ):
         if f"{prefix}ids" not in schema.names:
             continue
@@ -339,13 +262,15 @@ def _damage(path: object, sentence: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise BadFile(path, "there is no such file.") from None
-    except IsADirectoryError:
-        raise BadFile(path, "cannot be read: Is a directory.") from None
-    except PermissionError:
-        raise BadFile(path, "cannot be read: Permission denied.") from None
+    except OtherVersion as error:
+        raise BadFile(path, f"its version is {error}, and this chainfold reads {VERSION}.") from None
+    except OSError as error:
+        problem = sentence if error.errno in _OF_THE_FILE else f"cannot be read: {os.strerror(error.errno or 0)}"
+        raise BadFile(path, f"{problem}.") from None
+    except MemoryError:  # of Arrow too
+        raise
     except (
         pa.ArrowException,
-        OSError,
         ValueError,
         LookupError,
         TypeError,
@@ -356,25 +281,15 @@ def _damage(path: object, sentence: str) -> Iterator[None]:
         raise BadFile(path, f"{sentence}.") from None
 
 
-def _header_of(path: object, metadata: dict[bytes, bytes]) -> Header:
-    """The header of a chain, if its metadata are whole."""
-    about = json.loads(metadata[_ABOUT])
-    if about["version"] != VERSION:
-        raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {VERSION}.")
-    header = Header(**{field.name: about[field.name] for field in fields(Header)})
-    header = replace(header, appended=tuple(header.appended))
-    if _digest(metadata) != metadata[_DIGEST] or header.positions < 1 or header.batch < 1:
-        raise BadFile(path, f"{_NO_CHAIN}.")
-    return header
-
-
 class _Batches(ABC):
     """What a chain in a file and a chain in a pipe have in common: sizes, and blocks that are cut from batches."""
 
     def __init__(self, path: str | Path, schema: Any) -> None:
+        _check_machine()
         self.path = path
         self._metadata: dict[bytes, bytes] = schema.metadata or {}
-        self.header = header = _header_of(path, self._metadata)
+        self.header = header = header_of(self._metadata)
+        self._digest = digest(self._metadata)
         if not schema.equals(header.schema):
             raise BadFile(path, f"{_NO_CHAIN}.")
         self.positions, self.entries, self.sequences = header.positions, header.entries, header.sequences
@@ -390,13 +305,8 @@ class _Batches(ABC):
             raise BadChain(f"positions {low} to {high - 1} are not in the chain, which has {self.positions}.")
         with _damage(self.path, f"positions {low} to {high - 1} are damaged"):
             first, last = low // self.batch, (high - 1) // self.batch
-            parts = [
-                whole.part(max(low - begin, 0), min(high - begin, self.batch))
-                for begin, whole in zip(
-                    range(first * self.batch, high, self.batch), self._wholes(first, last), strict=True
-                )
-            ]
-            return parts[0] if len(parts) == 1 else joined(parts)
+            parts = _Parts(self._wholes(first, last), first * self.batch, self.batch, low, high)
+            return next(iter(parts)) if first == last else joined(parts)
 
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
@@ -406,14 +316,19 @@ class _Batches(ABC):
             return None
         with _damage(self.path, "its vocabulary is damaged"):
             if not self._names and (header.named or (header.edge_named and header.n_edge_attributes)):
-                self._wholes(0, 0)
+                next(iter(self._wholes(0, 0)))
+            for names in self._names.values():
+                names.validate(full=True)
+                if names.null_count:
+                    raise BadFile(self.path, "its vocabulary is damaged.")
             nothing = pa.array([], pa.large_string())
+            counts, marks = counts_of(header, self._metadata)
             found = Vocabulary(
                 labels=tuple(header.labels or ()),
-                attributes=self._names[_STATE] if header.named else None,
-                edge_attributes=self._names.get(_EDGE, nothing) if header.edge_named else None,
-                counts=self._unpacked(_COUNTS, np.int64, header.n_attributes),
-                marks=self._unpacked(_MARKS, np.uint64, header.n_attributes * header.words).reshape(-1, header.words),
+                attributes=self._names[STATE] if header.named else None,
+                edge_attributes=self._names.get(EDGE, nothing) if header.edge_named else None,
+                counts=counts,
+                marks=marks,
                 label=header.label,
                 hash_bits=header.hash_bits,
                 min_count=header.min_count,
@@ -424,84 +339,121 @@ class _Batches(ABC):
                 raise BadFile(self.path, "its vocabulary is damaged.")
         return found
 
-    def _unpacked(self, key: bytes, kind: type[np.generic], count: int) -> NDArray[Any]:
-        """Numbers of the vocabulary, from the metadata."""
-        size = count * np.dtype(kind).itemsize
-        return np.frombuffer(pa.decompress(self._metadata[key], size, _CODEC, asbytes=True), kind)
-
     @abstractmethod
-    def _wholes(self, first: int, last: int) -> list[Block]:
-        """The batches first … last, as blocks."""
+    def _wholes(self, first: int, last: int) -> Iterable[Block]:
+        """The batches first … last, as blocks, as often as one likes."""
 
-    def _check(self, k: int, batch: Any, checksum: bytes) -> None:
-        """Raise unless the batch is as it was written; nothing looks at its numbers before its buffers have."""
-        batch.validate()
-        rows = min(self.batch, self.positions - k * self.batch)
-        if batch.num_rows != rows or _checksum(batch, self._metadata[_DIGEST], k) != int(checksum):
-            begin = k * self.batch
-            raise BadFile(self.path, f"positions {begin} to {begin + rows - 1} are damaged.")
-        if not self._names:
-            self._names = {
-                prefix: batch.column(f"{prefix}ids").values.dictionary
-                for prefix, named in ((_STATE, self.header.named), (_EDGE, self.header.edge_named))
-                if named and f"{prefix}ids" in batch.schema.names
-            }
+    def _checked(self, k: int, batch: Any, metadata: Any) -> Block:
+        """The batch as a block, if it is as it was written and safe for kernels, whoever wrote it."""
+        begin = k * self.batch
+        end = min(begin + self.batch, self.positions)
+        batch.validate()  # nothing looks at its numbers before its buffers
+        columns = [*batch.columns, *(column.values for column in batch.columns if hasattr(column, "values"))]
+        if (
+            batch.num_rows != end - begin
+            or any(column.null_count for column in columns)
+            or _checksum(batch, self._digest, k) != int(metadata[_CHECKSUM])
+        ):
+            raise BadFile(self.path, f"positions {begin} to {end - 1} are damaged.")
+        names = {prefix: batch.column(f"{prefix}ids").values.dictionary for prefix in self.header.sizes}
+        if {prefix: len(some) for prefix, some in names.items()} != self.header.sizes:
+            raise BadFile(self.path, "its vocabulary is damaged.")
+        block = _block(batch)
+        problem = _problem(batch, block, self.labelled)
+        if problem:
+            raise BadFile(self.path, f"positions {begin} to {end - 1} have {problem}.")
+        try:
+            check_block(block, begin, end, self.n_labels, self.n_attributes, self.n_edge_attributes)
+        except BadChain as error:
+            raise BadFile(self.path, str(error)) from None
+        self._names = self._names or names
+        return block
 
 
 class StoredChain(_Batches):
-    """A source whose blocks are views of a memory-mapped file."""
+    """A source in a file, of which each thread holds the latest batches."""
 
     def __init__(self, path: str | Path) -> None:
         with _damage(path, _NO_CHAIN):
-            with Path(path).open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._reader = pa.ipc.open_file(pa.py_buffer(self._map))
+            self._file = file = Path(path).open("rb", buffering=0)  # noqa: SIM115  (closed when this is freed)
+            weakref.finalize(self, file.close)
+            self._seen = _size_and_time(file)
+            self._messages = MessageFile(file)
+            self._reader = pa.ipc.open_file(pa.PythonFile(file, "r"))
             super().__init__(path, self._reader.schema)
-            if self._reader.num_record_batches != self.header.batches:
+            if len(self._messages.batches) != self.header.batches:
                 raise BadFile(path, f"{_NO_CHAIN}.")
-        self._checked: set[int] = set()
-        self._bytes_read = 0
+            for place in self._messages.dictionaries:
+                self._messages.check(place)
+        self._safe: set[int] = set()  # batches that were looked at
+        self._held = threading.local()
 
-    def block(self, low: int, high: int) -> Block:
-        block = super().block(low, high)
-        self._let_go(block.nbytes)
-        return block
-
-    def _wholes(self, first: int, last: int) -> list[Block]:
-        return [self._whole(k) for k in range(first, last + 1)]
+    def _wholes(self, first: int, last: int) -> Iterable[Block]:
+        return _Wholes(self._whole, first, last)
 
     def _whole(self, k: int) -> Block:
-        with self._lock:
+        held: dict[int, Block] = self._held.__dict__.setdefault("batches", {})
+        block = held.pop(k, None) or self._read(k)
+        held[k] = block  # the latest is the last
+        if len(held) > _HELD:
+            del held[next(iter(held))]
+        return block
+
+    def _read(self, k: int) -> Block:
+        with self._lock, self._steady():
+            if k not in self._safe:
+                self._messages.check(self._messages.batches[k])
             batch, metadata = self._reader.get_batch_with_custom_metadata(k)
-        if k in self._checked:
+        if k in self._safe:
             return _block(batch)
-        self._check(k, batch, metadata[_CHECKSUM])
-        self._checked.add(k)
-        whole = _block(batch)
-        self._let_go(whole.nbytes)
-        return whole
+        block = self._checked(k, batch, metadata)
+        self._safe.add(k)
+        return block
 
-    def _let_go(self, read: int) -> None:
-        """Give the pages back once in a while."""
-        self._bytes_read += read
-        if self._bytes_read >= _LET_GO_EVERY:
-            self.let_go()
+    @contextmanager
+    def _steady(self) -> Iterator[None]:
+        """Reading from a file that must be as it was when it was opened."""
+        try:
+            yield
+        finally:
+            if _size_and_time(self._file) != self._seen:
+                raise BadFile(self.path, "was changed while it was read; try again when nothing writes to it.")
 
-    def let_go(self) -> None:
-        """Give all pages back; whoever still looks at one gets it again from the file."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
-        self._bytes_read = 0
+
+def _size_and_time(file: BinaryIO) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
+
+
+class _Wholes:
+    """Batches one after another: they are not all in memory at once."""
+
+    def __init__(self, whole: Callable[[int], Block], first: int, last: int) -> None:
+        self._whole, self._numbers = whole, range(first, last + 1)
+
+    def __iter__(self) -> Iterator[Block]:
+        return map(self._whole, self._numbers)
+
+
+class _Parts:
+    """What of the batches is in low … high-1."""
+
+    def __init__(self, wholes: Iterable[Block], begin: int, size: int, low: int, high: int) -> None:
+        self._wholes, self._begin, self._size, self._low, self._high = wholes, begin, size, low, high
+
+    def __iter__(self) -> Iterator[Block]:
+        for begin, whole in zip(range(self._begin, self._high, self._size), self._wholes, strict=True):
+            yield whole.part(max(self._low - begin, 0), min(self._high - begin, self._size))
 
 
 class PipedChain(_Batches):
     """A source that is read forward, once; the batches of the latest block and the one before are held."""
 
     def __init__(self, file: Any, path: str | Path = "standard input") -> None:
-        if hasattr(file, "peek") and file.peek(len(_FILE))[: len(_FILE)] == _FILE:
+        if hasattr(file, "peek") and file.peek(len(FILE))[: len(FILE)] == FILE:
             raise BadFile(path, "a chain in a file cannot be read through a pipe; name the file.")
         with _damage(path, _NO_CHAIN):
-            self._reader = pa.ipc.open_stream(file)
+            self._reader = pa.ipc.open_stream(pa.PythonFile(MessageStream(file), "r"))
             super().__init__(path, self._reader.schema)
         self._held: deque[Block] = deque()
         self._next = 0  # the batch that comes next
@@ -535,8 +487,7 @@ class PipedChain(_Batches):
             batch, metadata = self._reader.read_next_batch_with_custom_metadata()
         except StopIteration:
             raise BadFile(self.path, f"ends after {self._next * self.batch} of {self.positions} positions.") from None
-        self._check(self._next, batch, metadata[_CHECKSUM])
-        return _block(batch)
+        return self._checked(self._next, batch, metadata)
 
 
 def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:
@@ -544,7 +495,7 @@ def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:
     if not isinstance(source, str | Path):
         return PipedChain(source)
     with _damage(source, _NO_CHAIN):
-        if _is_stream(Path(source)):
+        if Path(source).is_fifo() or begins_with(Path(source), STREAM):
             return _piped(Path(source))
     return StoredChain(source)
 
@@ -556,20 +507,12 @@ def is_chain(inputs: Any) -> bool:
     if not isinstance(inputs, (str, Path)) or not Path(inputs).is_file():
         return False
     with suppress(OSError, ValueError, pa.ArrowException), Path(inputs).open("rb") as file:
-        if file.read(len(_FILE)) == _FILE:
-            return _ABOUT in (pa.ipc.open_file(str(inputs)).schema.metadata or {})
-        file.seek(0)
-        if file.read(len(ARROW_STREAM)) == ARROW_STREAM:
-            file.seek(0)
-            return _ABOUT in (pa.ipc.open_stream(file).schema.metadata or {})
+        if begins_with(Path(inputs), FILE):
+            MessageFile(file)
+            return ABOUT in (pa.ipc.open_file(pa.PythonFile(file, "r")).schema.metadata or {})
+        if begins_with(Path(inputs), STREAM):
+            return ABOUT in (pa.ipc.open_stream(pa.PythonFile(MessageStream(file), "r")).schema.metadata or {})
     return False
-
-
-def _is_stream(path: Path) -> bool:
-    if path.is_fifo():
-        return True
-    with path.open("rb") as file:
-        return file.read(len(ARROW_STREAM)) == ARROW_STREAM
 
 
 def _piped(path: Path) -> PipedChain:
@@ -597,36 +540,91 @@ def _block(batch: Any) -> Block:
     return Block(
         frozen(_numbers(batch.column("label")), np.int32),
         frozen(_numbers(batch.column("start")).view(np.bool_), np.bool_),
-        *lists(_STATE),
-        *lists(_EDGE),
+        *lists(STATE),
+        *lists(EDGE),
         frozen(_numbers(batch.column("weight")) if "weight" in batch.schema.names else None, np.float64),
     )
 
 
-def joined(parts: list[Block]) -> Block:
-    """One block of several, copied."""
+def _problem(batch: Any, block: Block, labelled: bool) -> str | None:
+    """What is wrong with numbers that `check_block` does not look at, because nobody else could write them."""
+    if _numbers(batch.column("start")).max() > 1:
+        return "start marks that are neither 0 nor 1"
+    if not ((block.weights >= 0.0) & (block.weights < np.inf)).all():
+        return "weights that are negative or not finite"
+    if labelled and block.labels.min() == NO_LABEL:
+        return "unknown labels, and the chain says that all are known"
+    for prefix, values in ((STATE, block.values), (EDGE, block.edge_values)):
+        if f"{prefix}values" not in batch.schema.names:
+            continue
+        ids, lists = batch.column(f"{prefix}ids"), batch.column(f"{prefix}values")
+        if len(lists.values) != len(ids.values) or not ids.offsets.equals(lists.offsets):
+            return "ids and values that do not belong together"
+        if not np.isfinite(values).all():
+            return "values that are not finite numbers"
+    return None
 
-    def lists(offsets: str, ids: str, values: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        counts = np.concatenate([np.diff(getattr(part, offsets)) for part in parts])
-        if not any(getattr(part, offsets).size for part in parts):
-            return frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
-        spans = [slice(getattr(part, offsets)[0], getattr(part, offsets)[-1]) for part in parts]
-        valued = any(getattr(part, values).size for part in parts)
 
-        def entries(name: str, dtype: Any) -> NDArray[Any]:
-            found = [getattr(part, name)[span] for part, span in zip(parts, spans, strict=True)]
-            if name == values and valued:  # where a part has none, they are ones
-                sizes = [span.stop - span.start for span in spans]
-                found = [some if some.size else np.ones(size) for some, size in zip(found, sizes, strict=True)]
-            return frozen(np.concatenate(found), dtype)
+def joined(parts: Iterable[Block]) -> Block:
+    """One block of several, copied; they are gone through twice, first for their sizes."""
+    rows = weighted = 0
+    sizes = [_Lists(), _Lists()]
+    for part in parts:
+        rows += part.labels.size
+        weighted += part.weights.size
+        for size, one in zip(sizes, _lists_of(part), strict=True):
+            size.count(*one)
+    labels, starts, weights = np.empty(rows, np.int32), np.empty(rows, np.bool_), np.empty(weighted)
+    for size in sizes:
+        size.allocate(rows)
+    low = 0
+    for part in parts:
+        high = low + part.labels.size
+        labels[low:high], starts[low:high] = part.labels, part.starts
+        if weighted:
+            weights[low:high] = part.weights
+        for size, one in zip(sizes, _lists_of(part), strict=True):
+            size.append(low, *one)
+        low = high
+    state, edge = (size.frozen() for size in sizes)
+    return Block(frozen(labels, np.int32), frozen(starts, np.bool_), *state, *edge, frozen(weights, np.float64))
 
-        ends = frozen(np.concatenate([[0], np.cumsum(counts)]), np.int64)
-        return ends, entries(ids, np.int32), entries(values, np.float64)
 
-    return Block(
-        frozen(np.concatenate([part.labels for part in parts]), np.int32),
-        frozen(np.concatenate([part.starts for part in parts]), np.bool_),
-        *lists("offsets", "ids", "values"),
-        *lists("edge_offsets", "edge_ids", "edge_values"),
-        frozen(np.concatenate([part.weights for part in parts]), np.float64),
-    )
+_Entries = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]  # offsets, ids, values
+
+
+def _lists_of(block: Block) -> tuple[_Entries, _Entries]:
+    return (block.offsets, block.ids, block.values), (block.edge_offsets, block.edge_ids, block.edge_values)
+
+
+class _Lists:
+    """The attributes of one kind of several blocks."""
+
+    def __init__(self) -> None:
+        self._there = self._valued = False
+        self._entries = self._filled = 0
+
+    def count(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        if offsets.size:
+            self._there = True
+            self._entries += int(offsets[-1] - offsets[0])
+            self._valued |= values.size > 0
+
+    def allocate(self, rows: int) -> None:
+        self._offsets = np.zeros(rows + 1 if self._there else 0, np.int64)
+        self._ids = np.empty(self._entries, np.int32)
+        self._values = np.empty(self._entries if self._valued else 0)
+
+    def append(self, row: int, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        if not offsets.size:
+            return
+        part = slice(offsets[0], offsets[-1])
+        begin, end = self._filled, self._filled + int(offsets[-1] - offsets[0])
+        self._offsets[row + 1 : row + offsets.size] = offsets[1:] + (begin - offsets[0])
+        self._ids[begin:end] = ids[part]
+        if self._valued:
+            self._values[begin:end] = values[part] if values.size else 1.0
+        self._filled = end
+
+    def frozen(self) -> _Entries:
+        return frozen(self._offsets, np.int64), frozen(self._ids, np.int32), frozen(self._values, np.float64)

@@ -133,7 +133,6 @@ class PastCache(Prefix):
         self._at = batch
 
     def _drop(self) -> None:
-        self._chain.let_go()
         if self._length > 2 * _ENDS:
             self._pager.drop(self._file, _ENDS, self._length - 2 * _ENDS)
 

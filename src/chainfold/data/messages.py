@@ -1,0 +1,189 @@
+"""Arrow's messages, looked at before Arrow reads them.
+
+Arrow allocates whatever size a message states, and unpacks compressed buffers however large they become. A chain is
+written without compression, little-endian, with each dictionary once; here everything else is refused, and sizes are
+compared with those of the file. What is wrong is a ValueError: whoever reads knows the sentence for it.
+
+    MessageFile     the messages of an Arrow file, by the table at its end
+    MessageStream   the messages of a stream, passed on as they come
+
+Both read flatbuffers: a table begins with the distance back to the list of where its fields are.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # how an Arrow file begins and ends, and a message
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of messages
+_AT_ONCE = 1 << 24  # bytes of a stream: what it states may never come
+_MOST_DICTIONARIES = 2
+_TAIL = 4 + len(FILE)  # bytes after the table: its size, and the mark
+_PLACE = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
+
+
+class _Table:
+    """A table of a flatbuffer; its fields by number."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+        self._fields = at - self._number("<i", at)
+        self._size = self._number("<H", self._fields)
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        return cls(data, struct.unpack_from("<I", data)[0])
+
+    def number(self, field: int, kind: str) -> int:
+        """A number, zero where it is not given."""
+        at = self._place(field)
+        return self._number(kind, at) if at else 0
+
+    def table(self, field: int) -> _Table:
+        at = self._place(field)
+        return _Table(self._data, at + self._number("<I", at))
+
+    def has(self, field: int) -> bool:
+        return self._place(field) > 0
+
+    def places(self, field: int) -> NDArray[Any]:
+        """A list of the places of messages."""
+        at = self._place(field)
+        if not at:
+            return np.empty(0, _PLACE)
+        at += self._number("<I", at)
+        return np.frombuffer(self._data, _PLACE, self._number("<I", at), at + 4)
+
+    def _place(self, field: int) -> int:
+        slot = 4 + 2 * field
+        distance = self._number("<H", self._fields + slot) if slot < self._size else 0
+        return self._at + distance if distance else 0
+
+    def _number(self, kind: str, at: int) -> int:
+        if at < 0:
+            raise ValueError("a place before the beginning")
+        number: int = struct.unpack_from(kind, self._data, at)[0]
+        return number
+
+
+def _body_size(metadata: bytes) -> int:
+    """The bytes that follow the metadata of a message, if it is one that a chain can have."""
+    try:
+        message = _Table.root(metadata)
+        kind, size = message.number(1, "<B"), message.number(3, "<q")
+        header = message.table(2)
+        if kind == _SCHEMA:
+            _check_order(header)
+            return size
+        if kind == _DICTIONARY:
+            if header.number(2, "<B"):
+                raise ValueError("a part of a dictionary")
+            header = header.table(1)
+        if kind not in (_DICTIONARY, _BATCH) or header.has(3):
+            raise ValueError("a message of another kind, or a compressed one")
+    except struct.error:
+        raise ValueError("a message that is cut short") from None
+    return size
+
+
+def _check_order(schema: _Table) -> None:
+    if schema.number(0, "<h"):
+        raise ValueError("big-endian numbers")
+
+
+class MessageFile:
+    """Where the messages of an open Arrow file are; closed by whoever opened it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file.fileno()
+        size = os.fstat(self._file).st_size
+        tail = self._read(size - _TAIL, _TAIL)
+        end = size - _TAIL - int.from_bytes(tail[:4], "little")
+        if tail[4:] != FILE or end < len(FILE):
+            raise ValueError("not an Arrow file")
+        try:
+            table = _Table.root(self._read(end, size - _TAIL - end))
+            _check_order(table.table(1))
+            self.dictionaries, self.batches = table.places(2), table.places(3)
+        except struct.error:
+            raise ValueError("a table that is cut short") from None
+        if len(self.dictionaries) > _MOST_DICTIONARIES:
+            raise ValueError("more dictionaries than a chain has")
+        for places in (self.dictionaries, self.batches):
+            if any((places[name] < 0).any() for name in ("offset", "metadata", "body")):
+                raise ValueError("a place before the beginning")
+            if (places["body"] > end).any() or (places["offset"] > end - places["body"] - places["metadata"]).any():
+                raise ValueError("a place after the end")
+
+    def check(self, place: Any) -> None:
+        """Raise unless the message there is one that a chain can have, of the size that the table says."""
+        data = self._read(int(place["offset"]), int(place["metadata"]))
+        if data[:4] != STREAM or _body_size(data[8:]) != place["body"]:
+            raise ValueError("a message of another size")
+
+    def _read(self, begin: int, size: int) -> bytes:
+        data = os.pread(self._file, size, begin) if begin >= 0 else b""
+        if len(data) != size:
+            raise ValueError("the file ends before that")
+        return data
+
+
+class MessageStream:
+    """A file that Arrow can read a stream from: each message is looked at before it is passed on."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._ready = b""  # of the message at hand, to be passed on
+        self._body = 0  # bytes that follow it
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, or fewer at the end."""
+        if not self._ready and not self._body:
+            self._next()
+        if self._ready:
+            passed, self._ready = self._ready[:size], self._ready[size:]
+            return passed
+        passed = self._taken(min(size, self._body))
+        self._body -= len(passed)
+        return passed
+
+    def close(self) -> None:
+        """Nothing: the file is closed by whoever opened it."""
+
+    def _next(self) -> None:
+        begin = self._taken(8)
+        size = int.from_bytes(begin[4:], "little")
+        if begin[:4] != STREAM[: len(begin)]:
+            raise ValueError("not a message of Arrow")
+        metadata = self._taken(size)
+        if size and len(metadata) == size:
+            self._body = _body_size(metadata)
+        if self._body < 0:
+            raise ValueError("a message of a negative size")
+        self._ready = begin + metadata
+
+    def _taken(self, size: int) -> bytes:
+        """The next bytes; where more are stated than come, no more memory is taken than for what comes."""
+        data = self._file.read(min(size, _AT_ONCE))
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        size -= len(data)
+        while size and (data := self._file.read(min(size, _AT_ONCE))):
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+
+def begins_with(path: Path, mark: bytes) -> bool:
+    """Does the file begin with these bytes?"""
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark

@@ -1,0 +1,177 @@
+"""Texts in every format, from a grammar of pieces that readers stumble over; and compressed ones."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chainfold import Layout, Model, encode, score, tag_to
+from chainfold.data.encode import encoding_of, stretches
+from fuzz.nasty import CHARACTERS, damaged, word
+
+GOOD = ["the", "cat", "D", "N", "1", "2.5", "B-X", "I-X", "O", "w[0]=the", "a:2", "b:0.5"]
+CONLLU = ["1", "The", "the", "DET", "DT", "Number=Sing|Case=Nom", "2", "det", "2:det", "SpaceAfter=No"]
+ENDS = ["\n", "\n", "\n", "\r\n", "\r", "\n\n", "", "\n \n", "\n\t\n", "\0\n", "\u2028", "\x85", "\x0b", "\x0c"]
+ENCODINGS = ["utf-8"] * 20 + ["utf-8-sig", "utf-16", "utf-16-le", "latin-1", "utf-32", "cp1252"]
+
+
+def _field(dice: random.Random, wild: float) -> str:
+    return word(dice) if dice.random() < wild else dice.choice(GOOD)
+
+
+def _quoted(text: str, dice: random.Random) -> str:
+    if dice.random() < 0.3:
+        return '"' + (text.replace('"', '""') if dice.random() < 0.8 else text) + '"'
+    return text
+
+
+def _lines(dice: random.Random, kind: str) -> str:
+    """A text of the kind, nearly."""
+    wild = dice.choice([0.0, 0.05, 0.3])
+    width = dice.choice([1, 2, 3, 3, 3, 5])
+    separator = {"conll": dice.choice([" ", "\t", "  "]), "csv": ",", "tsv": "\t", "crfsuite": "\t", "conllu": "\t"}[
+        kind
+    ]
+    end = dice.choice(ENDS[:4]) if dice.random() < 0.8 else ""
+    lines = []
+    if kind in ("csv", "tsv") and dice.random() < 0.7:
+        names = ["word", "tag", "label", "n", "word"] if dice.random() < 0.8 else [word(dice) for _ in range(5)]
+        lines.append(separator.join(names[:width]))
+    for _ in range(dice.choice([0, 1, 3, 3, 6])):
+        fields = list(CONLLU) if kind == "conllu" else [_field(dice, wild) for _ in range(width)]
+        if kind == "conllu":
+            fields[dice.randrange(10)] = dice.choice(["_", "1-2", "1.1", "0", _field(dice, wild)])
+        elif kind == "crfsuite" and dice.random() < 0.3:
+            fields.append(
+                dice.choice(["@edge", "@edge:2", "a:nan", "a:1e309", "a\\:b", "a\\", ":", "::1", "a:-1", "@", "a:1:2"])
+            )
+        if dice.random() < wild:
+            fields = fields[: dice.randint(0, len(fields))] if dice.random() < 0.5 else [*fields, word(dice)]
+        if kind in ("csv", "tsv"):
+            fields = [_quoted(field, dice) for field in fields]
+        lines.append(separator.join(fields))
+        if dice.random() < 0.2:
+            lines.append(
+                dice.choice(["", "", "# a comment", "#", " ", "# newdoc", "-DOCSTART- -X- O", dice.choice(CHARACTERS)])
+            )
+    return "".join(line + (end or dice.choice(ENDS)) for line in lines)
+
+
+def _bytes(dice: random.Random, kind: str) -> bytes:
+    data = _lines(dice, kind).encode(dice.choice(ENCODINGS), "replace")
+    if dice.random() < 0.1:
+        data = damaged(data, dice)
+    if dice.random() < 0.1:
+        data = (
+            dice.choice([b"\xef\xbb\xbf", b"\xff\xfe", b"\0", b"\n", b"\r", b"\x1f\x8b", b"PAR1", b"ARROW1", b"{"])
+            + data
+        )
+    return data
+
+
+def _options(dice: random.Random, kind: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"format": kind if dice.random() < 0.8 else None}
+    for name, values in (
+        ("labels", [False]),
+        ("header", [True, False]),
+        ("encoding", ["utf-8", "utf-16", "latin-1", "utf-8-sig", "rot13", "nothing", "idna", ""]),
+        ("comments", ["#", "", "-DOCSTART-", "\n", "\0"]),
+        ("group", ["word", "0", word(dice)]),
+        ("groups_return", [True]),
+        ("label", ["tag", "label", "0", word(dice)]),
+        ("weight", ["n", "1", word(dice)]),
+        ("unknown", ["O", "", "\0"]),
+        ("one_sequence", [True]),
+        ("numbers", ["real", "log", "symbol", "standard"]),
+        ("columns", [["a"], ["a", "b", "label"], ["a", "a"], [], ["a", "b", "c", "d", "e"]]),
+        ("min_count", [1, 2, 100]),
+        ("hash_bits", [1, 8]),
+    ):
+        if dice.random() < 0.06:
+            options[name] = dice.choice(values)
+    return options
+
+
+def _read(path: Path, dice: random.Random, kind: str, folder: Path) -> None:
+    """Read it, and mostly no more: a chain takes longer."""
+    options = _options(dice, kind)
+    use = dice.random()
+    if use < 0.6:
+        reading = {
+            name: options[name] for name in ("format", "columns", "header", "encoding", "comments") if name in options
+        }
+        for stretch in stretches(path, reading, encoding_of(options).texts):  # type: ignore[arg-type]
+            stretch.batch.validate(full=True)
+            assert stretch.starts.size == stretch.lines.size == stretch.batch.num_rows
+    elif use < 0.8:
+        encode(path, folder / "chain", **options)
+    elif use < 0.9:
+        tag_to(io.BytesIO(), model(), path, format=options["format"])
+    else:
+        score(model(), path, format=options["format"])
+
+
+@cache
+def model() -> Model:
+    """One that knows some words."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows"
+        path.write_text("the x D\ncat y N\n")
+        chain = encode(path, Path(folder) / "chain")
+        layout = Layout.full(chain.n_labels, chain.n_attributes)
+        return Model(layout, np.linspace(-1, 1, layout.size), vocabulary=chain.vocabulary)
+
+
+def _target(kind: str) -> Any:
+    def target(dice: random.Random, folder: Path) -> None:
+        (folder / "text").write_bytes(_bytes(dice, kind))
+        _read(folder / "text", dice, kind, folder)
+
+    target.__doc__ = f"Texts that are nearly {kind}."
+    return target
+
+
+def compressed(dice: random.Random, folder: Path) -> None:
+    """Texts in compressed files, whole, damaged, cut, one after another, or much larger than they look."""
+    kind = dice.choice(["conll", "csv"])
+    pack: Callable[[bytes], bytes] = dice.choice([gzip.compress, bz2.compress, lzma.compress, _zstd])
+    data = pack(_bytes(dice, kind))
+    chance = dice.random()
+    if chance < 0.5:
+        data = damaged(data, dice)
+    elif chance < 0.6:
+        data += dice.choice([data, b"\0" * 10, b"after", pack(b"more rows O\n")])
+    elif chance < 0.61:
+        data = _bomb(pack)
+    elif chance < 0.7:
+        data = pack(data)
+    path = folder / dice.choice(["text", "text.gz", "text.csv.gz", "text.xz", "text.zst"])
+    path.write_bytes(data)
+    for _ in stretches(path, {"format": dice.choice([kind, None])}, encoding_of({}).texts):
+        pass
+
+
+def _zstd(data: bytes) -> bytes:
+    packed: bytes = pa.compress(data, "zstd", asbytes=True)
+    return packed
+
+
+@cache
+def _bomb(pack: Any) -> bytes:
+    """A line of 8 MB and little else."""
+    packed: bytes = pack(b"a" * (1 << 23) + b" O\n")
+    return packed
+
+
+TARGETS = {kind: _target(kind) for kind in ("conll", "conllu", "crfsuite", "csv", "tsv")} | {"compressed": compressed}
