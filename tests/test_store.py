@@ -224,6 +224,7 @@ def test_blocks_are_views_of_a_batch_that_is_held(tmp_path: Path) -> None:
     stored = open_chain(written(made(values=True, edges=True, weights=True), tmp_path / "chain"))
     for once, again in zip(stored.block(3, 9), stored.block(4, 8), strict=True):
         assert np.shares_memory(once, again)
+        assert isinstance(once, np.ndarray)
         assert not once.flags.writeable
 
 

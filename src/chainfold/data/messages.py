@@ -6,8 +6,6 @@ compared with those of the file. What is wrong is a ValueError: whoever reads kn
 
     MessageFile     the messages of an Arrow file, by the table at its end
     MessageStream   the messages of a stream, passed on as they come
-
-Both read flatbuffers: a table begins with the distance back to the list of where its fields are.
 """
 
 from __future__ import annotations
@@ -17,82 +15,42 @@ import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
+from chainfold.data.flatbuffer import BATCHES, DICTIONARIES, PLACE, Table
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # how an Arrow file begins and ends, and a message
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of messages
+_SCHEMA = 1  # a kind of message
 _AT_ONCE = 1 << 24  # bytes of a stream: what it states may never come
 _MOST_DICTIONARIES = 2
 _TAIL = 4 + len(FILE)  # bytes after the table: its size, and the mark
-_PLACE = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
-
-
-class _Table:
-    """A table of a flatbuffer; its fields by number."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
-        self._fields = at - self._number("<i", at)
-        self._size = self._number("<H", self._fields)
-
-    @classmethod
-    def root(cls, data: bytes) -> _Table:
-        return cls(data, struct.unpack_from("<I", data)[0])
-
-    def number(self, field: int, kind: str) -> int:
-        """A number, zero where it is not given."""
-        at = self._place(field)
-        return self._number(kind, at) if at else 0
-
-    def table(self, field: int) -> _Table:
-        at = self._place(field)
-        return _Table(self._data, at + self._number("<I", at))
-
-    def has(self, field: int) -> bool:
-        return self._place(field) > 0
-
-    def places(self, field: int) -> NDArray[Any]:
-        """A list of the places of messages."""
-        at = self._place(field)
-        if not at:
-            return np.empty(0, _PLACE)
-        at += self._number("<I", at)
-        return np.frombuffer(self._data, _PLACE, self._number("<I", at), at + 4)
-
-    def _place(self, field: int) -> int:
-        slot = 4 + 2 * field
-        distance = self._number("<H", self._fields + slot) if slot < self._size else 0
-        return self._at + distance if distance else 0
-
-    def _number(self, kind: str, at: int) -> int:
-        if at < 0:
-            raise ValueError("a place before the beginning")
-        number: int = struct.unpack_from(kind, self._data, at)[0]
-        return number
 
 
 def _body_size(metadata: bytes) -> int:
     """The bytes that follow the metadata of a message, if it is one that a chain can have."""
     try:
-        message = _Table.root(metadata)
+        message = Table.root(metadata)
         kind, size = message.number(1, "<B"), message.number(3, "<q")
-        header = message.table(2)
+        header = _there(message.table(2))
         if kind == _SCHEMA:
             _check_order(header)
             return size
-        if kind == _DICTIONARY:
+        if kind == DICTIONARIES:
             if header.number(2, "<B"):
                 raise ValueError("a part of a dictionary")
-            header = header.table(1)
-        if kind not in (_DICTIONARY, _BATCH) or header.has(3):
+            header = _there(header.table(1))
+        if kind not in (DICTIONARIES, BATCHES) or header.table(3) is not None:
             raise ValueError("a message of another kind, or a compressed one")
     except struct.error:
         raise ValueError("a message that is cut short") from None
     return size
 
 
-def _check_order(schema: _Table) -> None:
+def _there(table: Table | None) -> Table:
+    if table is None:
+        raise ValueError("a message without a header")
+    return table
+
+
+def _check_order(schema: Table) -> None:
     if schema.number(0, "<h"):
         raise ValueError("big-endian numbers")
 
@@ -108,9 +66,9 @@ class MessageFile:
         if tail[4:] != FILE or end < len(FILE):
             raise ValueError("not an Arrow file")
         try:
-            table = _Table.root(self._read(end, size - _TAIL - end))
-            _check_order(table.table(1))
-            self.dictionaries, self.batches = table.places(2), table.places(3)
+            table = Table.root(self._read(end, size - _TAIL - end))
+            _check_order(_there(table.table(1)))
+            self.dictionaries, self.batches = table.records(DICTIONARIES, PLACE), table.records(BATCHES, PLACE)
         except struct.error:
             raise ValueError("a table that is cut short") from None
         if len(self.dictionaries) > _MOST_DICTIONARIES:

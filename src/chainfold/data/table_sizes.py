@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from chainfold.data.flatbuffer import BATCHES, BUFFER, DICTIONARIES, PLACE, Table
 from chainfold.data.inputs import LONGEST_LINE
 from chainfold.errors import BadFile
 
@@ -122,7 +123,7 @@ def _pages(file: BinaryIO, chunk: Any, name: str) -> Iterator[_Page]:
     end = at + chunk.total_compressed_size
     while at < end:
         header, size = _header(file, at, name)
-        kind = next((header[field] for field in (5, 7, 8) if isinstance(header.get(field), dict)), {})
+        kind: dict[int, Any] = next((header[field] for field in (5, 7, 8) if isinstance(header.get(field), dict)), {})
         packed = max(int(header.get(3, 0)), 0)
         yield _Page(at + size, packed, int(header.get(2, 0)), int(kind.get(1, 0)), 7 in header)
         at += size + packed
@@ -193,49 +194,8 @@ class _Compact:
 
 # Arrow IPC
 
-_DICTIONARIES, _BATCHES = 2, 3  # fields of a footer, and kinds of messages
 _CONTINUED = b"\xff" * 4  # what messages begin with, but for old ones
-_BLOCK = struct.Struct("<qi4xq")
-_BUFFER = struct.Struct("<qq")
 _TAIL = struct.Struct("<i6s")
-
-
-class _Table:
-    """A table of a flat buffer; raises struct.error where it is none."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
-        self._fields = at - self._read("<i", at)
-
-    @classmethod
-    def root(cls, data: bytes) -> _Table:
-        return cls(data, struct.unpack_from("<I", data, 0)[0])
-
-    def number(self, field: int, kind: str) -> int:
-        place = self._place(field)
-        return self._read(kind, place) if place else 0
-
-    def table(self, field: int) -> _Table | None:
-        place = self._place(field)
-        return _Table(self._data, place + self._read("<I", place)) if place else None
-
-    def structs(self, field: int, kind: struct.Struct) -> list[tuple[int, ...]]:
-        place = self._place(field)
-        if not place:
-            return []
-        place += self._read("<I", place)
-        count = min(self._read("<I", place), len(self._data) // kind.size)
-        return [kind.unpack_from(self._data, place + 4 + k * kind.size) for k in range(count)]
-
-    def _place(self, field: int) -> int:
-        at = 4 + 2 * field
-        offset = self._read("<H", self._fields + at) if at < self._read("<H", self._fields) else 0
-        return self._at + offset if offset else 0
-
-    def _read(self, kind: str, at: int) -> int:
-        if at < 0:
-            raise struct.error
-        return int(struct.unpack_from(kind, self._data, at)[0])
 
 
 def check_blocks(file: BinaryIO, name: str) -> None:
@@ -244,12 +204,13 @@ def check_blocks(file: BinaryIO, name: str) -> None:
         size = file.seek(-_TAIL.size, io.SEEK_END)
         length, _ = _TAIL.unpack(file.read(_TAIL.size))
         file.seek(max(size - length, 0))
-        footer = _Table.root(file.read(length)) if 0 < length <= size else None
-        blocks = [] if footer is None else footer.structs(_DICTIONARIES, _BLOCK) + footer.structs(_BATCHES, _BLOCK)
+        footer = Table.root(file.read(length)) if 0 < length <= size else None
+        kinds = () if footer is None else (DICTIONARIES, BATCHES)
+        blocks = [block for kind in kinds if footer is not None for block in footer.records(kind, PLACE).tolist()]
     except (OSError, struct.error):
         return
     row = 1
-    for offset, length, _ in blocks:
+    for offset, length, _, _ in blocks:
         try:
             file.seek(offset)
             data = file.read(min(length, _LONGEST_HEADER))
@@ -261,33 +222,33 @@ def check_blocks(file: BinaryIO, name: str) -> None:
             return
 
 
-def _batch_of(message: _Table) -> _Table | None:
+def _batch_of(message: Table) -> Table | None:
     """The rows of a message, or the entries of a dictionary."""
     kind, header = message.number(1, "<B"), message.table(2)
-    if kind == _DICTIONARIES and header is not None:
+    if kind == DICTIONARIES and header is not None:
         return header.table(1)
-    return header if kind == _BATCHES else None
+    return header if kind == BATCHES else None
 
 
 def _check_message(data: bytes, file: BinaryIO, body: int, row: int, name: str) -> int:
     """Raise if a message would take too much; returns its rows, if it is a batch."""
-    message = _Table.root(data)
+    message = Table.root(data)
     kind, batch = message.number(1, "<B"), _batch_of(message)
     if batch is None:
         return 0
     rows = batch.number(0, "<q")
     if batch.table(3) is not None:
         sizes = []
-        for offset, length in batch.structs(2, _BUFFER):
+        for offset, length in batch.records(2, BUFFER).tolist():
             file.seek(body + offset)
             sizes.append(struct.unpack("<q", file.read(8))[0] if length >= 8 else 0)
-        where = _rows(row, row + rows - 1) if kind == _BATCHES else "a dictionary"
+        where = _rows(row, row + rows - 1) if kind == BATCHES else "a dictionary"
         if max(sizes, default=0) > LONGEST_LINE * max(rows, 1) + _SLACK:
             raise BadFile(name, f"{where}: a cell has more than {_CELL}; {_REMEDY}.")
         if sum(sizes) > _MOST_IN_BATCH:
             problem = f"{where}: a compressed batch of {sum(sizes) >> 20:,} MB, more than {_MOST_IN_BATCH >> 20} MB"
             raise BadFile(name, f"{problem}; write the file with fewer rows in a batch, or without compression.")
-    return rows if kind == _BATCHES else 0
+    return rows if kind == BATCHES else 0
 
 
 class CheckedStream:
@@ -326,7 +287,7 @@ class CheckedStream:
         if not data:
             return
         try:
-            message = _Table.root(data)
+            message = Table.root(data)
             length, batch = message.number(3, "<q"), _batch_of(message)
         except struct.error:
             return
@@ -360,12 +321,14 @@ def _sizes(values: Any) -> NDArray[np.int64]:
         return _sizes(values.storage)
     if pa.types.is_dictionary(kind):
         codes = values.indices.fill_null(len(values.dictionary)).to_numpy(zero_copy_only=False)
-        return np.append(_sizes(values.dictionary), 0)[codes]
+        each: NDArray[np.int64] = np.append(_sizes(values.dictionary), 0)[codes]
+        return each
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         ends = np.cumsum(lengths, dtype=np.int64)
         upto = np.append(0, np.cumsum(_sizes(pc.list_flatten(values)) + 1))
-        return upto[ends] - upto[ends - lengths]
+        whole: NDArray[np.int64] = upto[ends] - upto[ends - lengths]
+        return whole
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         found: NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)
