@@ -145,7 +145,8 @@ def _target(kind: str) -> Any:
 def compressed(dice: random.Random, folder: Path) -> None:
     """Texts in compressed files, whole, damaged, cut, one after another, or much larger than they look."""
     kind = dice.choice(["conll", "csv"])
-    pack: Callable[[bytes], bytes] = dice.choice([gzip.compress, bz2.compress, lzma.compress, _zstd])
+    packs: list[Callable[[bytes], bytes]] = [gzip.compress, bz2.compress, lzma.compress, _zstd]
+    pack = dice.choice(packs)
     data = pack(_bytes(dice, kind))
     chance = dice.random()
     if chance < 0.5:
