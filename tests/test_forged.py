@@ -23,6 +23,7 @@ import chainfold as cf
 from chainfold import errors
 from chainfold.data import flatbuffer, messages, store
 from chainfold.data.store import StoredChain, is_chain, open_chain, write_chain
+from chainfold.data.template import parse_attributes
 from fuzz.chains import TEXT, whole
 from fuzz.forging import Forgery
 from verbs import failed
@@ -344,3 +345,9 @@ def test_a_column_of_lists_is_neither_a_group_nor_a_weight(role: str) -> None:
 def test_a_range_beyond_a_double_is_told_without_a_warning() -> None:
     chain = cf.Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 0], values=[1e308, -1e308], labels=[0, 1])
     cf.evaluate(cf.Model(cf.Layout.full(2, 1), np.zeros(6)), chain)
+
+
+@pytest.mark.parametrize("expression", ["bins(n,{})", "scale(n,0,{})", "log(n,{})"])
+def test_numbers_too_large_for_a_double(expression: str) -> None:
+    with pytest.raises(errors.ChainfoldError, match="this is not how"):
+        parse_attributes(expression.format("1" * 400))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +32,7 @@ WAYS_OF_NUMBERS = ("quantile", "log", "real", "standard", "symbol")  # for all c
 NUMBER_STEPS = REAL_STEPS | {"symbol", "quantile", "bins"}
 MOST_EXPRESSIONS = 1000  # different regular expressions in a template
 _LEAST_BASE = 1.1
+_MOST = sys.float_info.max  # a whole number may be larger
 
 
 class Step(NamedTuple):
@@ -266,7 +268,7 @@ def _makes_sense(step: Step) -> bool:
     if name in ("prefix", "suffix", "quantile"):
         low, high = (2, MOST_QUANTILES) if name == "quantile" else (1, math.inf)
         return len(arguments) == 1 and isinstance(arguments[0], int) and low <= arguments[0] <= high
-    numbers = [argument for argument in arguments if not isinstance(argument, str) and math.isfinite(argument)]
+    numbers = [argument for argument in arguments if not isinstance(argument, str) and abs(argument) <= _MOST]
     if not numbers or len(numbers) != len(arguments):
         return False
     if name == "scale":
@@ -491,7 +493,7 @@ def _step(name: str, arguments: _Arguments) -> Step:
         return Step(name, (QUANTILES,))
     if name == "log":
         base = arguments[0] if arguments else 2.0
-        if len(arguments) > 1 or isinstance(base, str) or not _LEAST_BASE <= base < math.inf:
+        if len(arguments) > 1 or isinstance(base, str) or not _LEAST_BASE <= base <= _MOST:
             raise _misuse(name)
         return Step("bins", log_edges(base))
     return Step(name, arguments)
