@@ -54,4 +54,4 @@ def _sealed(body: bytes) -> bytes:
     return head + journal._digest(head) + mark + body
 
 
-TARGETS = {"journals": journals} if hasattr(journal, "Journaled") else {}
+TARGETS = {"journals": journals}
