@@ -184,8 +184,8 @@ def test_a_run_over_a_pipe_goes_on_from_any_moment(size: int, tmp_path: Path) ->
         seen = [number for number, line in enumerate(lines[: pipe.given]) if line.strip()]
         assert len(seen) - 1 <= kept <= len(seen)
         cut = ([number for number, line in enumerate(lines) if line.strip()] + [len(lines)])[kept]
-        if kept:  # nothing more comes, and what is kept is kept
-            assert killed(1 + at % 3, tmp_path / "m", [Lines([])])
+        assert kept, "there is no state without rows"
+        assert killed(1 + at % 3, tmp_path / "m", [Lines([])])  # nothing more comes, and what is kept is kept
         go_on(tmp_path / "m", [Lines(lines[cut:])])
         if cut not in expected:
             (tmp_path / "u").write_text("".join([*lines[:cut], "\n", *lines[cut:]]))
@@ -462,7 +462,8 @@ def test_a_run_that_is_really_killed_goes_on(seed: int, tmp_path: Path) -> None:
         kill = after_a_while(tmp_path / dice.choice(("p", "p.run", "p.journal")), dice)
         left_after(kill, "-", *how, "-o", tmp_path / "p", feed="".join(lines).encode())
         assert (tmp_path / "p.run").exists()
-        assert run("train", "-", *how, "-o", tmp_path / "p", "--resume", given=b"").exit_code == 0
+        done = run("train", "-", *how, "-o", tmp_path / "p", "--resume", given=b"")
+        assert done.exit_code == 0, done.stderr
         positions = open_model(tmp_path / "p").training["positions"]
         cut = [number for number, line in enumerate(lines) if line.strip()][positions - 1] + 1
         (tmp_path / "u").write_text("".join(lines[:cut]))

@@ -12,7 +12,7 @@ ahead, are in the journal, and in the state, as the last of their sequence.
 Whenever the run is killed, what is on disk is enough to go on:
 
     a new run    an old state is removed before its journal; there is no new state before there is a row to keep
-    rows         are in the journal, with one record, before they are learnt from
+    rows         are in the journal, with one record, before they are learnt from; the first are in the first state
     saving       the state replaces the one before, and then the journal is cleared: rows in both are passed over
     the end      the model is stored, then the state is removed, then the journal
 """
@@ -197,11 +197,14 @@ class OnlineRun:
     def _take(self, block: Block, held: Block, trainer: OnlineTrainer, journal: Journal) -> None:
         """Rows that do not come again, and those after them that wait for what follows."""
         trainer.check(held, after=block.labels.size)
-        if not self.state_path.exists():  # the journal of a run that has just begun
-            self._write_state()
-        journal.append(Record(trainer.rows, self._names(), block, held))
+        record = Record(trainer.rows, self._names(), block, held)
+        begun = self.state_path.exists()
+        if begun:
+            journal.append(record)
         trainer.add(block)
         self._held = held
+        if not begun and record.end:  # the first rows are in the first state: there is none without rows
+            self._write_state()
 
     def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
         """Those that were not learnt from before."""
