@@ -209,7 +209,7 @@ def test_facts_as_json(stored: Path) -> None:
     assert facts.pop("vocabulary")
     assert facts == {
         "chain": str(stored),
-        "version": 3,
+        "version": 4,
         "bytes": size,
         "bytes_a_position": size / 5,
         "positions": 5,

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from chainfold import Chain, Layout, Model, evaluate
 from chainfold.cli import app
 from chainfold.cli.demo import SingleRows, _Episodes, commands, demo
+from chainfold.cli.options import holding
 from chainfold.cli.picture import Story, busiest, draw
 from chainfold.data.intrusion import ATTRIBUTES, LABELS, log_batches, write_log
 from chainfold.data.template import parse_attributes
@@ -172,7 +173,8 @@ def test_it_runs_without_matplotlib_and_says_how_to_get_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    demo(positions=2000, output=tmp_path, seed=0)
+    with holding():
+        demo(positions=2000, output=tmp_path, seed=0)
     output = capsys.readouterr().out
     assert "pip install 'chainfold[plot]'" in output
     assert not (tmp_path / "picture.png").exists()

@@ -487,7 +487,7 @@ with pa.ipc.new_file(folder + "/x.arrow", table.schema) as writer:
     writer.write_table(table)
 data = bytearray(open(folder + "/x.arrow", "rb").read())
 rng = random.Random(1)
-for _ in range(1500):
+for _ in range(400):
     at = rng.randrange(len(data) * 8)
     data[at // 8] ^= 1 << at % 8
     open(folder + "/y.arrow", "wb").write(data)

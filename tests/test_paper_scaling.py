@@ -281,7 +281,8 @@ def test_under_a_limit_the_figures_say_what_was_moved(corpus: Any, engine: str, 
     assert (free["resident"], free["dropped"]) == (None, 0)
     assert 0 < within["resident"] < 32_000_000
     assert within["cpu_seconds"] > 0.0
-    assert within["disk_read"] == 0, "it fits"
+    once = 0 if held == "memory" else Path(str(asked.chain)).stat().st_size + 4096
+    assert within["disk_read"] <= once, "it fits"
 
 
 def test_short_points_under_a_limit_are_measured_several_times(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:

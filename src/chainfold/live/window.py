@@ -447,7 +447,7 @@ class Window:
         self._forward.belief = Belief(belief.copy(), wide)
         self._entry, self._origin = entry.copy(), origin.copy()
         self._horizon = Horizon(width)
-        self._horizon.q[:] = q
+        self._horizon.q[...] = q
         self._rows = Buffer(self._columns(wide))
         self._rows.add(rows)
 

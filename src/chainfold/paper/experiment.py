@@ -59,13 +59,13 @@ class Watch(Protocol):
 def run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool = False) -> Result:
     """Measure what has not been measured yet, write results, figures and page, and return the results."""
     _check(folder)
-    with claimed([folder / PAGE], []):
-        return _run(plan, folder, data, watch, fresh)
-
-
-def _run(plan: Plan, folder: Path, data: Path | None, watch: Watch, fresh: bool) -> Result:
     kept = {} if fresh or (folder / _PIECES).exists() else _kept(plan, folder, data)
     corpus = Corpus(plan, folder / _CHAINS, data)
+    with claimed([folder / PAGE], []):
+        return _run(plan, folder, corpus, kept, watch, fresh)
+
+
+def _run(plan: Plan, folder: Path, corpus: Corpus, kept: dict[str, Result], watch: Watch, fresh: bool) -> Result:
     sizes = asdict(replace(plan, limited={}))  # limited points are judged by their own keys
     of = {"format": FORMAT, "chainfold": __version__, "plan": sizes, "data": corpus.identity}
     ledger = _Ledger(folder / _PIECES, of, fresh)
