@@ -14,6 +14,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +46,11 @@ def warm() -> None:
             call(order)
 
 
-def call(arguments: list[str]) -> int:
-    """Run a verb in this process."""
+def call(arguments: list[str], begin: Callable[[], object] = lambda: None) -> int:
+    """Run a verb in this process; `begin` is called just before."""
     sys.argv = ["chainfold", *arguments]
     try:
+        begin()
         main()
     except SystemExit as left:
         return int(left.code or 0)
@@ -65,14 +68,15 @@ def child(order: dict[str, Any], output: int, errors: int, calls: mmap.mmap) -> 
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), write_through=True)
         sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), write_through=True)
-        shim: Any = ctypes.CDLL(None)
-        if order["fail"] is not None:
+        if order["fail"] is None:
+            code = call(order["arguments"])
+        else:
+            shim: Any = ctypes.CDLL(None)
             name, k, error = order["fail"]
-            shim.chainfold_arm(name.encode(), ctypes.c_long(k), getattr(errno, error))
-        code = call(order["arguments"])
-        sys.stdout.flush()
-        if order["fail"] is not None:
+            fault = name.encode(), ctypes.c_long(k), getattr(errno, error)
+            code = call(order["arguments"], partial(shim.chainfold_arm, *fault))
             calls[:8] = int(shim.chainfold_count()).to_bytes(8, "little")
+        sys.stdout.flush()
     except BaseException as error:
         os.write(2, f"Traceback: {type(error).__name__}: {error}\n".encode())
     finally:
