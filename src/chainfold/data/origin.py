@@ -13,7 +13,7 @@ from chainfold.data.encode import Options, are_files, encode, encoding_of
 from chainfold.data.inputs import Inputs
 from chainfold.data.store import StoredChain
 from chainfold.errors import BadFile
-from chainfold.files import remove_leftovers, target_of
+from chainfold.outputs import claimed
 
 
 def encoded(inputs: Any, output: str | Path, **options: Unpack[Options]) -> StoredChain:
@@ -22,8 +22,8 @@ def encoded(inputs: Any, output: str | Path, **options: Unpack[Options]) -> Stor
     A file is taken for the same if its path, its size and the time of its last change are. Whatever else is at the
     output is replaced. What does not come from plain files is always encoded.
     """
-    target_of(output)
-    remove_leftovers(output)
+    with claimed([output], []):  # what a killed process has left of it goes
+        pass
     origin = fingerprint(inputs, options)
     found = None if origin is None else _found(output, origin)
     return encode(inputs, output, origin=origin, **options) if found is None else found
