@@ -12,11 +12,14 @@ import sys
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from chainfold import stopping
+from chainfold.cli.interrupt import interruptible
 from verbs import conll, succeeded
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and closed streams are others there")
@@ -108,10 +111,11 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(stopping, "_requests", stopping._Requests())
     monkeypatch.setattr(atexit, "register", lambda *arguments: None)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stopping.SIGNALS}
     stopping.listen()
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def wait() -> None:
@@ -157,7 +161,7 @@ def test_a_second_interrupt_is_the_same_or_ends_the_process(
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)  # at once: it is the same
-        monkeypatch.setattr(stopping, "_SAME", 0.0)
+        monkeypatch.setattr(stopping, "SAME", 0.0)
         with pytest.raises(SystemExit, match="130"):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == "chainfold: interrupted.\n"
@@ -195,3 +199,40 @@ def test_an_interrupt_at_any_moment_is_one_line(twice: bool, tmp_path: Path) -> 
         said = error.removeprefix("chainfold: saving after this step; Ctrl-C again stops at once.\n")
         assert said == "chainfold: interrupted.\n" or said.startswith("chainfold: training was interrupted after")
         assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_work_that_is_to_be_finished_takes_two_quick_requests_for_one(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with interruptible() as asked:
+        assert not asked()
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        assert asked()
+        monkeypatch.setattr(stopping, "SAME", -1.0)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        assert stopping.code() == 128 + number
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_thread_that_memory_fails_to_start_wakes_whoever_waits() -> None:
+    def wait_in_vain() -> None:
+        sys.unraisablehook(SimpleNamespace(exc_type=MemoryError))  # type: ignore[arg-type]
+        wait()
+
+    with stopping.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
+        wait_in_vain()
+
+
+def test_in_another_thread_nobody_hears_of_signals() -> None:
+    def work() -> bool:
+        stopping.listen()
+        with interruptible() as asked:
+            return asked()
+
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() is False
+    assert signal.getsignal(signal.SIGTERM) is before

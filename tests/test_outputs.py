@@ -224,9 +224,12 @@ def test_a_lock_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / ".y.lock").hardlink_to(tmp_path / "victim")
     with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "x"], []):
         pass
-    with pytest.raises(BadFile, match=r"y\.lock is no lock file; remove it"), claimed([tmp_path / "y"], []):
-        pass
+    with claimed([tmp_path / "y"], []):
+        assert (tmp_path / ".y.lock").read_text().startswith(f"{os.getpid()} ")
     assert (tmp_path / "victim").read_text() == "mine"
+    (tmp_path / ".z.lock").mkdir()
+    with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "z"], []):
+        pass
 
 
 def test_where_files_cannot_be_locked_outputs_are_written_all_the_same(
@@ -236,6 +239,50 @@ def test_where_files_cannot_be_locked_outputs_are_written_all_the_same(
     with claimed([tmp_path / "x"], []):
         assert (tmp_path / ".x.lock").exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_another_user_has_left_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".x.lock").write_text("1 elsewhere\n")
+    real = os.open
+
+    def only_to_read(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", only_to_read)
+    once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
+    with once, pytest.raises(BadFile, match="is being written by process"), again:
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_keep_from_holding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
+    with once, pytest.raises(BadFile, match="is being written by another process"), again:
+        pass
+
+
+def test_what_grows_in_place_needs_no_right_to_write_to_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with claimed([tmp_path / "x"], [], in_place=True):
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_that_has_a_name_is_no_ordinary_file() -> None:
+    ours, theirs = os.pipe()
+    try:
+        with pytest.raises(BadFile, match="it is no ordinary file; give - for standard output"):
+            check_outputs([f"/dev/fd/{theirs}"], [])
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 # What was appended is known again

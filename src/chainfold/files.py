@@ -156,11 +156,12 @@ def _sync_folder(folder: Path) -> None:
 def target_of(path: str | Path) -> Path:
     """The file that is to be written or replaced, whatever links lead to it."""
     try:
-        target = Path(path).resolve()
+        given = Path(path)
+        target = given.resolve()
+        if given.exists() and not (given.is_file() or given.is_dir()):  # a pipe behind /dev/stdout has no name
+            raise BadFile(path, "cannot be written: it is no ordinary file; give - for standard output.")
         if not target.name or target.is_dir():
             raise BadFile(repr(str(path)), "cannot be written: it is a directory; name a file.")
-        if target.exists() and not target.is_file():
-            raise BadFile(path, "cannot be written: it is no ordinary file; give - for standard output.")
         if not target.parent.is_dir():
             raise BadFile(path, f"cannot be written: there is no folder {target.parent}.")
     except (OSError, RuntimeError, ValueError) as error:

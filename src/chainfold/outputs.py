@@ -25,13 +25,17 @@ Identity = tuple[int, int]  # device and inode
 
 
 @contextmanager
-def claimed(outputs: Sequence[object], inputs: Iterable[object]) -> Iterator[None]:
-    """Raise, before any work is done, unless the outputs can be written, and nobody else does; hold them meanwhile."""
+def claimed(outputs: Sequence[object], inputs: Iterable[object], in_place: bool = False) -> Iterator[None]:
+    """Raise, before any work is done, unless the outputs can be written, and nobody else does; hold them meanwhile.
+
+    in_place: they are not replaced, but written into. Where the folder may not be written to, nobody else can replace
+    them either, and they are not held.
+    """
     check_outputs(outputs, inputs)
     with ExitStack() as stack:
         for output in outputs:
             if isinstance(output, (str, Path)) and str(output) != STANDARD:
-                stack.enter_context(_held(output))
+                stack.enter_context(_held(output, in_place))
                 remove_leftovers(output)
         yield
 
@@ -88,19 +92,21 @@ def _identity_of_stream(stream: object, descriptor: int) -> Identity | None:
 
 
 @contextmanager
-def _held(output: str | Path) -> Iterator[None]:
+def _held(output: str | Path, in_place: bool) -> Iterator[None]:
     """Hold an output, unless another process does."""
-    if not can_lock():
+    target = target_of(output)
+    if not can_lock() or (in_place and not os.access(target.parent, os.W_OK)):
         yield
         return
-    place = hidden(target_of(output), "lock")
+    place = hidden(target, "lock")
     try:
         descriptor = _locked(place, output)
     except OSError as error:
         raise BadFile(output, f"cannot be written: {error.strerror or error} ({place}).") from None
     try:
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: nobody can be told who it is
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         with suppress(OSError):
@@ -111,20 +117,30 @@ def _held(output: str | Path) -> Iterator[None]:
 def _locked(place: Path, output: str | Path) -> int:
     """The open lock file, locked, and still the one that has this name."""
     while True:
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = _opened(place)
         try:
             about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            if not stat.S_ISREG(about.st_mode):
                 raise BadFile(output, f"cannot be written: {place} is no lock file; remove it.")
             if lock(descriptor) is False:
                 remedy = "wait until it has ended, or name another output"
                 raise BadFile(output, f"is being written by {_holder(descriptor)}; {remedy}.")
             if _identity_of(place) == (about.st_dev, about.st_ino):
-                return descriptor
+                if about.st_nlink == 1:
+                    return descriptor
+                place.unlink()  # it has another name, and is not written to
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)  # whoever had it has just removed it
+
+
+def _opened(place: Path) -> int:
+    flags = getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.open(place, os.O_RDWR | os.O_CREAT | flags, 0o666)
+    except PermissionError:
+        return os.open(place, os.O_RDONLY | flags)  # another user's, which can be locked all the same
 
 
 def _holder(descriptor: int) -> str:

@@ -6,6 +6,7 @@ import codecs
 import io
 from typing import IO
 
+_JOINERS = "\u200c\u200d"
 _FALLBACK = "chainfold.plain"  # how an encoding does without what it does not have
 _ASCII = str.maketrans(
     "→↓−–×…·‖²₁▁▂▃▄▅▆▇█▓░●○ćč", ">v--x.,|21_.-~=+*#+.*occ"
@@ -15,11 +16,14 @@ _ASCII = str.maketrans(
 def visible(text: str) -> str:
     """The text with everything that is not seen escaped as in Python's repr: controls, separators, marks of direction.
 
-    A line stays a line, and no terminal takes a part of it for a command.
+    A line stays a line, and no terminal takes a part of it for a command. Joiners, without which some scripts and
+    pictures cannot be written, stay.
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        one if one.isprintable() or one in _JOINERS else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 def legible(stream: IO[str] | None) -> None:

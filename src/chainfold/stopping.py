@@ -14,18 +14,19 @@ import atexit
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-_SAME = 0.5  # seconds; a request so soon after another is the same one, sent to a group of processes and to each
+SAME = 0.5  # seconds; a request so soon after another is the same one, sent to a group of processes and to each
 _PAUSE = 0.02  # seconds until a request that came at a bad moment is made again
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-_MAIN = _thread.get_ident()
+_MAIN = threading.main_thread().ident or 0
 
 
 class _Requests:
@@ -43,8 +44,15 @@ class _Requests:
 _requests = _Requests()
 
 
+def in_main_thread() -> bool:
+    """Elsewhere Python lets nobody hear of signals."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def listen() -> None:
     """Hear of Ctrl-C, SIGTERM and SIGHUP from now on, but for what whoever started the process wants to be ignored."""
+    if not in_main_thread():
+        return
     for number in SIGNALS:
         if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(number, _heard)
@@ -101,7 +109,7 @@ def _heard(number: int, frame: FrameType | None) -> None:
     _requests.again = False
     if _requests.first is None:
         _requests.first, _requests.number = now, number
-    second = not again and now - _requests.first > _SAME
+    second = not again and now - _requests.first > SAME
     if second or not _requests.in_verb:
         if not _requests.told:
             with suppress(OSError):

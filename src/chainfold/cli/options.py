@@ -87,12 +87,12 @@ def holding() -> Iterator[None]:
             _held.reset(before)
 
 
-def hold(outputs: Sequence[object], *inputs: object) -> None:
+def hold(outputs: Sequence[object], *inputs: object, in_place: bool = False) -> None:
     """Raise unless the outputs can be written, are no inputs, and nobody else writes them; hold them until the end.
 
     Whatever is neither a path, a glob nor - is no file; None, for instance.
     """
-    _held.get().enter_context(claimed(outputs, inputs))
+    _held.get().enter_context(claimed(outputs, inputs, in_place))
 
 
 def standard_input() -> BinaryIO:

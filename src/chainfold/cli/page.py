@@ -76,9 +76,14 @@ const body = document.querySelector("#found tbody"), said = document.getElementB
 const names = data.attributes.map(name => name.toLowerCase());
 const most = 200;
 
+function visible(text) {
+  const escaped = one => "\\\\u" + one.charCodeAt(0).toString(16).padStart(4, "0");
+  return text.replace(/[\\u0000-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069]/g, escaped);
+}
+
 function cell(row, text, kind) {
   const made = row.insertCell();
-  made.textContent = text;
+  made.textContent = visible(text);
   made.className = kind;
 }
 
@@ -97,7 +102,7 @@ function show() {
   said.textContent = matches.length.toLocaleString("en") + " weights match" + some + ".";
 }
 
-data.labels.forEach((name, j) => choice.add(new Option(name, j)));
+data.labels.forEach((name, j) => choice.add(new Option(visible(name), j)));
 box.addEventListener("input", show);
 choice.addEventListener("input", show);
 show();
@@ -241,12 +246,7 @@ def _embedded(labels: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
             attributes[name] = len(attributes)
             counts.append(row["count"])
         weights.append([attributes[name], number[row["label"]], None if weight is None else round(weight, 6)])
-    data = {
-        "labels": [visible(name) for name in labels],
-        "attributes": [visible(name) for name in attributes],
-        "counts": counts,
-        "weights": weights,
-    }
+    data = {"labels": labels, "attributes": list(attributes), "counts": counts, "weights": weights}
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

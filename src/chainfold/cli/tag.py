@@ -91,7 +91,7 @@ def tag(
     from chainfold.model_file import open_model
 
     _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})
-    options.hold([output, sequences], inputs, model)
+    options.hold([output, sequences], inputs, model, in_place=follow)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     how = KnownOptions(
         format=form,
