@@ -147,13 +147,15 @@ def _not_raised(what: Any) -> None:
     """An exception that Python cannot raise, in a callback or before a thread has begun.
 
     A request to stop is made again. Whoever waits for a thread that had no memory to begin would wait for ever: the
-    main thread is woken, and told.
+    main thread is woken, and told, until it has heard; a signal that comes just before it waits does not wake it.
     """
     if issubclass(what.exc_type, KeyboardInterrupt):
         _requests.raised = False
         _ask_again(_requests.number)
-    elif issubclass(what.exc_type, MemoryError):
-        _requests.short_of_memory = True
-        signal.pthread_kill(_MAIN, signal.SIGTERM)
+    elif issubclass(what.exc_type, MemoryError) and _requests.in_verb:
+        _requests.short_of_memory = not in_main_thread()
+        while _requests.short_of_memory:
+            signal.pthread_kill(_MAIN, signal.SIGTERM)
+            time.sleep(_PAUSE)
     else:
         sys.__unraisablehook__(what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import faulthandler
 import io
 import json
 import mmap
@@ -14,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 
 from chainfold.cli import main
 
-LONGEST = 120.0  # seconds, after which a run hangs
+LONGEST = 30.0  # seconds, after which a run hangs
 
 
 def warm() -> None:
@@ -61,6 +63,7 @@ def child(order: dict[str, Any], output: int, errors: int, calls: mmap.mmap) -> 
     """Carry out an order, and leave."""
     code = 70
     try:
+        faulthandler.enable(errors)  # a run that hangs is aborted, and says where
         os.chdir(order["folder"])
         given = os.open(order["given"] or os.devnull, os.O_RDONLY)
         for source, target in ((given, 0), (output, 1), (errors, 2)):
@@ -78,7 +81,7 @@ def child(order: dict[str, Any], output: int, errors: int, calls: mmap.mmap) -> 
             calls[:8] = int(shim.chainfold_count()).to_bytes(8, "little")
         sys.stdout.flush()
     except BaseException as error:
-        os.write(2, f"Traceback: {type(error).__name__}: {error}\n".encode())
+        os.write(2, f"Traceback: {type(error).__name__}: {error}\n{traceback.format_exc()}".encode())
     finally:
         os._exit(code)
 

@@ -15,8 +15,12 @@ from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.resident import address_room
 
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
-FAILURES = (ImportError, MemoryError, OSError, RuntimeError)  # that may come from outside
+FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError)  # that may come from outside
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
+_RUNTIME = {
+    "can't start new thread": "the operating system refuses another thread; take fewer --threads, or raise the limit.",
+    "can't allocate": "not enough memory for what Python needs itself.",
+}
 _MOST_SHOWN = 200  # characters of what a library says
 _REMEDIES = {
     "train": "take --engine stream, fewer --hash-bits or a higher --min-count",
@@ -48,13 +52,10 @@ def sentence_of(error: Exception, verb: str) -> str | None:
         if not _of_a_library(error):
             return None
         return f"a library cannot be loaded: {_short(error)}; install chainfold again, or give it more memory."
+    if isinstance(error, SystemError):
+        return f"Python itself has failed: {_short(error)}; that happens where there is not enough memory."
     if isinstance(error, RuntimeError):
-        refused = "can't start new thread" in str(error)
-        return (
-            "the operating system refuses another thread; take fewer --threads, or raise the limit."
-            if refused
-            else None
-        )
+        return next((sentence for words, sentence in _RUNTIME.items() if words in str(error)), None)
     if isinstance(error, OSError):
         return _of_the_system(error)
     return None
