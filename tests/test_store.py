@@ -441,7 +441,7 @@ def test_other_arrow_files_and_other_versions(tmp_path: Path) -> None:
         with pytest.raises(errors.BadFile, match="not a chain written by chainfold"):
             open_chain(arrow_file(tmp_path / "other", {b"chainfold": about}))
     old = json.dumps({"version": 1, "positions": 1}).encode()
-    with pytest.raises(errors.BadFile, match="its version is 1, and this chainfold reads 4"):
+    with pytest.raises(errors.BadFile, match=r"its version is 1, and this chainfold reads 4; encode it anew\.$"):
         open_chain(arrow_file(tmp_path / "old", {b"chainfold": old}))
 
 
@@ -689,12 +689,58 @@ def test_threads_may_read_a_stored_chain_at_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.expected, expected.expected)
 
 
-def test_each_thread_holds_two_batches_and_reads_no_batch_twice_in_a_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most", "read"), [(2, [0, 1, 2, 3, 1, 0]), (16, [0, 1, 2, 3])])
+def test_each_thread_holds_few_batches_and_reads_no_batch_twice_in_a_row(
+    most: int, read: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_MOST_HELD", most)
     stored = open_chain(written(made(), tmp_path / "chain"))
     assert isinstance(stored, StoredChain)
-    with mock.patch.object(stored, "_reader", wraps=stored._reader) as reader:
+    with mock.patch.object(stored, "_read", wraps=stored._read) as reading:
         for low in [*range(50), *reversed(range(50))]:
             stored.block(max(low - 1, 0), low + 1)
-        read = [call.args[0] for call in reader.get_batch_with_custom_metadata.call_args_list]
-    assert read == [0, 1, 2, 3, 1, 0]
-    assert len(stored._held.batches) == 2
+    assert [call.args[0] for call in reading.call_args_list] == read
+    assert len(stored._held.batches) == min(most, 4)
+
+
+def test_large_batches_are_held_two_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = open_chain(written(made(), tmp_path / "chain"))
+    assert isinstance(stored, StoredChain)
+    monkeypatch.setattr(store, "_HELD_BYTES", 2 * stored.block(0, stored.batch).nbytes // 3)
+    for low in range(50):
+        stored.block(low, low + 1)
+        assert len(stored._held.batches) <= 2
+
+
+FORKED = """
+import os, signal, sys, threading
+import numpy as np
+from chainfold.data.store import open_chain
+chain = open_chain(sys.argv[1])
+places = range(0, chain.positions, chain.batch)
+right = [chain.block(low, min(low + 7, chain.positions)) for low in places]
+
+def read(seed, times):
+    for k in np.random.default_rng(seed).integers(0, len(places), times):
+        found = chain.block(places[k], min(places[k] + 7, chain.positions))
+        assert all(np.array_equal(one, other) for one, other in zip(found, right[k], strict=True)), k
+
+threading.Thread(target=read, args=(0, 10**9), daemon=True).start()
+children = []
+for seed in range(1, 4):
+    children.append(os.fork())
+    if not children[-1]:
+        signal.alarm(20)  # if it waits for a lock that nobody will release
+        read(seed, 1000)
+        os._exit(0)
+read(9, 1000)
+states = [os.waitpid(child, 0)[1] for child in children]
+os._exit(any(states))
+"""
+
+
+def test_forked_processes_read_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_ROWS", 64)
+    write_chain(tmp_path / "chain", SyntheticChain(5_000, 4, 23, 5, seed=1))
+    done = subprocess.run([sys.executable, "-c", FORKED, tmp_path / "chain"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

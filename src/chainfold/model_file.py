@@ -51,7 +51,7 @@ def save_model(path: str | Path, model: Model) -> None:
 
 def open_model(path: str | Path) -> Model:
     """A model that `save_model` has stored, checked."""
-    tensors, about = read_sealed(path, MODEL, VERSION)
+    tensors, about = read_sealed(path, MODEL, VERSION, "train it anew")
     with damage(path, MODEL):
         return _model_of(tensors, about)
 

@@ -75,8 +75,10 @@ def _write(file: IO[bytes], header: bytes, arrays: list[NDArray[Any]]) -> None:
         file.write(array.data if array.size else b"")
 
 
-def read_sealed(path: str | Path, kind: str, version: int) -> tuple[Tensors, dict[str, Any]]:
-    """The arrays and the JSON of a file that `write_sealed` has written."""
+def read_sealed(
+    path: str | Path, kind: str, version: int, remedy: str = "begin anew"
+) -> tuple[Tensors, dict[str, Any]]:
+    """The arrays and the JSON of a file that `write_sealed` has written; the remedy is for one of another version."""
     with damage(path, kind):
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise BadFile(path, "cannot be read: it is no ordinary file.")
@@ -88,7 +90,8 @@ def read_sealed(path: str | Path, kind: str, version: int) -> tuple[Tensors, dic
                 raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
             if about["version"] != version:
                 need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
-                raise BadFile(path, f"its version is {about['version']}, and this chainfold reads {version}.")
+                found = f"its version is {about['version']}"
+                raise BadFile(path, f"{found}, and this chainfold reads {version}; {remedy}.")
             tensors = {name: _array(file, dtype, shape) for name, dtype, shape in entries}
             after = os.fstat(file.fileno())
         if about.pop("digest") != digest_of(tensors, about):

@@ -79,7 +79,8 @@ def _element(array: Any, dice: random.Random) -> None:
         return
     at = dice.randrange(array.size)
     if array.dtype.kind == "f":
-        array.flat[at] = dice.choice(REALS)
+        with np.errstate(over="ignore"):  # it may have become one of float32
+            array.flat[at] = dice.choice(REALS)
         return
     bounds = np.iinfo(array.dtype)
     array.flat[at] = min(
@@ -108,7 +109,8 @@ def _retyped(forgery: Forgery, dice: random.Random) -> None:
             continue
         kind = dice.randrange(4)
         if kind == 0:
-            batch[name] = array.astype(dice.choice([np.int64, np.int8, np.float32, np.float64, np.uint8, np.bool_]))
+            with np.errstate(over="ignore", invalid="ignore"):
+                batch[name] = array.astype(dice.choice([np.int64, np.int8, np.float32, np.float64, np.uint8, np.bool_]))
         elif kind == 1:
             batch[name] = pa.array(array, mask=np.arange(array.size) % 2 == 0)
         elif kind == 2:

@@ -5,15 +5,20 @@ written without compression, little-endian, with each dictionary once; here ever
 compared with those of the file. What is wrong is a ValueError: whoever reads knows the sentence for it.
 
     MessageFile     the messages of an Arrow file, by the table at its end
+    PlacedFile      a file for Arrow whose position is its own
     MessageStream   the messages of a stream, passed on as they come
 """
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from chainfold.data.flatbuffer import BATCHES, DICTIONARIES, PLACE, Table
 
@@ -79,17 +84,66 @@ class MessageFile:
             if (places["body"] > end).any() or (places["offset"] > end - places["body"] - places["metadata"]).any():
                 raise ValueError("a place after the end")
 
-    def check(self, place: Any) -> None:
-        """Raise unless the message there is one that a chain can have, of the size that the table says."""
+    def names(self, place: Any) -> int:
+        """How many names the dictionary there says that it has."""
         data = self._read(int(place["offset"]), int(place["metadata"]))
-        if data[:4] != STREAM or _body_size(data[8:]) != place["body"]:
-            raise ValueError("a message of another size")
+        _check(data, place)
+        try:
+            return _there(_there(Table.root(data[8:]).table(2)).table(1)).number(0, "<q")
+        except struct.error:
+            raise ValueError("a dictionary that is cut short") from None
+
+    def stream(self, begin: bytes, place: Any) -> NDArray[np.uint8]:
+        """A stream of these bytes and the message there, if it is one that a chain can have."""
+        metadata = int(place["metadata"])
+        data = np.empty(len(begin) + metadata + int(place["body"]), np.uint8)
+        data[: len(begin)] = np.frombuffer(begin, np.uint8)
+        at, rest = int(place["offset"]), data[len(begin) :].data
+        while rest:
+            count = os.preadv(self._file, [rest], at)
+            if not count:
+                raise ValueError("the file ends before that")
+            at, rest = at + count, rest[count:]
+        _check(data[len(begin) : len(begin) + metadata].tobytes(), place)
+        return data
 
     def _read(self, begin: int, size: int) -> bytes:
         data = os.pread(self._file, size, begin) if begin >= 0 else b""
         if len(data) != size:
             raise ValueError("the file ends before that")
         return data
+
+
+def _check(data: bytes, place: Any) -> None:
+    """Raise unless this begins a message that a chain can have, of the size that the table says."""
+    if data[:4] != STREAM or _body_size(data[8:]) != place["body"]:
+        raise ValueError("a message of another size")
+
+
+class PlacedFile:
+    """An open file that Arrow can read at any place: the position is kept here, so that no other process moves it."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._at = file.fileno(), 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
+        self._at = offset + (os.fstat(self._file).st_size if begin is None else begin)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, or fewer at the end."""
+        data = os.pread(self._file, size, self._at)
+        self._at += len(data)
+        return data
+
+    def close(self) -> None:
+        """Nothing: the file is closed by whoever opened it."""
 
 
 class MessageStream:

@@ -12,9 +12,10 @@ A record batch holds a stretch of positions, all batches but the last equally ma
 The sizes and the vocabulary stand in the schema's metadata, under a digest that is checked when the chain is opened. A
 batch carries a checksum of its numbers. When it is first read it is checked, and so is everything that kernels rely on:
 whoever made the file, they see no number out of its range. Files are read batch by batch and never mapped: one that is
-changed meanwhile ends in a sentence. Blocks are views of a batch in memory, of which each thread holds the latest two,
-so that the memory of a reader stays small however large the file is; only a block that spans batches is copied. The
-file is written under a temporary name and renamed when it is whole.
+changed meanwhile ends in a sentence. Blocks are views of a batch in memory, of which each thread holds the latest few,
+so that the memory of a reader stays small however large the file is; only a block that spans batches is copied. Threads
+and forked processes share neither locks nor a position in the file. It is written under a temporary name and renamed
+when it is whole.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from chainfold.data.header import (
     header_of,
     packed,
 )
-from chainfold.data.messages import FILE, STREAM, MessageFile, MessageStream, begins_with
+from chainfold.data.messages import FILE, STREAM, MessageFile, MessageStream, PlacedFile, begins_with
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
@@ -65,7 +66,8 @@ from chainfold.kernels.scores import NO_LABEL
 _CHECKSUM = b"crc32"
 _MOST_ENTRIES = 1 << 20  # in a batch, or so
 _BLOCKS_AHEAD = 1
-_HELD = 2  # batches, by each thread: a block may lie in two, and be read forward or backward
+_LEAST_HELD = 2  # batches, by each thread: a block may lie in two, and be read forward or backward
+_MOST_HELD, _HELD_BYTES = 16, 1 << 24  # for blocks at random
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
 _EXTRAS = ("valued", "edge_valued", "weighted")  # what a chain may have; its column is left out otherwise
 _OF_THE_FILE = (None, errno.EINVAL, errno.EOVERFLOW, errno.ESPIPE)  # errors that come of what is in it
@@ -258,26 +260,16 @@ def _damage(path: object, sentence: str) -> Iterator[None]:
     """Whatever reading the file may end in, as one sentence."""
     try:
         yield
-    except ChainfoldError:
+    except (ChainfoldError, MemoryError):  # of Arrow too
         raise
     except FileNotFoundError:
         raise BadFile(path, "there is no such file.") from None
     except OtherVersion as error:
-        raise BadFile(path, f"its version is {error}, and this chainfold reads {VERSION}.") from None
+        raise BadFile(path, f"its version is {error}, and this chainfold reads {VERSION}; encode it anew.") from None
     except OSError as error:
         problem = sentence if error.errno in _OF_THE_FILE else f"cannot be read: {os.strerror(error.errno or 0)}"
         raise BadFile(path, f"{problem}.") from None
-    except MemoryError:  # of Arrow too
-        raise
-    except (
-        pa.ArrowException,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ):
+    except (pa.ArrowException, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise BadFile(path, f"{sentence}.") from None
 
 
@@ -298,7 +290,6 @@ class _Batches(ABC):
         self.active, self.labelled, self.batch = header.active, header.labelled, header.batch
         self.valued, self.edge_valued, self.weighted = header.valued, header.edge_valued, header.weighted
         self._names: dict[str, Any] = {}
-        self._lock = threading.Lock()
 
     def block(self, low: int, high: int) -> Block:
         if not 0 <= low < high <= self.positions:
@@ -316,7 +307,7 @@ class _Batches(ABC):
             return None
         with _damage(self.path, "its vocabulary is damaged"):
             if not self._names and (header.named or (header.edge_named and header.n_edge_attributes)):
-                next(iter(self._wholes(0, 0)))
+                self._read_names()
             for names in self._names.values():
                 names.validate(full=True)
                 if names.null_count:
@@ -343,6 +334,17 @@ class _Batches(ABC):
     def _wholes(self, first: int, last: int) -> Iterable[Block]:
         """The batches first … last, as blocks, as often as one likes."""
 
+    @abstractmethod
+    def _read_names(self) -> None:
+        """Take the names of attributes from the first batch."""
+
+    def _take_names(self, batch: Any) -> None:
+        """Keep the names that come with a batch, if there are as many as there should be."""
+        names = {prefix: batch.column(f"{prefix}ids").values.dictionary for prefix in self.header.sizes}
+        if {prefix: len(some) for prefix, some in names.items()} != self.header.sizes:
+            raise BadFile(self.path, "its vocabulary is damaged.")
+        self._names = self._names or names
+
     def _checked(self, k: int, batch: Any, metadata: Any) -> Block:
         """The batch as a block, if it is as it was written and safe for kernels, whoever wrote it."""
         begin = k * self.batch
@@ -355,9 +357,6 @@ class _Batches(ABC):
             or _checksum(batch, self._digest, k) != int(metadata[_CHECKSUM])
         ):
             raise BadFile(self.path, f"positions {begin} to {end - 1} are damaged.")
-        names = {prefix: batch.column(f"{prefix}ids").values.dictionary for prefix in self.header.sizes}
-        if {prefix: len(some) for prefix, some in names.items()} != self.header.sizes:
-            raise BadFile(self.path, "its vocabulary is damaged.")
         block = _block(batch)
         problem = _problem(batch, block, self.labelled)
         if problem:
@@ -366,7 +365,6 @@ class _Batches(ABC):
             check_block(block, begin, end, self.n_labels, self.n_attributes, self.n_edge_attributes)
         except BadChain as error:
             raise BadFile(self.path, str(error)) from None
-        self._names = self._names or names
         return block
 
 
@@ -379,12 +377,13 @@ class StoredChain(_Batches):
             weakref.finalize(self, file.close)
             self._seen = _size_and_time(file)
             self._messages = MessageFile(file)
-            self._reader = pa.ipc.open_file(pa.PythonFile(file, "r"))
-            super().__init__(path, self._reader.schema)
+            super().__init__(path, self._reader().schema)
             if len(self._messages.batches) != self.header.batches:
                 raise BadFile(path, f"{_NO_CHAIN}.")
-            for place in self._messages.dictionaries:
-                self._messages.check(place)
+            if [self._messages.names(place) for place in self._messages.dictionaries] != [*self.header.sizes.values()]:
+                raise BadFile(path, "its vocabulary is damaged.")
+            bare = replace(self.header, named=False, edge_named=False)  # a batch in itself has ids and no names
+            self._begin = bare.schema.serialize().to_pybytes()
         self._safe: set[int] = set()  # batches that were looked at
         self._held = threading.local()
 
@@ -393,22 +392,36 @@ class StoredChain(_Batches):
 
     def _whole(self, k: int) -> Block:
         held: dict[int, Block] = self._held.__dict__.setdefault("batches", {})
-        block = held.pop(k, None) or self._read(k)
+        block = held.pop(k, None)
+        if block is None:
+            block = self._read(k)
+            while len(held) >= _LEAST_HELD and (
+                len(held) >= _MOST_HELD or sum(one.nbytes for one in (block, *held.values())) > _HELD_BYTES
+            ):
+                del held[next(iter(held))]
         held[k] = block  # the latest is the last
-        if len(held) > _HELD:
-            del held[next(iter(held))]
         return block
 
     def _read(self, k: int) -> Block:
-        with self._lock, self._steady():
-            if k not in self._safe:
-                self._messages.check(self._messages.batches[k])
-            batch, metadata = self._reader.get_batch_with_custom_metadata(k)
+        with self._steady():
+            data = self._messages.stream(self._begin, self._messages.batches[k])
+        batch, metadata = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch_with_custom_metadata()
         if k in self._safe:
             return _block(batch)
         block = self._checked(k, batch, metadata)
         self._safe.add(k)
         return block
+
+    def _reader(self) -> Any:
+        """Arrow's own reader, to be used once and for messages that were looked at."""
+        return pa.ipc.open_file(pa.PythonFile(PlacedFile(self._file), "r"))
+
+    def _read_names(self) -> None:
+        self._whole(0)
+        with self._steady():
+            batch = self._reader().get_batch(0)
+        batch.validate()
+        self._take_names(batch)
 
     @contextmanager
     def _steady(self) -> Iterator[None]:
@@ -457,6 +470,7 @@ class PipedChain(_Batches):
             super().__init__(path, self._reader.schema)
         self._held: deque[Block] = deque()
         self._next = 0  # the batch that comes next
+        self._lock = threading.Lock()
 
     def _wholes(self, first: int, last: int) -> list[Block]:
         with self._lock:
@@ -487,7 +501,12 @@ class PipedChain(_Batches):
             batch, metadata = self._reader.read_next_batch_with_custom_metadata()
         except StopIteration:
             raise BadFile(self.path, f"ends after {self._next * self.batch} of {self.positions} positions.") from None
-        return self._checked(self._next, batch, metadata)
+        block = self._checked(self._next, batch, metadata)
+        self._take_names(batch)
+        return block
+
+    def _read_names(self) -> None:
+        self._wholes(0, 0)
 
 
 def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -445,7 +445,7 @@ class Problem:
     def shape(self) -> Shape:
         return shape_of(self.model.layout, self.source)
 
-    def blocks(self, size: int | None = None) -> Iterator[tuple[int, int]]:
+    def blocks(self, size: int | None = None) -> Stretches:
         """The chain cut into blocks: (low, high) of each."""
         return cut(0, self.positions, size or self.shape.block(self.settings))
 
@@ -558,6 +558,25 @@ def shape_of(layout: Layout, source: Source) -> Shape:
     return Shape(source.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
 
 
-def cut(low: int, high: int, size: int) -> Iterator[tuple[int, int]]:
+class Stretches:
+    """(low, high) of each stretch of positions. None is stored: how many there are may be what a forged file says."""
+
+    def __init__(self, low: int, high: int, size: int) -> None:
+        self._begins, self._high, self._size = range(low, high, size), high, size
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return self._stretches(self._begins)
+
+    def __reversed__(self) -> Iterator[tuple[int, int]]:
+        return self._stretches(reversed(self._begins))
+
+    def _stretches(self, begins: Iterable[int]) -> Iterator[tuple[int, int]]:
+        return ((begin, min(begin + self._size, self._high)) for begin in begins)
+
+
+def cut(low: int, high: int, size: int) -> Stretches:
     """The positions low … high-1 in stretches of `size`, the last one shorter."""
-    return ((start, min(start + size, high)) for start in range(low, high, size))
+    return Stretches(low, high, size)

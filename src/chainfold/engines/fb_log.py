@@ -26,7 +26,7 @@ def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) ->
     beta[positions] = 0.0
     entry = before_the_chain(n_labels)
     scores = LogScores(problem)
-    blocks = list(problem.blocks())
+    blocks = problem.blocks()
     for low, high in blocks:
         block = problem.read(low, high)
         previous = alpha[low - 1] if low else entry

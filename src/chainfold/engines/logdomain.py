@@ -96,8 +96,8 @@ def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
     tally = Tally(problem)
     layout = problem.model.layout
     n_labels, scores = layout.n_labels, LogScores(problem)
-    blocks = list(problem.blocks())
-    longest = blocks[0][1]
+    blocks = problem.blocks()
+    _, longest = next(iter(blocks))
     u = np.empty((longest, n_labels, n_labels))
     previous = before_the_chain(n_labels)
     for low, high in blocks:

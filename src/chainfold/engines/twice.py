@@ -33,7 +33,7 @@ class Keeper(Protocol):
 
 def there_and_back(problem: Problem, keeper: Keeper, block_size: int | None = None) -> tuple[Tally, Report]:
     tally = Tally(problem)
-    blocks = list(problem.blocks(block_size))
+    blocks = problem.blocks(block_size)
     belief: Belief | None = None
     wide, runs = 0, Runs()
     for low, high in blocks:

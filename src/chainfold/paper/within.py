@@ -65,7 +65,7 @@ class Vectors:
     """Keeps the forward vectors in a table."""
 
     def __init__(self, problem: Problem, pager: Pager) -> None:
-        rows = problem.positions + sum(1 for _ in problem.blocks())
+        rows = problem.positions + len(problem.blocks())
         self._table, self._end = pager.table((rows, problem.model.layout.n_labels)), 0
 
     def push(self, vectors: Floats) -> None:
