@@ -163,6 +163,140 @@ def test_it_is_cut_twice_between_two_looks(log: Log, monkeypatch: pytest.MonkeyP
     assert "was copied to app.log.1 and cut short again" in log.told[1]
 
 
+@pytest.mark.parametrize("name", ["app-1.log", "app.log-2", "app.log.7"])
+@pytest.mark.parametrize("how", ["cut", "renamed"])
+def test_rows_of_a_file_that_was_there_are_never_read(
+    log: Log, name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named as if it had been rotated away, and grows: but it is a log of its own."""
+    beside = Log(log.path.with_name(name), b"OTHER\n")
+
+    def turned() -> None:
+        log.writer.write(b"more\n")
+        beside.append(b"OTHER again\n")
+        if how == "cut":
+            log.cut("app.log.1", b"new\n")
+        else:
+            log.rotate("app.log.1", b"new\n")
+        beside.append(b"OTHER still\n")
+
+    with beside.writer:
+        read = log.follow(monkeypatch, lambda: beside.append(b"OTHER too\n"), turned)
+    assert read == LONG + b"more\nnew\n"
+    assert len(log.told) == 1
+
+
+def test_a_file_that_came_meanwhile_and_had_another_name_is_not_read(
+    log: Log, told_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice() -> None:
+        log.rotate("app.log.1", b"between\n")
+        log.path.with_name("app.log.1").rename(log.path.with_name("app.log.2"))
+        log.path.with_name("app-1.log").write_bytes(b"OTHER\n")
+        log.rotate("app.log.1", b"new\n")
+
+    assert log.follow(monkeypatch, lambda: None, twice) == LONG + b"between\nnew\n"
+    assert any("app-1.log may have been" in one for one in log.told) == (told_by == "clock")
+
+
+def test_a_file_that_came_before_the_rotation_is_not_read(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known since the look at which it was new."""
+
+    def came() -> None:
+        time.sleep(0.05)  # the folder has another time
+        log.path.with_name("app.log.7").write_bytes(b"OTHER\n")
+
+    def rotated() -> None:
+        log.path.with_name("app.log.7").write_bytes(b"OTHER\nOTHER\n")
+        log.rotate("app.log.1", b"new\n")
+
+    assert log.follow(monkeypatch, lambda: None, came, rotated) == LONG + b"new\n"
+    assert len(log.told) == 1
+
+
+def test_a_file_that_is_as_this_one_is_no_copy_of_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins so, but was there and has only grown."""
+    beside = Log(log.path.with_name("app-1.log"))
+
+    def cut() -> None:
+        beside.append(b"OTHER\n")
+        log.cut(None, b"new\n")
+
+    with beside.writer:
+        assert log.follow(monkeypatch, lambda: None, cut) == LONG + b"new\n"
+    [told] = log.told
+    assert "may be missing" in told
+
+
+@pytest.mark.parametrize("text", [b"a\n", b"time,host," + b"column," * 50 + b"\n", LONG[:175]])
+def test_a_beginning_that_others_may_have_makes_no_copy(
+    tmp_path: Path, text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path / "app.log", text)
+
+    def cut() -> None:
+        log.path.with_name("app-1.log").write_bytes(text + b"OTHER\n")
+        log.cut(None, b"")
+
+    with log.writer:
+        assert log.follow(monkeypatch, lambda: None, cut, lambda: log.writer.write(b"new\n")) == text + b"new\n"
+    [told] = log.told
+    assert "may be missing" in told
+
+
+def test_a_copy_that_is_made_slowly_is_known(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks fall between its beginning and its end, and lines come one by one."""
+    copy = log.path.with_name("app.log.1")
+    copy.write_bytes(b"an older one\n")
+    there = LONG + b"more\nlast\n"
+
+    def made(size: int) -> Step:
+        def make() -> None:
+            time.sleep(0.02)  # the folder has another time
+            copy.write_bytes(there[:size])
+            log.path.with_name(f"{size}").touch()
+
+        return make
+
+    def cut() -> None:
+        log.writer.write(b"last\n")
+        copy.write_bytes(there)
+        log.cut(None, b"new\n")
+
+    steps = [lambda: log.writer.write(b"more\n"), made(0), made(100), made(700), cut]
+    assert log.follow(monkeypatch, *steps) == there + b"new\n"
+    [told] = log.told
+    assert "5 bytes that were not read yet are taken from its copy app.log.1." in told
+
+
+def test_a_copy_of_lines_that_came_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(tmp_path / "app.log", b"")
+    lines = LONG.splitlines(keepends=True)
+
+    def cut() -> None:
+        log.writer.write(b"last\n")
+        log.cut("app.log.1", b"new\n")
+
+    with log.writer:
+        steps = [lambda line=line: log.writer.write(line) for line in lines]
+        assert log.follow(monkeypatch, *steps, cut) == LONG + b"last\nnew\n"
+
+
+def test_a_file_in_a_folder_that_must_not_be_listed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(folder: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "scandir", refused)
+    read = log.follow(
+        monkeypatch,
+        lambda: log.writer.write(b"more\n"),
+        lambda: log.cut("app.log.1", b"new\n"),
+        lambda: log.rotate("app.log.1", b"newer\n"),
+    )
+    assert read == LONG + b"more\nnew\nnewer\n"
+    assert "may be missing" in log.told[0]
+
+
 def test_what_is_cut_off_for_good_is_told_of_in_numbers(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.path.with_name("app.log.2").write_bytes(b"something else" * 100)
 

@@ -3,11 +3,15 @@
 A file that is rotated away is read on for as long as it grows: its writer may not have noticed yet. Lines are given as
 they come, those of an older file first where there are several. A file that was cut short has usually been copied
 before (logrotate's `copytruncate`): what was not read of it yet is looked for in its copy.
+
+Rows of another file are worse than missing ones: a file beside the followed one is read only if it surely had its name,
+or is surely its copy. Where that cannot be told, a sentence says that rows may be missing.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import stat
@@ -15,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +34,7 @@ _PATIENCE = 60.0  # seconds without a word from a file that was rotated away, af
 _MOST_OPEN = 16  # files that are read at the same time
 _KNOWN_BY = 256  # bytes by which a text is known again
 _PACE = 10.0  # seconds over which the pace of a file is taken
+_SETTLED = 2.0  # seconds after which a folder that changes has another time, on any file system
 _NUMBER = r"[-._]\d[-._:TZ\d]*"  # or a date: how the names of files that are rotated away differ
 
 
@@ -60,11 +66,11 @@ class GrowingFile:
         self._watch = Watch(one.path, stopped)
         self._count = 0
         self._since = 0  # when the file was written last that surely had the name
-        self._seen: set[_Entry] = set()  # what was in the folder before
+        self._folder = _Folder(one.path)
         self._files: list[_Followed] = []  # the oldest first; the last one has the name, as far as is known
         try:
             self._add(one.source.open())
-            self._seen = set(_entries(self._path.parent))
+            self._folder.last = self._folder.listed(self._files)
         except OSError as error:
             self._watch.close()
             raise unreadable(one.name, error) from None
@@ -118,23 +124,26 @@ class GrowingFile:
     def _has_changed(self) -> bool:
         """Does the name stand for a file that is not read yet? It is, from now on."""
         before = self._files[-1]
+        self._watch.listen()
         try:
+            listing = self._folder.listed(self._files)
             if os.path.samestat(self._path.stat(), os.fstat(before.file.fileno())):
                 self._missing, self._since = False, before.changed
-                self._watch.listen()
-                self._watch.came = 0
+                self._folder.last = listing  # none of these has had the name meanwhile
+                self._watch.forget()
                 return False
-            other = self._opened()
+            other, left = self._opened()
         except OSError as error:
             if not self._missing:
                 self._notice(f"{self._name} is gone ({error.strerror}); waiting for it to come back.")
             self._missing = True
             return False
-        came, self._watch.came, self._missing = self._watch.came, 0, False
-        between = [] if came == 1 else self._others_since(self._since, other)
-        for path in between:
+        came, self._missing = self._watch.came, False
+        self._watch.forget()
+        between = left if came else self._without_word(before, other)
+        for path, file in between:
             self._notice(f"{self._name} was another file for a moment, which is called {path.name} now and read too.")
-            self._add(path.open("rb", buffering=0))
+            self._add(file)
         if came > 1 + len(between):
             count = came - 1 - len(between)
             files = "a file" if count == 1 else f"{count} files"
@@ -143,35 +152,51 @@ class GrowingFile:
         self._add(other)
         return True
 
-    def _opened(self) -> io.FileIO:
-        """The file that has the name; none came to have it while it was opened."""
+    def _opened(self) -> tuple[io.FileIO, list[tuple[Path, io.FileIO]]]:
+        """The file that has the name, and those that had it before as the system tells; none moved meanwhile."""
         while True:
             self._watch.listen()
-            came, other = self._watch.came, self._path.open("rb", buffering=0)
+            came, names = self._watch.came, list(self._watch.left)
+            other = self._path.open("rb", buffering=0)
+            left = self._texts([self._path.with_name(os.fsdecode(name)) for name in names if name], other)
             self._watch.listen()
-            if self._watch.came == came:
-                return other
-            other.close()
+            if (self._watch.came, self._watch.left) == (came, names):
+                return other, left
+            for file in (other, *(file for _, file in left)):
+                file.close()
 
-    def _others_since(self, since: int, other: io.FileIO | None = None) -> list[Path]:
-        """Files that were written later, and that have the name with a number behind it; in order."""
-        stem, suffix = re.escape(self._path.stem), re.escape(self._path.suffix)
-        numbered = re.compile(rf"{stem}(?:{suffix}{_NUMBER}|{_NUMBER}{suffix})")
-        old = {_place(os.fstat(one.file.fileno())) for one in self._files}
-        old |= {_place(os.fstat(other.fileno()))} if other is not None else set()
-        entries, seen = _entries(self._path.parent), {entry[1:] for entry in self._seen}
-        self._seen = set(entries)
-        found = [
-            entry
-            for entry in entries
-            if numbered.fullmatch(entry.path.name)
-            and entry[1:] not in seen
-            and entry.place not in old
-            and entry.changed >= since
-            and _is_text(entry.path)
-            and not any(one.is_copied_in(entry.path) for one in self._files)
-        ]
-        return [entry.path for entry in sorted(found, key=lambda entry: entry.changed)]
+    def _without_word(self, before: _Followed, other: io.FileIO) -> list[tuple[Path, io.FileIO]]:
+        """The files that had the name for a moment, where the system tells nothing."""
+        place = _place(os.fstat(before.file.fileno()))
+        names = [entry.path.name for entry in _entries(self._path.parent) if entry.place == place]
+        return self._came_since(self._since, names, other)
+
+    def _came_since(self, since: int, names: list[str], other: io.FileIO | None = None) -> list[tuple[Path, io.FileIO]]:
+        """Files that are new in the folder, written since then, and named as these are but for the number; in order."""
+        sure, unsure = (
+            self._texts([path for path in paths if not any(one.is_copied_in(path) for one in self._files)], other)
+            for paths in self._folder.came_since(since, names)
+        )
+        for path, file in unsure:
+            file.close()
+            self._notice(
+                f"{path.name} may have been {self._name} for a moment, or a file of its own: it is not read, and rows "
+                "may be missing."
+            )
+        return sure
+
+    def _texts(self, paths: list[Path], other: io.FileIO | None = None) -> list[tuple[Path, io.FileIO]]:
+        """Those that are there, opened: but for files that are open already, and what is compressed."""
+        old = [one.file for one in self._files] + ([] if other is None else [other])
+        places, found = {_place(os.fstat(file.fileno())) for file in old}, []
+        for path in paths:
+            with suppress(OSError):
+                file = path.open("rb", buffering=0)
+                if _place(os.fstat(file.fileno())) in places or compression_of(os.pread(file.fileno(), MAGIC_SIZE, 0)):
+                    file.close()
+                else:
+                    found.append((path, file))
+        return found
 
     def _recovered(self, one: _Followed) -> Iterator[Piece]:
         """What had been added to a file before it was cut short, if there is a copy; then it begins anew."""
@@ -185,7 +210,7 @@ class GrowingFile:
             )
         else:
             since, read = copy.stat().st_mtime_ns, 0
-            for data in _read(copy, one.at):
+            for data in _read(copy.open("rb", buffering=0), one.at):
                 read += len(data)
                 yield Piece(data, one.number)
             rest = f"{read:,} bytes that were not read yet are taken" if read else "nothing is missing, as is known"
@@ -193,19 +218,18 @@ class GrowingFile:
                 f"{self._name} was cut short; {rest} from its copy {copy.name}. It is read from its beginning."
             )
         yield Piece(b"", one.number, last=True)
-        for path in [] if copy is None else self._others_since(since):
+        for path, file in [] if copy is None else self._came_since(since, [copy.name]):
             self._notice(f"{self._name} was copied to {path.name} and cut short again; that is read too.")
-            yield from (Piece(data, self._count) for data in _read(path))
+            yield from (Piece(data, self._count) for data in _read(file))
             yield Piece(b"", self._count, last=True)
             self._count += 1
         one.begin_again(self._count)
         self._count += 1
 
     def _copy_of(self, one: _Followed) -> Path | None:
-        """The newest file in the folder that begins with all that was read, as far as can be told."""
-        begin = self._path.name.partition(".")[0]
-        for entry in sorted(_entries(self._path.parent), key=lambda entry: -entry.changed):
-            if entry.path.name.startswith(begin) and entry.changed >= one.changed and one.is_copied_in(entry.path):
+        """The newest file that came to the folder, or was written anew, and has what was read at the same places."""
+        for entry in sorted(self._folder.copies(), key=lambda entry: -entry.changed):
+            if entry.changed >= one.changed and one.is_known and one.is_copied_in(entry.path):
                 return entry.path
         return None
 
@@ -222,6 +246,7 @@ class _Followed:
         self.number, self.at = number, 0
         self.half = False  # has the last line no line end?
         self._head, self._tail = b"", b""
+        self._first = 0  # the size of the first line, which other files may have too
         self._cut = False
         self.changed = 0  # when it was, by the clock of its file system, in nanoseconds
         self._looked = self._before = self._grown = time.monotonic()  # at this look, and at the one before
@@ -236,6 +261,8 @@ class _Followed:
             if os.pread(self.file.fileno(), len(data), self.at) == data:  # what was there after the cut, not before
                 return b""
         if data:
+            if not self.at or (self.half and self.at == self._first):  # it has not ended yet
+                self._first += data.find(b"\n") + 1 or len(data)
             self.at += len(data)
             self.half = not data.endswith(b"\n")
             self._head += data[: _KNOWN_BY - len(self._head)]
@@ -275,6 +302,15 @@ class _Followed:
     def _is_as_read(self) -> bool:
         return os.pread(self.file.fileno(), len(self._tail), self.at - len(self._tail)) == self._tail
 
+    @property
+    def is_known(self) -> bool:
+        """Was enough read of it to tell a copy of it from another file?"""
+        return self.at - self._first >= _KNOWN_BY
+
+    def may_begin(self, head: bytes) -> bool:
+        """May a file that begins so become a copy of this one?"""
+        return bool(self._head) and (head.startswith(self._head) or self._head.startswith(head))
+
     def is_copied_in(self, path: Path) -> bool:
         """Does another file begin with what was read of this one, as far as can be told?"""
         try:
@@ -295,11 +331,94 @@ class _Entry(NamedTuple):
     changed: int
 
 
+class _Known(NamedTuple):
+    """A file that was in the folder before."""
+
+    head: bytes  # its beginning, where it may be a copy by its name
+    copy: bool  # had it just come, with a beginning that a copy has?
+
+
+class _Listing(NamedTuple):
+    """What was in a folder."""
+
+    changed: int  # when the folder was, by the clock of its file system, in nanoseconds
+    begin: float  # for so long it is not listed again in any case,
+    end: float  # and until then only if it has changed
+    known: dict[tuple[int, int], _Known]
+
+
+class _Folder:
+    """The folder of a followed file: what has come to it since it was known that no other file had the name."""
+
+    def __init__(self, path: Path) -> None:
+        stem, suffix = re.escape(path.stem), re.escape(path.suffix)
+        self._numbered = re.compile(rf"{stem}(?:{suffix}{_NUMBER}|{_NUMBER}{suffix})")
+        self._path, self._begin = path, path.name.partition(".")[0]
+        self.last = _Listing(-1, 0.0, 0.0, {})
+
+    def listed(self, files: list[_Followed]) -> _Listing:
+        """What is in it now; the last listing if that has not changed. A large folder is not listed all the time."""
+        now, last = time.monotonic(), self.last
+        if now < last.begin:
+            return last
+        changed = self._path.parent.stat().st_mtime_ns
+        if changed == last.changed and now < last.end:
+            return last
+        known = {}
+        for entry in _entries(self._path.parent):
+            head = self._head(entry.path)
+            copy = self._is_another(entry, head) and any(one.may_begin(head) for one in files)
+            known[entry.place] = _Known(head, copy)
+        end = now + _SETTLED if changed != last.changed else math.inf
+        return _Listing(changed, 11 * time.monotonic() - 10 * now, end, known)
+
+    def came_since(self, since: int, names: list[str]) -> tuple[list[Path], list[Path]]:
+        """Files with a number, written since then: those that are surely new and named alike, and those in doubt."""
+        sure, unsure = [], []
+        alike = {_shape(name) for name in names if self._numbered.fullmatch(name)}
+        for entry in sorted(_entries(self._path.parent), key=lambda entry: entry.changed):
+            if entry.changed >= since and self._numbered.fullmatch(entry.path.name):
+                new, same = entry.place not in self.last.known, _shape(entry.path.name) in alike
+                if new and same:
+                    sure.append(entry.path)
+                elif new or (same and self._is_another(entry, self._head(entry.path))):
+                    unsure.append(entry.path)
+        return sure, unsure
+
+    def copies(self) -> list[_Entry]:
+        """Files that may be a copy: they came, or were written anew. One that was there and has grown is none."""
+        found = [entry for entry in _entries(self._path.parent) if entry.path.name.startswith(self._begin)]
+        return [entry for entry in found if self._is_another(entry, self._head(entry.path))]
+
+    def _is_another(self, entry: _Entry, head: bytes) -> bool:
+        """Is it new, or does it begin otherwise than before?"""
+        before = self.last.known.get(entry.place)
+        return before is None or before.copy or not head.startswith(before.head)
+
+    def _head(self, path: Path) -> bytes:
+        try:
+            if path.name.startswith(self._begin):
+                with path.open("rb", buffering=0) as file:
+                    return file.read(_KNOWN_BY)
+        except OSError:
+            pass
+        return b""
+
+
+def _shape(name: str) -> str:
+    """A name without what its numbers are."""
+    return re.sub(r"\d+", "0", name)
+
+
 def _entries(folder: Path) -> list[_Entry]:
-    """The regular files of a folder."""
+    """The regular files of a folder; none where it must not be read, as a file in it may nevertheless."""
     found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
+    try:
+        listed = os.scandir(folder)
+    except PermissionError:
+        return []
+    with listed:
+        for entry in listed:
             try:
                 about = entry.stat()
             except OSError:  # it is gone
@@ -313,16 +432,8 @@ def _place(about: os.stat_result) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def _read(path: Path, begin: int = 0) -> Iterator[bytes]:
-    with path.open("rb", buffering=0) as file:
+def _read(file: io.FileIO, begin: int = 0) -> Iterator[bytes]:
+    with file:
         file.seek(begin)
         while data := file.read(AT_ONCE):
             yield data
-
-
-def _is_text(path: Path) -> bool:
-    try:
-        with path.open("rb", buffering=0) as file:
-            return compression_of(file.read(MAGIC_SIZE)) is None
-    except OSError:
-        return False

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _MODIFIED, _MOVED_TO, _CREATED, _MOVED_FROM, _DELETED = 0x2, 0x80, 0x100, 0x40, 0x200
+_OVERFLOWED = 0x4000
 _COMES, _GOES = _CREATED | _MOVED_TO, _MOVED_FROM | _DELETED
 _EVENT = struct.Struct("iIII")  # watch, what happened, cookie, length of the name that follows
 _ROOM = 1 << 16
@@ -26,7 +27,7 @@ class Watch:
     def __init__(self, path: Path, stopped: threading.Event) -> None:
         """stopped: nobody waits any more."""
         self._name, self._stopped = os.fsencode(path.name), stopped
-        self.came = 0  # how often a file came to have the name; 0 where the system does not tell
+        self.forget()
         self._descriptor = -1
         with suppress(AttributeError, OSError, TypeError):  # no inotify, or no more of it
             self._system = ctypes.CDLL(None, use_errno=True)
@@ -35,6 +36,12 @@ class Watch:
         self._ready = select.poll()
         if self._descriptor >= 0:
             self._ready.register(self._descriptor, select.POLLIN)
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self.came = 0  # how often a file came to have the name; 0 where the system does not tell
+        self.left: list[bytes] = []  # what files that had the name are called now, in order; empty if they are gone
+        self._moving: dict[int, int] = {}  # which of them moves, by the cookie
 
     def add(self, descriptor: int) -> None:
         """Watch an open file too, whatever it is called later."""
@@ -61,9 +68,28 @@ class Watch:
     def _count(self, events: bytes) -> None:
         at = 0
         while at < len(events):
-            _, what, _, size = _EVENT.unpack_from(events, at)
+            _, what, cookie, size = _EVENT.unpack_from(events, at)
             at += _EVENT.size + size
-            self.came += bool(what & _COMES) and events[at - size : at].rstrip(b"\0") == self._name
+            if what & _OVERFLOWED:  # what has moved since is not known
+                self.left, self._moving = [], {}
+            elif what & (_COMES | _GOES):
+                self._moved(what, cookie, events[at - size : at].rstrip(b"\0"))
+
+    def _moved(self, what: int, cookie: int, name: bytes) -> None:
+        """A file came to have a name, or had it until now."""
+        self.came += bool(what & _COMES) and name == self._name
+        if name in self.left:
+            place = self.left.index(name)
+            self.left[place] = b""  # gone, replaced, or under way
+        elif name == self._name and what & _MOVED_FROM:
+            place = len(self.left)
+            self.left.append(b"")
+        else:
+            place = -1
+        if place >= 0 and what & _MOVED_FROM:
+            self._moving[cookie] = place
+        elif what & _MOVED_TO and cookie in self._moving:
+            self.left[self._moving.pop(cookie)] = name
 
     def close(self) -> None:
         if self._descriptor >= 0:
