@@ -2,8 +2,11 @@ r"""Python's regular expressions in linear time: said in RE2's words and searche
 
 A template may come with a stranger's model, and `re` takes years for some expressions on some texts. Python's own
 parser reads an expression here, and what it says is written again for RE2, which has no look-around and no
-back-references. `\d`, `\w` and `\s` mean what they mean in Python. Where all texts are of ASCII, the classes are as
-well: that changes no answer, and the large tables of Unicode need not be compiled.
+back-references. What a class such as `\w` or a letter of either case stands for is asked of Python, for the characters
+that occur: RE2 then has small classes without its own tables of Unicode, and finds what `re` finds.
+
+RE2 is compiled at each call. For a few short texts `re` is quicker, and is used where all the ways through the
+expression, counted as if each character always matched, are few: then it cannot take long. The answer is the same.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pyarrow as pa
@@ -24,45 +27,27 @@ from chainfold.errors import ChainfoldError
 LONGEST = 1000  # characters of an expression
 LARGEST = 1000  # and its parts, repetitions written out; what RE2 makes of them stays small, and is made at once
 _CLASS = 10  # parts that a class of Unicode counts for
+_MEMBERS = 10  # members of a class that count for a part
+_FOLDED = 100  # characters of a range that count for a part where case is ignored: Python looks at each of them
 _AT_ONCE = 1 << 13  # texts between two moments in which an interrupt is heard
 
-_LETTERS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+_FEW = 64  # texts for which `re` may be quicker
+_SHORT = (8, 16, 32, 64)  # characters of such texts
+_STEPS = 10_000  # of `re` in one text: about 0.1 ms
+
+_ASCII = "".join(map(chr, range(128)))
+_MARK = "_"  # a character of words for RE2, see _marked
+_TO_MARK = re.compile(r"[^\W\x00-^`-\x7f]")  # the mark itself, and characters of words beyond ASCII
+_MARKED = re.compile(f"{_MARK}(.){_MARK}", re.DOTALL)
+
 _PLACES = {
-    sre.AT_BEGINNING: "^",
     sre.AT_BEGINNING_STRING: r"\A",
-    sre.AT_END: "$",
     sre.AT_END_STRING: r"\z",
     sre.AT_BOUNDARY: r"\b",
     sre.AT_NON_BOUNDARY: r"\B",
 }
-_SPACES = r"\t-\r\x1c- \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
-_NO_SPACES = (
-    r"\x00-\x08\x0e-\x1b!-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}"
-    r"\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff}"
-)
-_OF_UNICODE = {
-    sre.CATEGORY_DIGIT: r"\p{Nd}",
-    sre.CATEGORY_NOT_DIGIT: r"\P{Nd}",
-    sre.CATEGORY_WORD: r"\p{L}\p{N}_",
-    sre.CATEGORY_NOT_WORD: (
-        r"\p{C}\p{M}\p{S}\p{Z}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}"
-        r"\x{203f}\x{2040}\x{2054}\x{fe33}\x{fe34}\x{fe4d}-\x{fe4f}\x{ff3f}"
-    ),
-    sre.CATEGORY_SPACE: _SPACES,
-    sre.CATEGORY_NOT_SPACE: _NO_SPACES,
-}
-_OF_ASCII_TEXTS = {
-    sre.CATEGORY_DIGIT: "0-9",
-    sre.CATEGORY_NOT_DIGIT: r"\D",
-    sre.CATEGORY_WORD: "0-9A-Za-z_",
-    sre.CATEGORY_NOT_WORD: r"\W",
-    sre.CATEGORY_SPACE: r"\t-\r\x1c- ",
-    sre.CATEGORY_NOT_SPACE: r"\x00-\x08\x0e-\x1b!-\x{10ffff}",
-}
-_BY_THE_FLAG = _OF_ASCII_TEXTS | {  # (?a), where four control characters are no spaces
-    sre.CATEGORY_SPACE: r"\t-\r ",
-    sre.CATEGORY_NOT_SPACE: r"\x00-\x08\x0e-\x1f!-\x{10ffff}",
-}
+_BORDERS = (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY)
+_CHARACTERS = (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN)
 _REFUSED = {
     sre.GROUPREF: "refers back to a group",
     sre.GROUPREF_EXISTS: "refers back to a group",
@@ -76,15 +61,22 @@ _REFUSED = {
 
 def occurs(pattern: str, texts: Sequence[str]) -> list[bool]:
     """Is there a match anywhere, in each of the texts?"""
-    words = _re2(pattern, all(map(str.isascii, texts)))
+    expression = _read(pattern)
+    if expression.quick(texts):
+        return [expression.search(text) is not None for text in texts]
+    words, texts = expression.for_re2(texts)
     return [one for part in _parts(texts) for one in pc.match_substring_regex(part, words).to_pylist()]
 
 
 def matched(pattern: str, texts: Sequence[str]) -> list[str]:
     """The first match in each of the texts, or nothing."""
-    words = f"(?P<found>{_re2(pattern, all(map(str.isascii, texts)))})"
-    found = (pc.extract_regex(part, words).field("found").to_pylist() for part in _parts(texts))
-    return [one or "" for part in found for one in part]
+    expression = _read(pattern)
+    if expression.quick(texts):
+        return [found[0] if found else "" for found in map(expression.search, texts)]
+    words, changed = expression.for_re2(texts)
+    parts = (pc.extract_regex(part, words).field("found").to_pylist() for part in _parts(changed))
+    found = [one or "" for part in parts for one in part]
+    return found if changed is texts else [_MARKED.sub(r"\1", one) for one in found]
 
 
 def _parts(texts: Sequence[str]) -> Iterator[Any]:
@@ -92,12 +84,11 @@ def _parts(texts: Sequence[str]) -> Iterator[Any]:
 
 
 def check_expression(pattern: str) -> None:
-    """Raise if it cannot be searched for; that takes about a millisecond at most."""
+    """Raise if it cannot be searched for; that takes a few milliseconds at most."""
     if len(pattern) > LONGEST:
         raise ChainfoldError(f"the regular expression has {len(pattern)} characters; the limit is {LONGEST}.")
     try:
-        pc.match_substring_regex(pa.array([], pa.large_string()), _re2(pattern, True))
-        _re2(pattern, False)
+        pc.match_substring_regex(pa.array([], pa.large_string()), _read(pattern).of_ascii)
     except ChainfoldError as error:
         raise ChainfoldError(f"the regular expression {pattern!r} {error}") from None
     except (re.error, OverflowError, RecursionError, UnicodeError, pa.ArrowInvalid) as error:
@@ -105,78 +96,230 @@ def check_expression(pattern: str) -> None:
         raise ChainfoldError(f"the regular expression {pattern!r} {why}.") from None
 
 
+class _Expression:
+    """An expression that was read: for RE2, and for `re` where that is harmless.
+
+    of_ascii   for RE2, where all texts are of ASCII
+    longest    characters of a text in which `re` may search
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self._said = said = _Said()
+        size = said.all(tree, tree.state.flags)
+        if size > LARGEST:
+            raise ChainfoldError(f"has {size} parts with its repetitions written out; the limit is {LARGEST}.")
+        if len({by_flag for _, by_flag in said.borders}) > 1:
+            raise ChainfoldError(
+                "has borders of words, \\b or \\B, with the flag (?a) and without; take one of the two."
+            )
+        self._borders = any(not by_flag for _, by_flag in said.borders)
+        self.of_ascii = f"(?P<found>{_written(said.pieces, _ASCII, False)})"
+        self.longest = -1 if (sre.AT_NON_BOUNDARY in dict(said.borders)) else _harmless_length(tree)
+        if self.longest >= 0:
+            self.search = _compiler.compile(tree).search
+
+    def quick(self, texts: Sequence[str]) -> bool:
+        """May `re` search in these texts, with the same answer and at once?"""
+        return (
+            len(texts) <= _FEW
+            and max(map(len, texts), default=0) <= self.longest
+            and not (self._said.ends and any(text.endswith("\n") for text in texts))
+        )
+
+    def for_re2(self, texts: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """The expression for RE2, the match being its group `found`, and the texts, which may have marks then."""
+        others = "".join(text for text in texts if not text.isascii())
+        if not others:
+            return self.of_ascii, texts
+        alphabet = "".join(sorted({*_ASCII, *others}))
+        if not (self._borders and _TO_MARK.search(others)):
+            return f"(?P<found>{_written(self._said.pieces, alphabet, False)})", texts
+        words = f"(?P<found>{_written(self._said.pieces, alphabet, True)})"
+        return rf"\A(?s:[^{_MARK}]|{_MARK}.{_MARK})*?{words}", [_marked(text) for text in texts]
+
+
 @lru_cache(maxsize=1024)
-def _re2(pattern: str, ascii_texts: bool) -> str:
-    """The same for RE2, without groups that are kept."""
+def _read(pattern: str) -> _Expression:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what a later Python may take a bracket for
-        tree = _parser.parse(pattern)
-    flags = tree.state.flags
-    words, size = _Said(_OF_ASCII_TEXTS if ascii_texts else _OF_UNICODE).all(tree, bool(flags & re.ASCII))
-    if size > LARGEST:
-        raise ChainfoldError(f"has {size} parts with its repetitions written out; the limit is {LARGEST}.")
-    return f"(?{_letters(flags)}:{words})"
+        return _Expression(_parser.parse(pattern))
 
 
-def _letters(flags: int) -> str:
-    return "".join(letter for flag, letter in _LETTERS.items() if flags & flag)
+def _marked(text: str) -> str:
+    """With a mark on either side of all characters of words beyond ASCII, and of marks.
+
+    RE2's borders of words are those of ASCII. A mark is of ASCII, so that they are Python's in such a text; what is
+    searched for takes a character together with its marks, never a part of these three.
+    """
+    return _TO_MARK.sub(rf"{_MARK}\g<0>{_MARK}", text)
 
 
 class _Said:
-    """What Python's parser has read, as text for RE2, and how many parts that has."""
+    """What Python's parser has read, for RE2.
 
-    def __init__(self, classes: dict[Any, str]) -> None:
-        self._classes = classes
+    pieces    RE2's words; numbers of characters; and tests of one character, which are Python's own
+    borders   of words: the kind, and are they those of ASCII by a flag?
+    ends      is there a `$` that is not that of lines?
+    """
 
-    def all(self, items: Iterable[tuple[Any, Any]], flagged: bool) -> tuple[str, int]:
-        """One after the other; `flagged`: the classes are those of ASCII by a flag."""
-        said = [self._one(kind, about, flagged) for kind, about in items]
-        return "".join(words for words, _ in said), sum(size for _, size in said)
+    def __init__(self) -> None:
+        self.pieces: list[str | int | re.Pattern[str]] = []
+        self.borders: set[tuple[Any, bool]] = set()
+        self.ends = False
 
-    def _one(self, kind: Any, about: Any, flagged: bool) -> tuple[str, int]:
+    def all(self, items: Iterable[tuple[Any, Any]], flags: int) -> int:
+        """One after the other; returns how many parts that has."""
+        return sum([self._one(kind, about, flags) for kind, about in items])
+
+    def _one(self, kind: Any, about: Any, flags: int) -> int:
         if kind in _REFUSED:
             raise ChainfoldError(f"{_REFUSED[kind]}; this is not supported, because it can take forever.")
-        if kind is sre.LITERAL:
-            return _character(about), 1
-        if kind is sre.NOT_LITERAL:
-            return f"[^{_character(about)}]", 1
-        if kind is sre.ANY:
-            return ".", 1
+        if kind in _CHARACTERS:
+            return self._character(kind, about, flags)
         if kind is sre.AT:
-            return _PLACES[about], 1
-        if kind is sre.IN:
-            return self._class(about, flagged)
+            self.pieces.append(self._place(about, flags))
+            return 1
         if kind is sre.BRANCH:
-            said = [self.all(branch, flagged) for branch in about[1]]
-            return f"(?:{'|'.join(words for words, _ in said)})", sum(size for _, size in said)
+            return self._within(about[1], flags, ")")
         if kind is sre.SUBPATTERN:
             _, added, dropped, inner = about
-            words, size = self.all(inner, bool(flagged or added & re.ASCII) and not added & re.UNICODE)
-            less = _letters(dropped)
-            return f"(?{_letters(added)}{'-' if less else ''}{less}:{words})", size
+            kept = flags & ~(re.ASCII | re.UNICODE) if added & (re.ASCII | re.UNICODE) else flags
+            return self._within([inner], (kept | added) & ~dropped, ")")
         least, most, inner = about
-        words, size = self.all(inner, flagged)
-        times = least + 1 if most is sre.MAXREPEAT else most
         bounds = f"{{{least},{'' if most is sre.MAXREPEAT else most}}}"
-        return f"(?:{words}){bounds}{'?' if kind is sre.MIN_REPEAT else ''}", max(1, size) * max(1, times)
+        size = self._within([inner], flags, f"){bounds}{'?' if kind is sre.MIN_REPEAT else ''}")
+        return max(1, size) * max(1, least + 1 if most is sre.MAXREPEAT else most)
 
-    def _class(self, members: Sequence[tuple[Any, Any]], flagged: bool) -> tuple[str, int]:
-        classes = _BY_THE_FLAG if flagged else self._classes
-        parts, size, negated = [], 1, ""
-        for kind, about in members:
-            if kind is sre.NEGATE:
-                negated = "^"
-            elif kind is sre.CATEGORY:
-                parts.append(classes[about])
-                size += _CLASS
-            elif kind is sre.RANGE:
-                parts.append(f"{_character(about[0])}-{_character(about[1])}")
-            else:
-                parts.append(_character(about))
-        whole = f"[{negated}{''.join(parts)}]"
-        only_categories = all(kind in (sre.CATEGORY, sre.NEGATE) for kind, _ in members)
-        return f"(?-i:{whole})" if only_categories else whole, size  # a class of Unicode has the letters of either case
+    def _within(self, branches: Sequence[Any], flags: int, close: str) -> int:
+        size = 0
+        for number, branch in enumerate(branches):
+            self.pieces.append("|" if number else "(?:")
+            size += self.all(branch, flags)
+        self.pieces.append(close)
+        return size
+
+    def _place(self, about: Any, flags: int) -> str:
+        if about in _BORDERS:
+            self.borders.add((about, bool(flags & re.ASCII)))
+        if about is sre.AT_BEGINNING:
+            return "(?m:^)" if flags & re.MULTILINE else r"\A"
+        if about is sre.AT_END:
+            self.ends |= not flags & re.MULTILINE
+            return "(?m:$)" if flags & re.MULTILINE else r"\z"
+        return _PLACES[about]
+
+    def _character(self, kind: Any, about: Any, flags: int) -> int:
+        folded = flags & re.IGNORECASE
+        size = 1
+        if kind is sre.IN:
+            size += _CLASS * sum(one is sre.CATEGORY for one, _ in about) + len(about) // _MEMBERS
+            if folded:
+                size += sum(min(of[1] - of[0], 1 << 16) for one, of in about if one is sre.RANGE) // _FOLDED
+            about = tuple(about)
+        if size > LARGEST or (kind is sre.LITERAL and not folded):
+            self.pieces.append(about if kind is sre.LITERAL else "")  # too large, which is told at the end
+        else:
+            self.pieces.append(_test(kind, about, flags & (re.IGNORECASE | re.ASCII | re.UNICODE | re.DOTALL)))
+        return size
 
 
-def _character(code: int) -> str:
-    return f"\\x{{{code:x}}}"
+@lru_cache(maxsize=4096)
+def _test(kind: Any, about: Any, flags: int) -> re.Pattern[str]:
+    """Python's own program for one character."""
+    state = _parser.State()
+    state.flags = flags
+    tested: re.Pattern[str] = _compiler.compile(
+        _parser.SubPattern(state, [(kind, list(about) if kind is sre.IN else about)])
+    )
+    return tested
+
+
+def _written(pieces: Sequence[str | int | re.Pattern[str]], alphabet: str, marked: bool) -> str:
+    """For RE2, in texts of the alphabet, which is sorted."""
+    to_mark = "".join(_TO_MARK.findall(alphabet)) if marked else ""
+    classes = {}
+    for test in {piece for piece in pieces if isinstance(piece, re.Pattern)}:
+        found = set(test.findall(alphabet))
+        plain = _class(found.difference(to_mark), alphabet)
+        classes[test] = f"(?:{plain}|{_MARK}{_class(found, to_mark)}{_MARK})" if marked else plain
+    return "".join(
+        piece
+        if isinstance(piece, str)
+        else classes[piece]
+        if isinstance(piece, re.Pattern)
+        else f"{_MARK}{_code(chr(piece))}{_MARK}"
+        if marked and _TO_MARK.match(chr(piece))
+        else _code(chr(piece))
+        for piece in pieces
+    )
+
+
+def _class(members: set[str], alphabet: str) -> str:
+    """A class that has just these characters of the alphabet; of all others, which do not occur, it may have any."""
+    runs: list[list[str]] = []
+    before = False
+    for letter in alphabet:
+        now = letter in members
+        if now and before:
+            runs[-1][1] = letter
+        elif now:
+            runs.append([letter, letter])
+        before = now
+    return f"[{''.join(f'{_code(low)}-{_code(high)}' for low, high in runs)}]" if runs else r"[^\x00-\x{10ffff}]"
+
+
+def _code(letter: str) -> str:
+    return f"\\x{{{ord(letter):x}}}"
+
+
+def _harmless_length(tree: Any) -> int:
+    """The longest texts, of those in _SHORT, in which `re` takes few steps whatever they are; -1 if none."""
+    longest = -1
+    for size in _SHORT:
+        try:
+            _Steps(size).all(tree, [1] + [0] * size)
+        except _Unknown:
+            break
+        longest = size
+    return longest
+
+
+class _Unknown(Exception):
+    """The steps are many, or cannot be told."""
+
+
+class _Steps:
+    """Counts the steps of all ways through an expression, as if each character matched: no search takes more."""
+
+    def __init__(self, size: int) -> None:
+        self._left = _STEPS // (size + 1)  # a search begins at every place
+
+    def all(self, items: Iterable[tuple[Any, Any]], ways: list[int]) -> list[int]:
+        """`ways`: how many ways lead here, for each number of characters taken so far. Returns those that lead on."""
+        for kind, about in items:
+            self._left -= sum(ways)
+            if self._left < 0:
+                raise _Unknown
+            ways = self._one(kind, about, ways)
+        return ways
+
+    def _one(self, kind: Any, about: Any, ways: list[int]) -> list[int]:
+        if kind in _CHARACTERS:
+            return [0, *ways[:-1]]
+        if kind is sre.AT:
+            return ways
+        if kind is sre.SUBPATTERN:
+            return self.all(about[3], ways)
+        if kind is sre.BRANCH:
+            return [sum(column) for column in zip(*(self.all(branch, ways) for branch in about[1]), strict=True)]
+        least, most, inner = about
+        if inner.getwidth()[0] == 0:
+            raise _Unknown  # engines differ in when they stop to repeat nothing: this is always RE2's
+        on, times = [0] * len(ways), 0
+        while any(ways):
+            if times >= least:
+                on = [a + b for a, b in zip(on, ways, strict=True)]
+            if times == most:
+                break
+            ways, times = self.all(inner, ways), times + 1
+        return on
