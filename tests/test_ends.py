@@ -220,7 +220,7 @@ def test_work_that_is_to_be_finished_takes_two_quick_requests_for_one(
 def test_a_thread_that_memory_fails_to_start_wakes_whoever_waits() -> None:
     def wait_in_vain() -> None:
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(sys.unraisablehook, SimpleNamespace(exc_type=MemoryError))  # type: ignore[arg-type]
+            pool.submit(sys.unraisablehook, SimpleNamespace(exc_type=MemoryError))
             wait()
 
     with stopping.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
