@@ -182,6 +182,14 @@ def test_letters_of_either_case_are_pythons() -> None:
             assert occurs(pattern, cased) == [re.search(pattern, text) is not None for text in cased], pattern
 
 
+@pytest.mark.parametrize("pattern", [r"\b.{998}", r"\b[^a]{998}", r"\b\w{90}", r"\b\W{90}", r"(?i)\b[\W\d]{47}"])
+def test_the_largest_expressions_are_small_enough_for_re2(pattern: str) -> None:
+    check_expression(pattern)
+    some = [*range(0xD800), *range(0xE000, 0x20000)]
+    texts = ["".join(map(chr, some[low : low + 200])) for low in range(0, len(some), 200)]
+    assert occurs(pattern, texts) == [re.search(pattern, text) is not None for text in texts]
+
+
 def test_the_end_is_the_very_end() -> None:
     for times in (1, 100):
         assert occurs("b$", ["ab", "ab\n", "abc"] * times) == [True, False, False] * times

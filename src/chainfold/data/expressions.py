@@ -187,8 +187,10 @@ class _Words:
     """
 
     def __init__(self, pieces: Sequence[str | int | re.Pattern[str]], alphabet: str, borders: bool) -> None:
-        self._alphabet = alphabet
-        self._to_mark = "".join(_TO_MARK.findall(alphabet)) if borders else ""
+        to_mark = _TO_MARK.findall(alphabet) if borders else []
+        self._to_mark = _places(to_mark)
+        self._plain = _places(letter for letter in alphabet if letter == _MARK or letter not in self._to_mark)
+        self._marks = f"({_class(set(to_mark), _places(alphabet))})" if to_mark else ""
         tests = {piece for piece in pieces if isinstance(piece, re.Pattern)}
         classes = {test: self._class(set(test.findall(alphabet))) for test in tests}
         said = (
@@ -202,8 +204,7 @@ class _Words:
         """The texts with marks."""
         if not self._to_mark:
             return texts
-        class_ = _class(set(self._to_mark), self._alphabet)
-        return pc.replace_substring_regex(texts, f"({class_})", f"{_MARK}\\1{_MARK}")
+        return pc.replace_substring_regex(texts, self._marks, f"{_MARK}\\1{_MARK}")
 
     def without_marks(self, texts: Any) -> Any:
         return pc.replace_substring_regex(texts, f"(?s:{_MARK}(.){_MARK})", r"\1") if self._to_mark else texts
@@ -213,8 +214,10 @@ class _Words:
         return f"{mark}{_code(chr(code))}{mark}"
 
     def _class(self, members: set[str]) -> str:
-        plain = _class(members.difference(self._to_mark), self._alphabet)
-        return f"(?:{plain}|{_MARK}{_class(members, self._to_mark)}{_MARK})" if self._to_mark else plain
+        plain = _class(members.difference(self._to_mark), self._plain)
+        if not self._to_mark:
+            return plain
+        return f"(?:{plain}|{_MARK}{_class(members.intersection(self._to_mark), self._to_mark)}{_MARK})"
 
 
 @lru_cache(maxsize=1024)
@@ -265,7 +268,8 @@ class _Said:
         least, most, inner = about
         bounds = f"{{{least},{'' if most is sre.MAXREPEAT else most}}}"
         size = self._within([inner], flags, f"){bounds}{'?' if kind is sre.MIN_REPEAT else ''}")
-        return max(1, size) * max(1, least + 1 if most is sre.MAXREPEAT else most)
+        times: int = least + 1 if most is sre.MAXREPEAT else most
+        return max(1, size) * max(1, times)
 
     def _within(self, branches: Sequence[Any], flags: int, close: str) -> int:
         size = 0
@@ -324,18 +328,21 @@ def _test(kind: Any, about: Any, flags: int) -> re.Pattern[str]:
     return tested
 
 
-def _class(members: set[str], alphabet: str) -> str:
-    """A class that has just these characters of the alphabet; of all others, which do not occur, it may have any."""
+def _class(members: set[str], places: dict[str, int]) -> str:
+    """A class that has just these characters of those with a place; of all others, it may have any."""
     runs: list[list[str]] = []
-    before = False
-    for letter in alphabet:
-        now = letter in members
-        if now and before:
+    before = -2
+    for letter in sorted(members):
+        if places[letter] == before + 1:
             runs[-1][1] = letter
-        elif now:
+        else:
             runs.append([letter, letter])
-        before = now
+        before = places[letter]
     return f"[{''.join(f'{_code(low)}-{_code(high)}' for low, high in runs)}]" if runs else r"[^\x00-\x{10ffff}]"
+
+
+def _places(letters: Iterable[str]) -> dict[str, int]:
+    return {letter: place for place, letter in enumerate(letters)}
 
 
 def _code(letter: str) -> str:
