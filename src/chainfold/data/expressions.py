@@ -119,13 +119,15 @@ def _arrays(texts: Sequence[str]) -> Iterator[Any]:
 
 def _alphabet(texts: Sequence[str]) -> str:
     """The characters of the texts and all of ASCII, sorted."""
-    seen = None
+    others: set[int] = set()
     for some in _slices(texts):
         joined = "".join(some)
         if not joined.isascii():
-            seen = np.zeros(sys.maxunicode + 1, bool) if seen is None else seen
-            seen[np.frombuffer(joined.encode("utf-32-le"), np.uint32)] = True
-    return _ASCII if seen is None else _ASCII + "".join(map(chr, np.flatnonzero(seen[128:]) + 128))
+            codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+            seen = np.zeros(int(codes.max()) + 1, bool)
+            seen[codes] = True
+            others.update((np.flatnonzero(seen[128:]) + 128).tolist())
+    return _ASCII + "".join(map(chr, sorted(others))) if others else _ASCII
 
 
 def check_expression(pattern: str) -> None:
