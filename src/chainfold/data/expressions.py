@@ -12,17 +12,21 @@ expression, counted as if each character always matched, are few: then it cannot
 from __future__ import annotations
 
 import re
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as sre  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from chainfold.errors import ChainfoldError
+
+T = TypeVar("T")
 
 LONGEST = 1000  # characters of an expression
 LARGEST = 1000  # and its parts, repetitions written out; what RE2 makes of them stays small, and is made at once
@@ -36,9 +40,8 @@ _SHORT = (8, 16, 32, 64)  # characters of such texts
 _STEPS = 10_000  # of `re` in one text: about 0.1 ms
 
 _ASCII = "".join(map(chr, range(128)))
-_MARK = "_"  # a character of words for RE2, see _marked
+_MARK = "_"  # a character of words for RE2, see _Words
 _TO_MARK = re.compile(r"[^\W\x00-^`-\x7f]")  # the mark itself, and characters of words beyond ASCII
-_MARKED = re.compile(f"{_MARK}(.){_MARK}", re.DOTALL)
 
 _PLACES = {
     sre.AT_BEGINNING_STRING: r"\A",
@@ -62,25 +65,69 @@ _REFUSED = {
 def occurs(pattern: str, texts: Sequence[str]) -> list[bool]:
     """Is there a match anywhere, in each of the texts?"""
     expression = _read(pattern)
-    if expression.quick(texts):
-        return [expression.search(text) is not None for text in texts]
-    words, texts = expression.for_re2(texts)
-    return [one for part in _parts(texts) for one in pc.match_substring_regex(part, words).to_pylist()]
+
+    def by_re(some: Sequence[str]) -> list[bool]:
+        return [expression.search(text) is not None for text in some]
+
+    def by_re2(some: Sequence[str]) -> list[bool]:
+        words = expression.for_re2(some)
+        parts = (pc.match_substring_regex(words.marked(part), words.words) for part in _arrays(some))
+        return [one for part in parts for one in part.to_pylist()]
+
+    return _by_either(expression, texts, by_re, by_re2)
 
 
 def matched(pattern: str, texts: Sequence[str]) -> list[str]:
     """The first match in each of the texts, or nothing."""
     expression = _read(pattern)
-    if expression.quick(texts):
-        return [found[0] if found else "" for found in map(expression.search, texts)]
-    words, changed = expression.for_re2(texts)
-    parts = (pc.extract_regex(part, words).field("found").to_pylist() for part in _parts(changed))
-    found = [one or "" for part in parts for one in part]
-    return found if changed is texts else [_MARKED.sub(r"\1", one) for one in found]
+
+    def by_re(some: Sequence[str]) -> list[str]:
+        return [found[0] if found else "" for found in map(expression.search, some)]
+
+    def by_re2(some: Sequence[str]) -> list[str]:
+        words = expression.for_re2(some)
+        parts = (pc.extract_regex(words.marked(part), words.words).field("found") for part in _arrays(some))
+        return [one or "" for part in parts for one in words.without_marks(part).to_pylist()]
+
+    return _by_either(expression, texts, by_re, by_re2)
 
 
-def _parts(texts: Sequence[str]) -> Iterator[Any]:
-    return (pa.array(texts[low : low + _AT_ONCE], pa.large_string()) for low in range(0, len(texts), _AT_ONCE))
+def _by_either(
+    expression: _Expression,
+    texts: Sequence[str],
+    by_re: Callable[[Sequence[str]], list[T]],
+    by_re2: Callable[[Sequence[str]], list[T]],
+) -> list[T]:
+    """By what is quicker."""
+    if len(texts) <= _FEW and expression.harmless(texts):
+        return by_re(texts)
+    if not expression.borders or all(map(str.isascii, texts)):
+        return by_re2(texts)
+    others = [text for text in texts if not text.isascii()]  # RE2 needs marks in these
+    found = iter(by_re(others) if expression.harmless(others) else by_re2(others))
+    found_in_ascii = iter(by_re2([text for text in texts if text.isascii()]))
+    return [next(found_in_ascii if text.isascii() else found) for text in texts]
+
+
+def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (texts[low : low + _AT_ONCE] for low in range(0, len(texts), _AT_ONCE))
+
+
+def _arrays(texts: Sequence[str]) -> Iterator[Any]:
+    return (pa.array(some, pa.large_string()) for some in _slices(texts))
+
+
+def _alphabet(texts: Sequence[str]) -> str:
+    """The characters of the texts and all of ASCII, sorted."""
+    others: set[int] = set()
+    for some in _slices(texts):
+        joined = "".join(some)
+        if not joined.isascii():
+            codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+            seen = np.zeros(int(codes.max()) + 1, bool)
+            seen[codes] = True
+            others.update((np.flatnonzero(seen[128:]) + 128).tolist())
+    return _ASCII + "".join(map(chr, sorted(others))) if others else _ASCII
 
 
 def check_expression(pattern: str) -> None:
@@ -88,7 +135,7 @@ def check_expression(pattern: str) -> None:
     if len(pattern) > LONGEST:
         raise ChainfoldError(f"the regular expression has {len(pattern)} characters; the limit is {LONGEST}.")
     try:
-        pc.match_substring_regex(pa.array([], pa.large_string()), _read(pattern).of_ascii)
+        pc.match_substring_regex(pa.array([], pa.large_string()), _read(pattern).of_ascii.words)
     except ChainfoldError as error:
         raise ChainfoldError(f"the regular expression {pattern!r} {error}") from None
     except (re.error, OverflowError, RecursionError, UnicodeError, pa.ArrowInvalid) as error:
@@ -100,7 +147,7 @@ class _Expression:
     """An expression that was read: for RE2, and for `re` where that is harmless.
 
     of_ascii   for RE2, where all texts are of ASCII
-    longest    characters of a text in which `re` may search
+    borders    has it borders of words, in Python's sense?
     """
 
     def __init__(self, tree: Any) -> None:
@@ -112,30 +159,67 @@ class _Expression:
             raise ChainfoldError(
                 "has borders of words, \\b or \\B, with the flag (?a) and without; take one of the two."
             )
-        self._borders = any(not by_flag for _, by_flag in said.borders)
-        self.of_ascii = f"(?P<found>{_written(said.pieces, _ASCII, False)})"
-        self.longest = -1 if (sre.AT_NON_BOUNDARY in dict(said.borders)) else _harmless_length(tree)
-        if self.longest >= 0:
+        self.borders = any(not by_flag for _, by_flag in said.borders)
+        self.of_ascii = _Words(said.pieces, _ASCII, False)
+        self._fixed = None if said.varies or self.borders else _Words(said.pieces, said.alphabet(), False)
+        # Python before 3.14 has no \B in an empty text: this is always RE2's
+        self._longest = -1 if sre.AT_NON_BOUNDARY in dict(said.borders) else _harmless_length(tree)
+        if self._longest >= 0:
             self.search = _compiler.compile(tree).search
 
-    def quick(self, texts: Sequence[str]) -> bool:
+    def harmless(self, texts: Sequence[str]) -> bool:
         """May `re` search in these texts, with the same answer and at once?"""
-        return (
-            len(texts) <= _FEW
-            and max(map(len, texts), default=0) <= self.longest
-            and not (self._said.ends and any(text.endswith("\n") for text in texts))
+        return max(map(len, texts), default=0) <= self._longest and not (
+            self._said.ends and any(text.endswith("\n") for text in texts)
         )
 
-    def for_re2(self, texts: Sequence[str]) -> tuple[str, Sequence[str]]:
-        """The expression for RE2, the match being its group `found`, and the texts, which may have marks then."""
-        others = "".join(text for text in texts if not text.isascii())
-        if not others:
-            return self.of_ascii, texts
-        alphabet = "".join(sorted({*_ASCII, *others}))
-        if not (self._borders and _TO_MARK.search(others)):
-            return f"(?P<found>{_written(self._said.pieces, alphabet, False)})", texts
-        words = f"(?P<found>{_written(self._said.pieces, alphabet, True)})"
-        return rf"\A(?s:[^{_MARK}]|{_MARK}.{_MARK})*?{words}", [_marked(text) for text in texts]
+    def for_re2(self, texts: Sequence[str]) -> _Words:
+        if self._fixed:
+            return self._fixed
+        alphabet = _alphabet(texts)
+        return self.of_ascii if alphabet is _ASCII else _Words(self._said.pieces, alphabet, self.borders)
+
+
+class _Words:
+    """An expression for RE2, in texts of the alphabet, which is sorted; the match is its group `found`.
+
+    RE2's borders of words are those of ASCII. Where they are to be Python's, all characters of words beyond ASCII get a
+    mark on either side, which is of ASCII, and so do marks. What is searched for takes a character together with its
+    marks, never a part of these three.
+    """
+
+    def __init__(self, pieces: Sequence[str | int | re.Pattern[str]], alphabet: str, borders: bool) -> None:
+        to_mark = _TO_MARK.findall(alphabet) if borders else []
+        self._to_mark = _places(to_mark)
+        self._plain = _places(letter for letter in alphabet if letter == _MARK or letter not in self._to_mark)
+        self._marks = f"({_class(set(to_mark), _places(alphabet))})" if to_mark else ""
+        tests = {piece for piece in pieces if isinstance(piece, re.Pattern)}
+        classes = {test: self._class(set(test.findall(alphabet))) for test in tests}
+        said = (
+            piece if isinstance(piece, str) else self._literal(piece) if isinstance(piece, int) else classes[piece]
+            for piece in pieces
+        )
+        before = f"\\A(?s:[^{_MARK}]|{_MARK}.{_MARK})*?" if borders else ""
+        self.words = f"{before}(?P<found>{''.join(said)})"
+
+    def marked(self, texts: Any) -> Any:
+        """The texts with marks."""
+        if not self._to_mark:
+            return texts
+        return pc.replace_substring_regex(texts, self._marks, f"{_MARK}\\1{_MARK}")
+
+    def without_marks(self, texts: Any) -> Any:
+        return pc.replace_substring_regex(texts, f"(?s:{_MARK}(.){_MARK})", r"\1") if self._to_mark else texts
+
+    def _literal(self, code: int) -> str:
+        mark = _MARK if self._to_mark and _TO_MARK.match(chr(code)) else ""
+        return f"{mark}{_code(chr(code))}{mark}"
+
+    def _class(self, members: set[str]) -> str:
+        plain = _class(members.difference(self._to_mark), self._plain)
+        if not self._to_mark:
+            return plain
+        return f"(?:{plain}|{_MARK}{_class(members.intersection(self._to_mark), self._to_mark)}{_MARK})"
 
 
 @lru_cache(maxsize=1024)
@@ -145,27 +229,25 @@ def _read(pattern: str) -> _Expression:
         return _Expression(_parser.parse(pattern))
 
 
-def _marked(text: str) -> str:
-    """With a mark on either side of all characters of words beyond ASCII, and of marks.
-
-    RE2's borders of words are those of ASCII. A mark is of ASCII, so that they are Python's in such a text; what is
-    searched for takes a character together with its marks, never a part of these three.
-    """
-    return _TO_MARK.sub(rf"{_MARK}\g<0>{_MARK}", text)
-
-
 class _Said:
     """What Python's parser has read, for RE2.
 
     pieces    RE2's words; numbers of characters; and tests of one character, which are Python's own
     borders   of words: the kind, and are they those of ASCII by a flag?
     ends      is there a `$` that is not that of lines?
+    varies    are there characters of which only Python's tables tell what they stand for?
     """
 
     def __init__(self) -> None:
         self.pieces: list[str | int | re.Pattern[str]] = []
         self.borders: set[tuple[Any, bool]] = set()
         self.ends = False
+        self.varies = False
+        self._limits = {0x80, sys.maxunicode}
+
+    def alphabet(self) -> str:
+        """All limits of classes, sorted, which stand for all characters where nothing varies."""
+        return _ASCII + "".join(chr(limit) for limit in sorted(self._limits) if 128 <= limit <= sys.maxunicode)
 
     def all(self, items: Iterable[tuple[Any, Any]], flags: int) -> int:
         """One after the other; returns how many parts that has."""
@@ -188,7 +270,8 @@ class _Said:
         least, most, inner = about
         bounds = f"{{{least},{'' if most is sre.MAXREPEAT else most}}}"
         size = self._within([inner], flags, f"){bounds}{'?' if kind is sre.MIN_REPEAT else ''}")
-        return max(1, size) * max(1, least + 1 if most is sre.MAXREPEAT else most)
+        times: int = least + 1 if most is sre.MAXREPEAT else most
+        return max(1, size) * max(1, times)
 
     def _within(self, branches: Sequence[Any], flags: int, close: str) -> int:
         size = 0
@@ -215,12 +298,25 @@ class _Said:
             size += _CLASS * sum(one is sre.CATEGORY for one, _ in about) + len(about) // _MEMBERS
             if folded:
                 size += sum(min(of[1] - of[0], 1 << 16) for one, of in about if one is sre.RANGE) // _FOLDED
+            self.varies |= any(one is sre.CATEGORY for one, _ in about)
             about = tuple(about)
+        self.varies |= bool(folded)
+        for low, high in _ranges(kind, about):
+            self._limits.update((low - 1, low, high, high + 1))
         if size > LARGEST or (kind is sre.LITERAL and not folded):
             self.pieces.append(about if kind is sre.LITERAL else "")  # too large, which is told at the end
         else:
             self.pieces.append(_test(kind, about, flags & (re.IGNORECASE | re.ASCII | re.UNICODE | re.DOTALL)))
         return size
+
+
+def _ranges(kind: Any, about: Any) -> Iterator[tuple[int, int]]:
+    members = about if kind is sre.IN else [(kind, about)]
+    for one, of in members:
+        if one is sre.RANGE:
+            yield of
+        elif one in (sre.LITERAL, sre.NOT_LITERAL):
+            yield of, of
 
 
 @lru_cache(maxsize=4096)
@@ -234,38 +330,21 @@ def _test(kind: Any, about: Any, flags: int) -> re.Pattern[str]:
     return tested
 
 
-def _written(pieces: Sequence[str | int | re.Pattern[str]], alphabet: str, marked: bool) -> str:
-    """For RE2, in texts of the alphabet, which is sorted."""
-    to_mark = "".join(_TO_MARK.findall(alphabet)) if marked else ""
-    classes = {}
-    for test in {piece for piece in pieces if isinstance(piece, re.Pattern)}:
-        found = set(test.findall(alphabet))
-        plain = _class(found.difference(to_mark), alphabet)
-        classes[test] = f"(?:{plain}|{_MARK}{_class(found, to_mark)}{_MARK})" if marked else plain
-    return "".join(
-        piece
-        if isinstance(piece, str)
-        else classes[piece]
-        if isinstance(piece, re.Pattern)
-        else f"{_MARK}{_code(chr(piece))}{_MARK}"
-        if marked and _TO_MARK.match(chr(piece))
-        else _code(chr(piece))
-        for piece in pieces
-    )
-
-
-def _class(members: set[str], alphabet: str) -> str:
-    """A class that has just these characters of the alphabet; of all others, which do not occur, it may have any."""
+def _class(members: set[str], places: dict[str, int]) -> str:
+    """A class that has just these characters of those with a place; of all others, it may have any."""
     runs: list[list[str]] = []
-    before = False
-    for letter in alphabet:
-        now = letter in members
-        if now and before:
+    before = -2
+    for letter in sorted(members):
+        if places[letter] == before + 1:
             runs[-1][1] = letter
-        elif now:
+        else:
             runs.append([letter, letter])
-        before = now
+        before = places[letter]
     return f"[{''.join(f'{_code(low)}-{_code(high)}' for low, high in runs)}]" if runs else r"[^\x00-\x{10ffff}]"
+
+
+def _places(letters: Iterable[str]) -> dict[str, int]:
+    return {letter: place for place, letter in enumerate(letters)}
 
 
 def _code(letter: str) -> str:
