@@ -182,6 +182,7 @@ def test_letters_of_either_case_are_pythons() -> None:
             assert occurs(pattern, cased) == [re.search(pattern, text) is not None for text in cased], pattern
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [r"\b.{998}", r"\b[^a]{998}", r"\b\w{90}", r"\b\W{90}", r"(?i)\b[\W\d]{47}"])
 def test_the_largest_expressions_are_small_enough_for_re2(pattern: str) -> None:
     check_expression(pattern)
