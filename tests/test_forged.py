@@ -117,7 +117,11 @@ FORGED: dict[str, tuple[str, Callable[[Forgery], None], str]] = {
     "labels as numbers": ("named", about(labels=[1, 2, 3, 4]), DAMAGED),
     "half a character": ("named", about(labels=["\ud800", "N", "V", "C"]), DAMAGED),
     "many attributes": ("named", about(n_attributes=2**31 - 1), "its vocabulary is damaged"),
-    "few attributes": ("named", about(n_attributes=1), "its vocabulary is damaged|an attribute that is not from 0 to 0"),
+    "few attributes": (
+        "named",
+        about(n_attributes=1),
+        "its vocabulary is damaged|an attribute that is not from 0 to 0",
+    ),
     "many hashes": ("hashed", about(n_attributes=2**31 - 1), DAMAGED),
     "hash bits": ("hashed", about(hash_bits=64), DAMAGED),
     "few hash bits": ("hashed", about(hash_bits=1), DAMAGED),
