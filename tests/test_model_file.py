@@ -24,6 +24,7 @@ from chainfold.data.roles import Encoding
 from chainfold.data.template import parse_template
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model_file import open_model, save_model, without_zeros
+from chainfold.sealed import read_sealed, write_sealed
 from rows import encoded
 
 SENTENCES = [
@@ -360,6 +361,9 @@ def test_another_version_is_named(tmp_path: Path) -> None:
     forge(tmp_path / "model", put("version", 99))
     with pytest.raises(BadFile, match=r"its version is 99, and this chainfold reads 1; train it anew\.$"):
         open_model(tmp_path / "model")
+    write_sealed(tmp_path / "state", "saved stream", 2, {}, {})
+    with pytest.raises(BadFile, match=r"its version is 2, and this chainfold reads 3; begin anew\.$"):
+        read_sealed(tmp_path / "state", "saved stream", 3)
 
 
 def test_what_could_not_be_opened_again_is_not_written(tmp_path: Path) -> None:

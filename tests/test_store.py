@@ -731,9 +731,9 @@ for seed in range(1, 4):
     children.append(os.fork())
     if not children[-1]:
         signal.alarm(20)  # if it waits for a lock that nobody will release
-        read(seed, 1000)
+        read(seed, 300)
         os._exit(0)
-read(9, 1000)
+read(9, 300)
 states = [os.waitpid(child, 0)[1] for child in children]
 os._exit(any(states))
 """

@@ -5,13 +5,11 @@ written without compression, little-endian, with each dictionary once; here ever
 compared with those of the file. What is wrong is a ValueError: whoever reads knows the sentence for it.
 
     MessageFile     the messages of an Arrow file, by the table at its end
-    PlacedFile      a file for Arrow whose position is its own
     MessageStream   the messages of a stream, passed on as they come
 """
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 from pathlib import Path
@@ -26,6 +24,7 @@ FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # how an Arrow file begins and en
 _SCHEMA = 1  # a kind of message
 _AT_ONCE = 1 << 24  # bytes of a stream: what it states may never come
 _MOST_DICTIONARIES = 2
+_FIRST = 8  # where the first message of a file begins
 _TAIL = 4 + len(FILE)  # bytes after the table: its size, and the mark
 
 
@@ -67,7 +66,7 @@ class MessageFile:
         self._file = file.fileno()
         size = os.fstat(self._file).st_size
         tail = self._read(size - _TAIL, _TAIL)
-        end = size - _TAIL - int.from_bytes(tail[:4], "little")
+        self._end = end = size - _TAIL - int.from_bytes(tail[:4], "little")
         if tail[4:] != FILE or end < len(FILE):
             raise ValueError("not an Arrow file")
         try:
@@ -93,18 +92,31 @@ class MessageFile:
         except struct.error:
             raise ValueError("a dictionary that is cut short") from None
 
-    def stream(self, begin: bytes, place: Any) -> NDArray[np.uint8]:
-        """A stream of these bytes and the message there, if it is one that a chain can have."""
-        metadata = int(place["metadata"])
-        data = np.empty(len(begin) + metadata + int(place["body"]), np.uint8)
+    def schema(self) -> bytes:
+        """The message that comes first."""
+        begin = self._read(_FIRST, 8)
+        size = int.from_bytes(begin[4:], "little")
+        if begin[:4] != STREAM or size > self._end:
+            raise ValueError("a file without a schema")
+        data = self._read(_FIRST, 8 + size)
+        _body_size(data[8:])
+        return data
+
+    def stream(self, begin: bytes, *places: Any) -> NDArray[np.uint8]:
+        """A stream of these bytes and the messages there, if a chain can have them; read by place, so by anybody."""
+        data = np.empty(len(begin) + sum(int(place["metadata"] + place["body"]) for place in places), np.uint8)
         data[: len(begin)] = np.frombuffer(begin, np.uint8)
-        at, rest = int(place["offset"]), data[len(begin) :].data
-        while rest:
-            count = os.preadv(self._file, [rest], at)
-            if not count:
-                raise ValueError("the file ends before that")
-            at, rest = at + count, rest[count:]
-        _check(data[len(begin) : len(begin) + metadata].tobytes(), place)
+        low = len(begin)
+        for place in places:
+            high, at = low + int(place["metadata"] + place["body"]), int(place["offset"])
+            rest = data[low:high].data
+            while rest:
+                count = os.preadv(self._file, [rest], at)
+                if not count:
+                    raise ValueError("the file ends before that")
+                at, rest = at + count, rest[count:]
+            _check(data[low : low + int(place["metadata"])].tobytes(), place)
+            low = high
         return data
 
     def _read(self, begin: int, size: int) -> bytes:
@@ -118,32 +130,6 @@ def _check(data: bytes, place: Any) -> None:
     """Raise unless this begins a message that a chain can have, of the size that the table says."""
     if data[:4] != STREAM or _body_size(data[8:]) != place["body"]:
         raise ValueError("a message of another size")
-
-
-class PlacedFile:
-    """An open file that Arrow can read at any place: the position is kept here, so that no other process moves it."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._at = file.fileno(), 0
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
-        self._at = offset + (os.fstat(self._file).st_size if begin is None else begin)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int) -> bytes:
-        """So many bytes, or fewer at the end."""
-        data = os.pread(self._file, size, self._at)
-        self._at += len(data)
-        return data
-
-    def close(self) -> None:
-        """Nothing: the file is closed by whoever opened it."""
 
 
 class MessageStream:

@@ -14,8 +14,7 @@ batch carries a checksum of its numbers. When it is first read it is checked, an
 whoever made the file, they see no number out of its range. Files are read batch by batch and never mapped: one that is
 changed meanwhile ends in a sentence. Blocks are views of a batch in memory, of which each thread holds the latest few,
 so that the memory of a reader stays small however large the file is; only a block that spans batches is copied. Threads
-and forked processes share neither locks nor a position in the file. It is written under a temporary name and renamed
-when it is whole.
+and forked processes share no lock and no position. The file is written under a temporary name, and renamed when whole.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from chainfold.data.header import (
     header_of,
     packed,
 )
-from chainfold.data.messages import FILE, STREAM, MessageFile, MessageStream, PlacedFile, begins_with
+from chainfold.data.messages import FILE, STREAM, MessageFile, MessageStream, begins_with
 from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, ChainfoldError, EmptyChain
 from chainfold.files import written_whole
@@ -68,6 +67,7 @@ _MOST_ENTRIES = 1 << 20  # in a batch, or so
 _BLOCKS_AHEAD = 1
 _LEAST_HELD = 2  # batches, by each thread: a block may lie in two, and be read forward or backward
 _MOST_HELD, _HELD_BYTES = 16, 1 << 24  # for blocks at random
+_IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)  # there is nothing to unpack
 _NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
 _EXTRAS = ("valued", "edge_valued", "weighted")  # what a chain may have; its column is left out otherwise
 _OF_THE_FILE = (None, errno.EINVAL, errno.EOVERFLOW, errno.ESPIPE)  # errors that come of what is in it
@@ -377,7 +377,7 @@ class StoredChain(_Batches):
             weakref.finalize(self, file.close)
             self._seen = _size_and_time(file)
             self._messages = MessageFile(file)
-            super().__init__(path, self._reader().schema)
+            super().__init__(path, pa.ipc.read_schema(pa.py_buffer(self._messages.schema())))
             if len(self._messages.batches) != self.header.batches:
                 raise BadFile(path, f"{_NO_CHAIN}.")
             if [self._messages.names(place) for place in self._messages.dictionaries] != [*self.header.sizes.values()]:
@@ -405,21 +405,18 @@ class StoredChain(_Batches):
     def _read(self, k: int) -> Block:
         with self._steady():
             data = self._messages.stream(self._begin, self._messages.batches[k])
-        batch, metadata = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch_with_custom_metadata()
+        batch, metadata = _first_batch(data)
         if k in self._safe:
             return _block(batch)
         block = self._checked(k, batch, metadata)
         self._safe.add(k)
         return block
 
-    def _reader(self) -> Any:
-        """Arrow's own reader, to be used once and for messages that were looked at."""
-        return pa.ipc.open_file(pa.PythonFile(PlacedFile(self._file), "r"))
-
     def _read_names(self) -> None:
-        self._whole(0)
+        messages = self._messages
         with self._steady():
-            batch = self._reader().get_batch(0)
+            data = messages.stream(messages.schema(), *messages.dictionaries, messages.batches[0])
+        batch, _ = _first_batch(data)
         batch.validate()
         self._take_names(batch)
 
@@ -431,6 +428,11 @@ class StoredChain(_Batches):
         finally:
             if _size_and_time(self._file) != self._seen:
                 raise BadFile(self.path, "was changed while it was read; try again when nothing writes to it.")
+
+
+def _first_batch(stream: NDArray[np.uint8]) -> Any:
+    """With its metadata."""
+    return pa.ipc.open_stream(pa.py_buffer(stream), options=_IN_THIS_THREAD).read_next_batch_with_custom_metadata()
 
 
 def _size_and_time(file: BinaryIO) -> tuple[int, int]:
@@ -527,8 +529,7 @@ def is_chain(inputs: Any) -> bool:
         return False
     with suppress(OSError, ValueError, pa.ArrowException), Path(inputs).open("rb") as file:
         if begins_with(Path(inputs), FILE):
-            MessageFile(file)
-            return ABOUT in (pa.ipc.open_file(pa.PythonFile(file, "r")).schema.metadata or {})
+            return ABOUT in (pa.ipc.read_schema(pa.py_buffer(MessageFile(file).schema())).metadata or {})
         if begins_with(Path(inputs), STREAM):
             return ABOUT in (pa.ipc.open_stream(pa.PythonFile(MessageStream(file), "r")).schema.metadata or {})
     return False
