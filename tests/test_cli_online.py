@@ -233,7 +233,7 @@ def test_rows_without_labels_are_refused_before_they_are_kept(tmp_path: Path) ->
     with pytest.raises(ChainfoldError, match="row 2 has no label"):
         OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], how))
     tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
-    assert tensors["held_labels"].size + tensors["waiting_labels"].size == 1
+    assert tensors["held.labels"].size + tensors["waiting.labels"].size == 1
     assert not (tmp_path / "m.journal").exists()
 
 
