@@ -146,6 +146,8 @@ class Mistakes:
         below_infinity("weights", given["weights"])
         need((np.isneginf(given["weights"]) == np.isneginf(self._learner.weights)).all(), "it allows what is forbidden")
         finite("second", given["second"])
+        if self._rule.algorithm == kernels.AROW:
+            within("second", given["second"], 0.0, LARGEST)  # variances
         epoch, place, seen, pieces, converged = given["counters"].tolist()
         most = MOST, self._closed.size - 1, MOST, MOST, 1
         for number, limit in zip((epoch, place, seen, pieces, converged), most, strict=True):

@@ -161,7 +161,8 @@ def probabilities(name: str, values: NDArray[np.float64], wide: bool) -> None:
     if wide:
         m, k = values.reshape(2, -1)
         need((k <= 2.0**10).all(), f"its {name} are not all from 0 to 1")
-        values = np.ldexp(m, np.maximum(k, -2000.0).astype(np.int64))
+        with np.errstate(over="ignore"):
+            values = np.ldexp(m, np.maximum(k, -2000.0).astype(np.int64))
     total = float(values.sum()) if values.max(initial=0.0) <= 1.0 + _SUM else math.inf
     need(abs(total - 1.0) <= _SUM, f"its {name} do not add up to one")
 

@@ -119,7 +119,7 @@ def arrays(dice: random.Random, folder: Path) -> None:
         value = given.get(name)
         chance = dice.random()
         if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and chance < 0.6:
-            with np.errstate(invalid="ignore"), suppress(OverflowError):
+            with np.errstate(invalid="ignore"), suppress(OverflowError, ValueError):
                 value = value.astype(dice.choice([np.float64, np.int64, np.uint64, object]))
             value[dice.randrange(value.size)] = dice.choice(
                 [0, 1, 2, 7, 200, 5000] if value.dtype.kind in "ui" else [*REALS, 2**31]

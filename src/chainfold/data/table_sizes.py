@@ -28,6 +28,8 @@ _SLACK = 1 << 20  # what a page has beside one cell
 _MOST_IN_PAGE = 2 * MOST_AT_ONCE
 _INDEX = 4  # bytes of an entry of a list, beside its text
 _HEADER, _LONGEST_HEADER = 1 << 12, 1 << 24
+_TEXT = 6  # a type of columns, by Parquet's numbers, as are these ways to compress
+_CODECS = {0: "", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _CELL = f"{LONGEST_LINE >> 20} MB"
 _REMEDY = "shorten it, or leave the column out"
 
@@ -43,42 +45,80 @@ class _Page(NamedTuple):
     dictionary: bool
 
 
-def rows_at_once(file: BinaryIO, metadata: Any, schema: Any, group: int, before: int, most: int, name: str) -> int:
-    """How many rows of a row group to read at once, at most; raises if a cell in it is too large.
+class _Chunk(NamedTuple):
+    """A column of a row group."""
 
-    file: the Parquet file; before: the rows before this row group; most: how many there may be in any case.
+    column: str
+    text: bool  # of texts
+    codec: str | None
+    at: int  # where its pages begin
+    size: int  # of them in the file
+
+
+def rows_at_once(file: BinaryIO, schema: Any, most: int, name: str) -> list[int]:
+    """How many rows of each row group to read at once, at most; raises if a cell in it is too large.
+
+    file: a Parquet file; schema: of its columns; most: how many rows there may be in any case.
     """
-    about = metadata.row_group(group)
-    for k in range(about.num_columns):
-        chunk = about.column(k)
-        column = chunk.path_in_schema.split(".")[0]
-        if schema.column(k).max_repetition_level:
-            rows = _rows_of_lists(file, chunk, (before + 1, before + about.num_rows), column, name)
-        else:
-            rows = _rows_of_cells(file, chunk, before + 1, column, name)
-        most = min(most, rows)
-    return most
+    sizes, before = [], 0
+    for count, chunks in _groups(file, name):
+        rows = [most]
+        for k, chunk in enumerate(chunks):
+            if schema.column(k).max_repetition_level:
+                rows.append(_rows_of_lists(file, chunk, (before + 1, before + count), name))
+            else:
+                rows.append(_rows_of_cells(file, chunk, before + 1, name))
+        sizes.append(min(rows))
+        before += count
+    return sizes
 
 
-def _rows_of_cells(file: BinaryIO, chunk: Any, row: int, column: str, name: str) -> int:
+def _groups(file: BinaryIO, name: str) -> list[tuple[int, list[_Chunk]]]:
+    """The row groups of a file, by its footer: how many rows, and the columns.
+
+    pyarrow tells the same, and ends the process where a footer is damaged.
+    """
+    try:
+        end = file.seek(-8, io.SEEK_END)
+        file.seek(max(end - int.from_bytes(file.read(4), "little"), 0))
+        footer = _Compact(file.read(end - file.tell())).struct()
+        return [(_whole(group[3]), [_chunk(column[3]) for column in group[1]]) for group in footer[4]]
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):
+        raise BadFile(name, "cannot be read as Parquet: its footer is damaged; fetch the file again.") from None
+
+
+def _chunk(about: dict[int, Any]) -> _Chunk:
+    at, dictionary = _whole(about[9]), _whole(about.get(11) or 0)  # a dictionary comes before the other pages
+    column = about[3][0].decode(errors="replace")
+    return _Chunk(column, about[1] == _TEXT, _CODECS.get(about[4]), min(at, dictionary or at), _whole(about[7]))
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError
+    return number
+
+
+def _rows_of_cells(file: BinaryIO, chunk: _Chunk, row: int, name: str) -> int:
     """How many rows take as much as there should be at once, wherever they are in a column of a row group."""
     most = _ANY_NUMBER
     for page in _pages(file, chunk, name):
-        where = f"column {column!r}" if page.dictionary else f"{_rows(row, row + page.values - 1)}, column {column!r}"
+        rows = "" if page.dictionary else f"{_rows(row, row + page.values - 1)}, "
+        where = f"{rows}column {chunk.column!r}"
         _check_page(page, page.size, where, name)
         if not page.dictionary:
             most, row = min(most, _share(page.values, page.size)), row + page.values
     return most
 
 
-def _rows_of_lists(file: BinaryIO, chunk: Any, rows: tuple[int, int], column: str, name: str) -> int:
+def _rows_of_lists(file: BinaryIO, chunk: _Chunk, rows: tuple[int, int], name: str) -> int:
     """The same of a column of lists, by how long they are on average."""
-    where = f"{_rows(*rows)}, column {column!r}"
+    where = f"{_rows(*rows)}, column {chunk.column!r}"
     entry, size = _INDEX, 0  # bytes of an entry: a text that is stored once is not when it is read
     for page in _pages(file, chunk, name):
-        if page.dictionary and chunk.physical_type == "BYTE_ARRAY":
+        if page.dictionary and chunk.text:
             _check_page(page, page.size, where, name)
-            entry += _longest_text(file, page, chunk.compression)
+            entry += _longest_text(file, page, chunk.codec)
         _check_page(page, max(page.size, page.values * entry), where, name)
         size += max(page.size, page.values * entry)
     return _share(rows[1] - rows[0] + 1, size)
@@ -92,14 +132,14 @@ def _check_page(page: _Page, size: int, where: str, name: str) -> None:
         raise BadFile(name, f"{problem}, more than {_MOST_IN_PAGE >> 20}; write the file with smaller pages.")
 
 
-def _longest_text(file: BinaryIO, page: _Page, compression: str) -> int:
+def _longest_text(file: BinaryIO, page: _Page, codec: str | None) -> int:
     """The bytes of the longest text of a dictionary; 0 where that cannot be told, or it is no plain dictionary."""
     file.seek(page.at)
     data, longest, at = file.read(page.packed), 0, 0
-    if compression != "UNCOMPRESSED":
+    if codec != "":
         try:
-            data = pa.decompress(data, page.size, compression.lower(), asbytes=True)
-        except (pa.ArrowException, ValueError):  # its reader will say what is wrong
+            data = pa.decompress(data, page.size, codec, asbytes=True)
+        except (pa.ArrowException, ValueError, TypeError):  # its reader will say what is wrong
             return 0
     for _ in range(page.values):
         size = int.from_bytes(data[at : at + 4], "little")
@@ -115,17 +155,17 @@ def _rows(first: int, last: int) -> str:
     return f"row {first}" if first == last else f"rows {first} to {last}"
 
 
-def _pages(file: BinaryIO, chunk: Any, name: str) -> Iterator[_Page]:
+def _pages(file: BinaryIO, chunk: _Chunk, name: str) -> Iterator[_Page]:
     """The pages of a column in a row group, by their headers."""
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-        at = min(at, chunk.dictionary_page_offset)
-    end = at + chunk.total_compressed_size
+    at, end = chunk.at, chunk.at + chunk.size
     while at < end:
         header, size = _header(file, at, name)
         kind: dict[int, Any] = next((header[field] for field in (5, 7, 8) if isinstance(header.get(field), dict)), {})
-        packed = max(int(header.get(3, 0)), 0)
-        yield _Page(at + size, packed, int(header.get(2, 0)), int(kind.get(1, 0)), 7 in header)
+        try:
+            packed, unpacked, values = (_whole(number or 0) for number in (header.get(3), header.get(2), kind.get(1)))
+        except ValueError:
+            raise _damaged(name) from None
+        yield _Page(at + size, packed, unpacked, values, 7 in header)
         at += size + packed
 
 
@@ -142,17 +182,21 @@ def _header(file: BinaryIO, at: int, name: str) -> tuple[dict[int, Any], int]:
             if len(data) < room:
                 break
             room *= 16
-    raise BadFile(name, "cannot be read as Parquet: the header of a page is damaged; fetch the file again.")
+    raise _damaged(name)
+
+
+def _damaged(name: str) -> BadFile:
+    return BadFile(name, "cannot be read as Parquet: the header of a page is damaged; fetch the file again.")
 
 
 class _Compact:
-    """Thrift's compact protocol, as far as page headers need it; raises IndexError where there is no more data."""
+    """Thrift's compact protocol, as far as Parquet needs it; raises IndexError where there is no more data."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Fields by their numbers; numbers and structs alone."""
+        """Fields by their numbers."""
         found: dict[int, Any] = {}
         field = 0
         while kind := self._byte():
@@ -183,13 +227,21 @@ class _Compact:
             return self._number()
         if kind == 12 and depth < 8:
             return self.struct(depth + 1)
-        if kind not in (3, 7, 8):  # lists are in no header of a page
+        if kind in (9, 10) and depth < 8:
+            return self._list(depth + 1)
+        if kind not in (3, 7, 8):  # a byte, a double, a text
             raise IndexError
         size = {3: 1, 7: 8}.get(kind) or self._varint()
         self.at += size
         if self.at > len(self._data):
             raise IndexError
-        return None
+        return self._data[self.at - size : self.at]
+
+    def _list(self, depth: int) -> list[Any]:
+        about = self._byte()
+        count = about >> 4 if about >> 4 < 15 else self._varint()
+        kind = about & 15
+        return [self._byte() == 1 if kind in (1, 2) else self._value(kind, depth) for _ in range(count)]
 
 
 # Arrow IPC
@@ -289,9 +341,9 @@ class CheckedStream:
         try:
             message = Table.root(data)
             length, batch = message.number(3, "<q"), _batch_of(message)
+            compressed = batch is not None and batch.table(3) is not None
         except struct.error:
             return
-        compressed = batch is not None and batch.table(3) is not None
         if length > _MOST_IN_BATCH and (compressed or self._packed):
             problem = f"from row {self._row} on: a batch of {length >> 20:,} MB, more than {_MOST_IN_BATCH >> 20} MB"
             raise BadFile(self._name, f"{problem}; write it with fewer rows in a batch, or without compression.")

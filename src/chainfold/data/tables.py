@@ -363,10 +363,9 @@ class ParquetReader:
 def _batches_of_groups(file: Any, where: Any, name: str) -> Iterator[Any]:
     """A Parquet file in batches that take little memory; its row groups as one where they are small."""
     with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
-        before, sizes = 0, []
-        for group in range(file.num_row_groups):
-            sizes.append(rows_at_once(raw, file.metadata, file.schema, group, before, ROWS, name))
-            before += file.metadata.row_group(group).num_rows
+        sizes = rows_at_once(raw, file.schema, ROWS, name)
+        if len(sizes) != file.num_row_groups:
+            raise BadFile(name, "cannot be read as Parquet: its footer is damaged; fetch the file again.")
         for size, groups in groupby(range(file.num_row_groups), key=sizes.__getitem__):
             yield from file.iter_batches(batch_size=size, row_groups=list(groups))
 

@@ -153,9 +153,9 @@ class Sums:
         """Log likelihood and entropy of the sequence at the head, if it ends there."""
         n, label = self._scorer.n_labels, int(self._before)
         gamma = belief.posterior()[:n]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):  # what was restored may be too large to be added up
             logs = belief.logs()[:n] if belief.wide else np.log(gamma)
-        likelihood = float(self._given.sum() + logs[label]) if label >= 0 else float("nan")
+            likelihood = float(self._given.sum() + logs[label]) if label >= 0 else float("nan")
         there = gamma > 0.0
         rest = float(np.sum(gamma[there] * (self._entropies[:n][there] - logs[there])))
         return likelihood, max(float(self._entropy.sum()) + rest, 0.0)
