@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import Any
 
@@ -139,6 +140,7 @@ def main() -> None:
 
 def _keep_closed() -> None:
     """Of the standard streams, those that are closed: no file that is opened later takes their place."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
+    with suppress(OSError):  # what cannot be opened takes no place either
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(number)
