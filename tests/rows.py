@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chainfold.data.chain import Chain, gather
-from chainfold.data.columns import SYMBOL, Stretch
-from chainfold.data.encoder import spooled
-from chainfold.data.roles import Encoding
+from chainfold.chain.chain import Chain, gather
+from chainfold.features.encoder import spooled
+from chainfold.features.schema import Encoding
+from chainfold.readers.columns import SYMBOL, Stretch
 
 Sentences = Sequence[Sequence[tuple[str, ...]]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, evaluate
-from chainfold.data.chain import gather
+from chainfold.chain.chain import gather
 from chainfold.engines import ENGINES
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from chainfold.model_file import open_model
+from chainfold.model.file import open_model
 from faults import KINDS, Outcome, Stage
 from verbs import conll, succeeded
 

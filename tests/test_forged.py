@@ -21,10 +21,12 @@ import pytest
 
 import chainfold as cf
 from chainfold import errors
-from chainfold.data import flatbuffer, messages, store
-from chainfold.data.store import StoredChain, is_chain, open_chain, write_chain
-from chainfold.data.template import parse_attributes
+from chainfold.chain import arrow_messages as messages
+from chainfold.chain import flatbuffer
+from chainfold.chain import stored as store
+from chainfold.chain.stored import StoredChain, is_chain, open_chain, write_chain
 from chainfold.engines import ENGINES
+from chainfold.features.template import parse_attributes
 from fuzz.chains import TEXT, whole
 from fuzz.forging import Forgery
 from verbs import failed
@@ -352,9 +354,10 @@ def test_settings_that_are_none(settings: dict[str, Any], sentence: str) -> None
 
 @pytest.mark.parametrize("role", ["group", "weight"])
 def test_a_column_of_lists_is_neither_a_group_nor_a_weight(role: str) -> None:
+    role_of: dict[str, Any] = {role: "bag"}
     table = pa.table({"word": ["a", "b"], "bag": [["x"], ["y"]], "label": ["A", "B"]})
     with pytest.raises(errors.BadFile, match=f"'bag' holds lists of attributes, which are no {role}s"):
-        cf.Chain.from_table(table, **{role: "bag"})
+        cf.chain_from_table(table, **role_of)
 
 
 def test_a_range_beyond_a_double_is_told_without_a_warning() -> None:

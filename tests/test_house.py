@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,83 +14,75 @@ from chainfold.engines import ENGINES
 SOURCE = Path(chainfold.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-# Lower is deeper; a module imports only from deeper levels, or within its own where stated.
-LEVELS = {
-    "plain": -1,
-    "stopping": -1,
-    "errors": 0,
-    "files": 1,
-    "outputs": 2,
-    "resident": 1,
-    "restored": 1,
-    "semiring": 1,
-    "temporary": 2,
-    "kernels": 2,
-    "data": 3,
-    "model": 4,
-    "constraints": 4,
-    "metrics": 4,
-    "shelf": 4,
-    "optimize": 4,
-    "sealed": 4,
-    "model_file": 5,
-    "inspection": 5,
-    "engines": 5,
-    "evaluation": 6,
-    "forward": 6,
-    "pieces": 7,
-    "tagging": 7,
-    "objective": 8,
-    "mistakes": 9,
-    "transfer": 9,
-    "training": 10,
-    "apply": 10,
-    "feed": 11,
-    "training_log": 11,
-    "live": 11,
-    "online": 11,
-    "growth": 12,
-    "estimator": 13,
-    "paper": 13,
-    "cli": 14,
-    "__main__": 15,
-}
-WITHIN = {"kernels", "data", "engines", "live", "online", "optimize", "paper", "cli"}
+# Each package imports from those before it only; inside a package no two modules import one another.
+ROOMS = (
+    "escape",
+    "errors",
+    "semiring",
+    "system",
+    "chain",
+    "readers",
+    "features",
+    "kernels",
+    "model",
+    "engines",
+    "metrics",
+    "inference",
+    "training",
+    "sklearn",
+    "cli",
+    "__main__",
+)
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 
+def module_of(path: Path) -> str:
+    """The dotted name of a file, without the package."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {module_of(path) for path in MODULES}
+
+
 def imports(path: Path) -> set[str]:
-    """The chainfold modules that a file imports, as dotted names without the package, type hints left out."""
-    tree = ast.parse(path.read_text())
-    hints = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in hints and (node.module or "").startswith("chainfold"):
+    """The chainfold modules that a file imports, lazily or for type hints as well."""
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names if alias.name.split(".")[0] == "chainfold"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chainfold":
             base = (node.module or "").removeprefix("chainfold").lstrip(".")
-            found |= {f"{base}.{name.name}".lstrip(".") for name in node.names}
-    return found
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                imported.add(inner if inner in NAMES else base)
+    return imported - {""}
 
 
-def home(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def test_every_package_has_its_place() -> None:
+    assert {room(name) for name in NAMES} - {""} == set(ROOMS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_down_only(path: Path) -> None:
-    here = home(path)
-    if here == "__init__":
-        assert not imports(path), "the package itself imports lazily"
-        return
+    module = module_of(path)
+    if not module:
+        return  # the package itself names everything, and imports it when it is asked for
     for name in imports(path):
-        there = name.split(".")[0]
-        if there == "__version__":
-            continue
-        assert LEVELS[there] < LEVELS[here] or (there == here and here in WITHIN), f"{path.name} imports {name}"
+        if room(name) != room(module):
+            assert ROOMS.index(room(name)) < ROOMS.index(room(module)), f"{module} imports {name}"
+
+
+def test_no_two_modules_import_one_another() -> None:
+    graph = {module_of(path): imports(path) & NAMES for path in MODULES if module_of(path)}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"these modules import one another: {' -> '.join(error.args[1])}")
 
 
 def test_no_engine_imports_another_but_parallel() -> None:

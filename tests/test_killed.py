@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from chainfold.errors import BadFile
-from chainfold.model_file import open_model
-from chainfold.online import run as running
-from chainfold.online.arriving import arriving
-from chainfold.online.journal import Journal, Journaled, Record
-from chainfold.online.prequential import Interval, Table
-from chainfold.online.rows import arrays_of
-from chainfold.online.run import OnlineRun
-from chainfold.online.weights import OnlineSettings
-from chainfold.online.window import NOTHING
-from chainfold.sealed import read_sealed, write_sealed
-from chainfold.training import Every
+from chainfold.model.file import open_model
+from chainfold.system.archive import read_sealed, write_sealed
+from chainfold.training.loop import Every
+from chainfold.training.online import run as running
+from chainfold.training.online.arriving import arriving
+from chainfold.training.online.journal import Journal, Journaled, Record
+from chainfold.training.online.prequential import Interval, Table
+from chainfold.training.online.rows import arrays_of
+from chainfold.training.online.run import OnlineRun
+from chainfold.training.online.share import NOTHING
+from chainfold.training.online.weights import OnlineSettings
 from verbs import conll, failed, run, succeeded
 
 HOW: Any = {
@@ -118,7 +118,7 @@ class Lines(io.RawIOBase):
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody cuts the power, and no threads are waited for."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr("chainfold.data.encoder.read_ahead", iter)
+    monkeypatch.setattr("chainfold.features.encoder.read_ahead", iter)
 
 
 def go_on(output: Path, inputs: list[Any]) -> OnlineRun:

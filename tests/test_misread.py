@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import chainfold as cf
-from chainfold.data import groups
-from chainfold.data.inputs import Inputs
-from chainfold.data.known import known_blocks
-from chainfold.data.live import live_rows
-from chainfold.data.reading import Format, Reading, format_of, read
-from chainfold.data.text_formats import ConllReader
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.model_file import open_model
+from chainfold.features import groups
+from chainfold.features.for_model import known_blocks
+from chainfold.features.streaming import live_rows
+from chainfold.model.file import open_model
+from chainfold.readers.formats import Format, Reading, format_of, read
+from chainfold.readers.inputs import Inputs
+from chainfold.readers.text import ConllReader
 from verbs import conll, failed, run, succeeded
 
 # JSON
@@ -303,14 +303,14 @@ def test_groups_of_tables_and_across_files(tmp_path: Path) -> None:
     table = pa.table({"user": [1, 1, 2, 1], "word": list("abcd"), "label": list("XYXY")})
     for given in (table, table.to_pandas()):
         with pytest.raises(BadFile, match="row 4, column 'user': group '1' comes again"):
-            cf.Chain.from_table(given, group="user")
-        chain = cf.Chain.from_table(given, group="user", groups_return=True)
+            cf.chain_from_table(given, group="user")
+        chain = cf.chain_from_table(given, group="user", groups_return=True)
         assert chain.starts.tolist() == [True, False, True, True]
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(BadFile, match=r"t\.parquet: row 4, column 'user'"):
         cf.encode(tmp_path / "t.parquet", tmp_path / "c", group="user")
     frame = pd.DataFrame({"user": ["a", "a", "b"], "word": list("xyz"), "label": list("XYX")})
-    chain = cf.Chain.from_table(frame, group="user")
+    chain = cf.chain_from_table(frame, group="user")
     assert chain.vocabulary is not None
     with pytest.raises(BadFile, match="group 'a' comes again"):
         list(known_blocks(pd.concat([frame, frame]), chain.vocabulary))
@@ -334,10 +334,10 @@ def test_every_group_that_comes_again_is_found() -> None:
     for count in (3, 400, 5000):
         order = np.repeat(random.permutation(count), random.integers(1, 4, count))
         table = pa.table({"user": order.astype(str), "word": order.astype(str), "label": order % 3})
-        assert cf.Chain.from_table(table, group="user").starts.sum() == count
+        assert cf.chain_from_table(table, group="user").starts.sum() == count
         last = pa.concat_tables([table, table.slice(int(random.integers(0, np.argmax(order == order[-1]))), 1)])
         with pytest.raises(BadFile, match=f"row {order.size + 1}, column 'user': group "):
-            cf.Chain.from_table(last, group="user")
+            cf.chain_from_table(last, group="user")
 
 
 def test_a_group_that_goes_on_in_the_next_piece_has_not_come_again(tmp_path: Path) -> None:
@@ -350,9 +350,9 @@ def test_more_groups_than_can_be_held_are_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(groups, "_MOST", 10)
     table = pa.table({"user": list("abcdefghijk"), "word": ["x"] * 11, "label": ["X", *"Y" * 10]})
     with pytest.raises(BadFile, match="column 'user' has more than 10 groups, too many to see whether one comes again"):
-        cf.Chain.from_table(table, group="user")
-    assert cf.Chain.from_table(table, group="user", groups_return=True).starts.all()
-    assert cf.Chain.from_table(table.slice(1), group="user").starts.all()
+        cf.chain_from_table(table, group="user")
+    assert cf.chain_from_table(table, group="user", groups_return=True).starts.all()
+    assert cf.chain_from_table(table.slice(1), group="user").starts.all()
 
 
 # A single label

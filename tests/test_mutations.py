@@ -34,18 +34,28 @@ class Mutant(NamedTuple):
     line: str
     broken: str
     tests: str = ""
-    files: tuple[str, ...] = ("test_engines_oracle.py", "test_never_forget.py")
+    files: tuple[str, ...] = ("engines/test_engines_oracle.py", "engines/test_never_forget.py")
 
 
-_WEIGHTS, _WINDOW, _ROUNDING = ("test_weights.py",), ("test_window.py",), ("test_rounding.py",)
+_WEIGHTS, _WINDOW, _ROUNDING = (
+    ("engines/test_position_weights.py",),
+    ("inference/test_stream_window.py",),
+    ("engines/test_rounding.py",),
+)
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
     Mutant("fb-spill", "engines/spilling.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
     Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "log"),
-    Mutant("fb-log-recompute", "engines/fb_log_recompute.py", "self._kept.pop()", "self._kept.pop(0)", "log-recompute"),
-    Mutant("fb-log-spill", "engines/logdomain.py", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
+    Mutant(
+        "fb-log-recompute",
+        "engines/published/fb_log_recompute.py",
+        "self._kept.pop()",
+        "self._kept.pop(0)",
+        "log-recompute",
+    ),
+    Mutant("fb-log-spill", "engines/published/log_domain.py", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
     Mutant("emp", "kernels/expectation.py", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
     Mutant(
         "emp", "kernels/expectation.py", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"
@@ -60,7 +70,7 @@ MUTANTS = [
         "            self._finish(belief.posterior())\n",
         "            self._pending.clear()\n",
         "pending",
-        ("test_sequences.py",),
+        ("engines/test_short_sequences.py",),
     ),
     Mutant(
         "stream",
@@ -68,7 +78,7 @@ MUTANTS = [
         "        self._collect(gamma)\n        self._horizon = Horizon(self._potentials.width)\n",
         "        self._collect(gamma)\n",
         "pending",
-        ("test_sequences.py",),
+        ("engines/test_short_sequences.py",),
     ),
     Mutant("stream", "engines/stream.py", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
     Mutant(
@@ -78,10 +88,10 @@ MUTANTS = [
         "self._backward(sweep, gamma)",
         "forget",
     ),
-    Mutant("stream", "kernels/collapse.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
+    Mutant("stream", "kernels/certificate.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
     Mutant(
         "stream",
-        "kernels/collapse.py",
+        "kernels/certificate.py",
         "if alpha[f] > 0.0:",
         "if alpha[f] > 0.0 and (alpha.size == row.size or alpha[row.size + f] > -1074.0):",
         "stream",
@@ -120,7 +130,7 @@ MUTANTS = [
     ),
     Mutant(
         "stream",
-        "engines/sweep.py",
+        "engines/block_pass.py",
         "    gamma = belief.posterior(weight)\n",
         "    gamma = belief.posterior()\n",
         "3 or long",
@@ -129,7 +139,7 @@ MUTANTS = [
     Mutant("stream", "engines/stream.py", ", own), keep=True)", ", own))", "long", _WEIGHTS),
     Mutant(
         "every engine",
-        "engines/base.py",
+        "engines/problem.py",
         "yield self.model.last, np",
         "yield self.model.last | True, np",
         "masks",
@@ -157,14 +167,21 @@ MUTANTS = [
         _ROUNDING,
     ),
     Mutant("every engine", "engines/rounding.py", "self.n_labels + _LOCAL + scores", "0.01", "made_of", _ROUNDING),
-    Mutant("every engine", "evaluation.py", "min(likelihood, 0.0)", "likelihood", "positive", _ROUNDING),
-    Mutant("windows", "live/window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
-    Mutant("windows", "live/window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),
-    Mutant("windows", "live/window.py", "lattice.alpha[-1] = self._forward.belief.values", "pass", "three", _WINDOW),
-    Mutant("windows", "kernels/live.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
+    Mutant("every engine", "engines/log_likelihood.py", "min(likelihood, 0.0)", "likelihood", "positive", _ROUNDING),
+    Mutant("windows", "inference/stream_window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
+    Mutant("windows", "inference/stream_window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),
+    Mutant(
+        "windows",
+        "inference/stream_window.py",
+        "lattice.alpha[-1] = self._forward.belief.values",
+        "pass",
+        "three",
+        _WINDOW,
+    ),
+    Mutant("windows", "kernels/finality.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
-CONTROL = Mutant("nothing", "engines/base.py", "class Problem:", "class Problem:", "three or stream")
+CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")
 
 
 def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from chainfold import Chain, Layout, Model, Training, encode, evaluate, open_chain, score, tag, train
-from chainfold.data.chain import gather
-from chainfold.data.encode import encode_to
-from chainfold.live.window import Window
+from chainfold.chain.chain import gather
+from chainfold.features.encode import encode_to
+from chainfold.inference.stream_window import Window
 from rows import CHUNKING_EXPRESSIONS, attributes_of, chunking_attributes
 from tolerances import AT_LENGTH, ORACLE
 

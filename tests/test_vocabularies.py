@@ -16,13 +16,13 @@ import pytest
 
 import chainfold as cf
 from chainfold import errors
-from chainfold.data.chain import Source
-from chainfold.data.renumbered import Renumbered
-from chainfold.data.vocabulary import Vocabulary
-from chainfold.engines.desk import Desk
-from chainfold.evaluation import count_observed
-from chainfold.mistakes import Mistakes, MistakeSettings
-from chainfold.objective import Objective, Space
+from chainfold.chain.chain import Source
+from chainfold.chain.renumbered import Renumbered
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.engines.log_likelihood import count_observed
+from chainfold.engines.workspace import Desk
+from chainfold.training.objective import Objective, Space
+from chainfold.training.perceptron import Mistakes, MistakeSettings
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
 
@@ -34,7 +34,7 @@ ALL_ENGINES = ("stream", "fb", "checkpoint", "parallel", "emp")
 def made(*words: str) -> cf.Chain:
     """A chain of letters, each with its label, a sequence for each word; numbers by first appearance."""
     items: Items = [[{"w": letter} for letter in word] for word in words]
-    return cf.Chain.from_sequences(items, [[LABELS.get(letter, letter) for letter in word] for word in words])
+    return cf.chain_from_sequences(items, [[LABELS.get(letter, letter) for letter in word] for word in words])
 
 
 @cache
@@ -207,8 +207,8 @@ def test_blocks_are_renumbered_one_by_one() -> None:
 
 def test_attributes_that_the_model_has_never_seen_have_no_weight() -> None:
     items: list[list[list[str]]] = [[["w:c", "new"], ["w:b"], ["other"], ["w:a"]]]
-    chain = cf.Chain.from_sequences(items, [["C", "B", "B", "A"]])
-    less = cf.Chain.from_sequences([[["w:c"], ["w:b"], [], ["w:a"]]], [["C", "B", "B", "A"]])
+    chain = cf.chain_from_sequences(items, [["C", "B", "B", "A"]])
+    less = cf.chain_from_sequences([[["w:c"], ["w:b"], [], ["w:a"]]], [["C", "B", "B", "A"]])
     for door in ("tag", "marginals", "log_probabilities", "StreamTagger", "stream", "PiecewiseGradient"):
         for found, expected in zip(DOORS[door](chain), DOORS[door](less), strict=True):
             np.testing.assert_array_equal(found, expected)
@@ -236,7 +236,7 @@ def test_the_position_of_a_refused_label_is_that_in_the_chain() -> None:
 
 
 def test_labels_alone_may_have_other_numbers() -> None:
-    ours, theirs = (cf.Chain.from_sequences([[["x"], ["x"]]], [list(labels)]) for labels in ("AB", "BA"))
+    ours, theirs = (cf.chain_from_sequences([[["x"], ["x"]]], [list(labels)]) for labels in ("AB", "BA"))
     found = cf.log_probabilities(cf.train(ours), theirs)
     assert found == cf.log_probabilities(cf.train(ours), ours, [1, 0])
     assert found < cf.log_probabilities(cf.train(ours), ours)
@@ -275,7 +275,7 @@ def test_development_labels_that_were_never_seen_are_wrong() -> None:
 
 
 def test_a_chain_without_labels() -> None:
-    chain = cf.Chain.from_sequences([[{"w": letter} for letter in "cbaa"]])
+    chain = cf.chain_from_sequences([[{"w": letter} for letter in "cbaa"]])
     assert names(cf.tag(model(), chain)) == ["C", "B", "A", "A"]
     assert cf.evaluate(model(), chain).log_z == cf.evaluate(model(), answer()).log_z
 
@@ -285,9 +285,9 @@ def test_a_chain_without_labels() -> None:
 
 def test_other_hashing_is_refused() -> None:
     items: Items = [[{"w": letter} for letter in "cba"]]
-    four, five = (cf.Chain.from_sequences(items, [["C", "B", "A"]], hash_bits=bits) for bits in (4, 5))
+    four, five = (cf.chain_from_sequences(items, [["C", "B", "A"]], hash_bits=bits) for bits in (4, 5))
     hashed = cf.train(four)
-    other = cf.Chain.from_sequences([[{"w": "a"}, {"w": "c"}]], [["A", "C"]], hash_bits=4)
+    other = cf.chain_from_sequences([[{"w": "a"}, {"w": "c"}]], [["A", "C"]], hash_bits=4)
     assert hashed.vocabulary is not None
     assert [hashed.vocabulary.labels[label] for label in cf.tag(hashed, other)] == ["A", "C"]
     for chain in (five, asked()):
@@ -301,7 +301,7 @@ def test_other_hashing_is_refused() -> None:
 def test_other_scales_are_refused_though_they_have_the_same_names() -> None:
     few, many = ([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0])
     tables = (pa.table({"x": x, "label": ["A", "B", "A", "B"]}) for x in (few, many))
-    chain, other = (cf.Chain.from_table(table, numbers="standard") for table in tables)
+    chain, other = (cf.chain_from_table(table, numbers="standard") for table in tables)
     assert chain.vocabulary is not None
     assert other.vocabulary is not None
     assert chain.vocabulary.attributes.equals(other.vocabulary.attributes)
@@ -313,7 +313,7 @@ def test_other_scales_are_refused_though_they_have_the_same_names() -> None:
 def test_edge_attributes_are_known_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.crfsuite").write_text("A\tx\nA\tx\t@edge\tstay\nB\tx\t@edge\tmove\nB\tx\t@edge\tstay\n")
     (tmp_path / "b.crfsuite").write_text("A\tx\nB\tx\t@edge\tmove\nB\tx\t@edge\tstay\nA\tx\t@edge\tmove\n")
-    a, b = (cf.Chain.from_table(tmp_path / f"{name}.crfsuite") for name in "ab")
+    a, b = (cf.chain_from_table(tmp_path / f"{name}.crfsuite") for name in "ab")
     trained = cf.train(a)
     assert b.edge_ids.tolist() == [0, 1, 0]
     turned = replace(b, edge_ids=np.array([1, 0, 1], np.int32), vocabulary=trained.vocabulary)
@@ -323,13 +323,13 @@ def test_edge_attributes_are_known_by_name(tmp_path: Path) -> None:
 
 def test_columns_of_a_matrix_are_known_by_their_number() -> None:
     rows = np.eye(3)
-    trained = cf.train(cf.Chain.from_matrix(np.tile(rows, (4, 1)), ["A", "B", "C"] * 4, starts=np.arange(12)))
+    trained = cf.train(cf.chain_from_matrix(np.tile(rows, (4, 1)), ["A", "B", "C"] * 4, starts=np.arange(12)))
     assert trained.vocabulary is not None
-    turned = cf.Chain.from_matrix(rows[::-1], ["C", "B", "A"], starts=np.arange(3))
+    turned = cf.chain_from_matrix(rows[::-1], ["C", "B", "A"], starts=np.arange(3))
     assert [trained.vocabulary.labels[label] for label in cf.tag(trained, turned)] == ["C", "B", "A"]
     assert np.isfinite(cf.log_probabilities(trained, turned)).all()
     with pytest.raises(errors.ModelMismatch, match="the chain has 4 attributes, but the model knows 3"):
-        cf.tag(trained, cf.Chain.from_matrix(np.eye(4), ["C", "B", "A", "A"]))
+        cf.tag(trained, cf.chain_from_matrix(np.eye(4), ["C", "B", "A", "A"]))
     with pytest.raises(errors.ChainfoldError, match="attributes with names and the model attributes without names"):
         cf.tag(trained, asked())
     with pytest.raises(errors.ChainfoldError, match="has attributes without names and the data attributes with names"):
@@ -362,7 +362,7 @@ def test_many_words_in_any_order() -> None:
     trained = crf.model_
     assert trained.vocabulary is not None
     items, labels = drawn(60, 0)
-    chain = cf.Chain.from_sequences(items[::-1], labels[::-1])
+    chain = cf.chain_from_sequences(items[::-1], labels[::-1])
     expected = [label for sequence in crf.predict(items)[::-1] for label in sequence]
     assert [trained.vocabulary.labels[label] for label in cf.tag(trained, chain)] == expected
     posteriors = [list(one.values()) for sequence in crf.predict_marginals(items)[::-1] for one in sequence]

@@ -16,10 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
-
 from benchmarks import encoding, gradient, kdd, memory, quality, roofline, scaling, startup, streams, tagging, training
 from benchmarks.corpora import Corpora
 from benchmarks.measure import ROOT
@@ -27,7 +23,11 @@ from benchmarks.page import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
 from benchmarks.pictures import draw
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Found, Ledger, Unusable, read
-from chainfold.files import written_whole
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from chainfold.system.files import written_whole
 
 PIECES: dict[str, Piece] = {
     module.PIECE.name: module.PIECE

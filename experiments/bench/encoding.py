@@ -10,6 +10,7 @@ from benchmarks.measure import Times, chainfold, interleaved, ratios
 from benchmarks.peers import CRFSUITE, has, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Cell, Found, Table
+
 from chainfold import encode
 
 _REPEATED = {"smurf.", "neptune.", "normal.", "satan.", "ipsweep.", "portsweep.", "nmap."}

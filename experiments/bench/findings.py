@@ -19,9 +19,10 @@ from typing import Any
 
 from benchmarks.measure import median
 from benchmarks.peers import PEERS
-from chainfold import __version__
-from chainfold.files import written_whole
 from chainfold.paper.machine import machine
+
+from chainfold import __version__
+from chainfold.system.files import written_whole
 
 FORMAT = 1
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-
 from benchmarks.measure import Times, each, median, ratios, timed
 from benchmarks.peers import CRFSUITE, has, iterations_between, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
+
 from chainfold import SyntheticChain
-from chainfold.data.chain import Source, gather
-from chainfold.objective import Objective, Space
-from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
+from chainfold.chain.chain import Source, gather
+from chainfold.training.objective import Objective, Space
+from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
 
 ONE, TWO, ITERATION = "gradient, 1 thread", "gradient, 2 threads", "iteration, 2 threads"
 PEER = f"{CRFSUITE.package}, iteration"

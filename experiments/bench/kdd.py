@@ -9,8 +9,9 @@ from benchmarks.measure import each, ratios, timed
 from benchmarks.peers import CRFSUITE, has, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
+
 from chainfold import evaluate
-from chainfold.data.chain import gather
+from chainfold.chain.chain import gather
 
 
 def run(context: Context) -> Found:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold import Layout, Model
-from chainfold.data.chain import Source, gather
-from chainfold.engines.base import Problem, Settings
-from chainfold.engines.sweep import Potentials
+from chainfold.chain.chain import Source, gather
+from chainfold.engines.block_pass import Potentials
+from chainfold.engines.problem import Problem, Settings
 from chainfold.kernels import messages, scores
 from chainfold.kernels.simd import aligned
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from benchmarks.corpora import READERS, Items, sequences_of
-from chainfold.resident import resident
+
+from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Source
+    from chainfold.chain.chain import Source
 
 ONE_SEQUENCE = "one-sequence"
 _WARM = 2  # iterations at the beginning of a training that do not count

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.corpora import Corpora, Corpus
 from benchmarks.results import Found
+
 from chainfold import encode, open_chain
 
 

@@ -17,9 +17,10 @@ from benchmarks.measure import Times, interleaved, ratios
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
 from benchmarks.training import train_ours
+
 from chainfold import Model, open_model, write_chain
-from chainfold.data.known import gathered, known_blocks
-from chainfold.live.follow import Following
+from chainfold.features.for_model import gathered, known_blocks
+from chainfold.inference.follow import Following
 
 _ITERATIONS = 20
 _LEAST = 200_000.0  # rows a second, of encoded data

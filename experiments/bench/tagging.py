@@ -11,10 +11,11 @@ from benchmarks.peers import CRFSUITE, Tag, has, installed, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
 from benchmarks.training import train_ours
+
 from chainfold import Model, Tagger, open_chain, open_model, tag_to, write_chain
-from chainfold.data.encode import encode
-from chainfold.data.renumbered import Renumbered
-from chainfold.tagging import blocks_of
+from chainfold.chain.renumbered import Renumbered
+from chainfold.features.encode import encode
+from chainfold.inference.tagger import blocks_of
 
 OURS = "chainfold"
 _ITERATIONS = 10  # of the models, which have to be of some use but not good

@@ -8,12 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-
 from benchmarks.corpora import READERS, Corpus
 from benchmarks.measure import chainfold, median, ratios, told
 from benchmarks.peers import CRFSUITE, Peer, installed, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
+
 from chainfold.metrics import Count, Scores
 
 OURS = "chainfold"

@@ -12,9 +12,6 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from chainfold.engines import ENGINES
-from chainfold.engines.base import LOG_ADDITION, Settings, Shape
-from chainfold.errors import ChainfoldError
 from chainfold.paper.machine import memory_info
 from chainfold.paper.plan import (
     CHECKPOINT,
@@ -36,6 +33,10 @@ from chainfold.paper.plan import (
 )
 from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, warm_up
 from chainfold.paper.words import size
+
+from chainfold.engines import ENGINES
+from chainfold.engines.problem import LOG_ADDITION, Settings, Shape
+from chainfold.errors import ChainfoldError
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainfold import stopping
+from chainfold.cli.console import console, say, table
 from chainfold.cli.options import parse_size
-from chainfold.cli.show import console, say, table
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.plain import visible
+from chainfold.escape import visible
+from chainfold.system import signals as stopping
 
 if TYPE_CHECKING:
+    from chainfold.paper.plan import Result
     from rich.console import Console
     from rich.progress import Progress
-
-    from chainfold.paper.plan import Result
 
 _LONGEST = 50_000_000
 _SETTLED = 10.0  # planned seconds after which the pace can be told

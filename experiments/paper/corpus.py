@@ -24,20 +24,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
 from numpy.typing import NDArray
 
 import chainfold
-from chainfold.data import intrusion
-from chainfold.data.chain import Block, frozen, vocabulary_of
-from chainfold.data.encode import encode
-from chainfold.data.store import StoredChain, joined, write_chain
-from chainfold.data.vocabulary import Vocabulary
+from chainfold.chain.chain import Block, frozen, vocabulary_of
+from chainfold.chain.stored import StoredChain, joined, write_chain
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.cli import demo_log as intrusion
 from chainfold.engines.plan import cores
 from chainfold.errors import BadFile, BadSetting
-from chainfold.model_file import open_model, save_model
-from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
-from chainfold.tagging import blocks_of, tag
-from chainfold.training import Training, train
+from chainfold.features.encode import encode
+from chainfold.inference.tagger import blocks_of, tag
+from chainfold.model.file import open_model, save_model
+from chainfold.training.loop import Training, train
 
 NORMAL, ATTACK = "normal", "attack"
 

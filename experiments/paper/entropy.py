@@ -17,16 +17,16 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-
-from chainfold.data.chain import Chain, gather
-from chainfold.data.store import open_chain
-from chainfold.evaluation import evaluate
-from chainfold.model import Model
-from chainfold.model_file import open_model
 from chainfold.paper.numerics import kernels
 from chainfold.paper.plan import MAIN, Piece, Plan, Result
+
+from chainfold.chain.chain import Chain, gather
+from chainfold.chain.stored import open_chain
+from chainfold.engines.log_likelihood import evaluate
+from chainfold.inference.tagger import entropies, log_probabilities, sample
+from chainfold.model.file import open_model
+from chainfold.model.model import Model
 from chainfold.semiring import entropy
-from chainfold.tagging import entropies, log_probabilities, sample
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus

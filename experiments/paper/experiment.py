@@ -22,10 +22,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
-from chainfold import __version__
-from chainfold.errors import BadFile
-from chainfold.files import written_whole
-from chainfold.outputs import claimed
 from chainfold.paper import certificate, entropy, many_weights, numerics, scaling
 from chainfold.paper.corpus import Corpus
 from chainfold.paper.counting import counted_tables
@@ -36,6 +32,11 @@ from chainfold.paper.paging import obstacle
 from chainfold.paper.plan import Line, Piece, Plan, Result
 from chainfold.paper.verdicts import verdicts
 from chainfold.paper.words import size
+
+from chainfold import __version__
+from chainfold.errors import BadFile
+from chainfold.system.files import written_whole
+from chainfold.system.outputs import claimed
 
 FORMAT = 1
 RESULTS, PAGE = "results.json", "index.html"

@@ -14,7 +14,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from chainfold.files import written_whole
 from chainfold.paper.plan import (
     EMP,
     EMP_HELD,
@@ -47,6 +46,8 @@ from chainfold.paper.readings import (
 )
 from chainfold.paper.verdicts import crossing
 from chainfold.paper.words import count, digits, duration, power, size
+
+from chainfold.system.files import written_whole
 
 _WIDTH = 12.0  # inches; at 72 points each, about the 900 pixels of a page
 _DOTS = 130  # an inch, in PNG

@@ -16,17 +16,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from chainfold.data.chain import Chain, gather
-from chainfold.data.store import open_chain
-from chainfold.data.synthetic import SyntheticChain
-from chainfold.engines.base import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Accumulator, Problem, Settings
-from chainfold.engines.sweep import Belief, Horizon, Potentials, Sweep
-from chainfold.evaluation import evaluate
-from chainfold.kernels.collapse import NEGLIGIBLE
-from chainfold.model import Floats, Layout, Model
-from chainfold.model_file import open_model
 from chainfold.paper.plan import SETTINGS, Piece, Plan, Result
+
+from chainfold.chain.chain import Chain, gather
+from chainfold.chain.stored import open_chain
+from chainfold.chain.synthetic import SyntheticChain
+from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
+from chainfold.engines.log_likelihood import evaluate
+from chainfold.engines.problem import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Accumulator, Problem, Settings
+from chainfold.kernels.certificate import NEGLIGIBLE
+from chainfold.model.file import open_model
+from chainfold.model.model import Floats, Layout, Model
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus

@@ -18,10 +18,10 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from chainfold.data.synthetic import SyntheticChain
 from chainfold.paper import point
 from chainfold.paper.plan import Piece, Plan, Result
+
+from chainfold.chain.synthetic import SyntheticChain
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus

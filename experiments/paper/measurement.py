@@ -20,15 +20,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.paper.plan import Result
-from chainfold.resident import resident
+
+from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Source
-    from chainfold.evaluation import Evaluation
-    from chainfold.model import Model
     from chainfold.paper.paging import Pager, Traffic
+
+    from chainfold.chain.chain import Source
+    from chainfold.engines.log_likelihood import Evaluation
+    from chainfold.model.model import Model
 
 FIGURES = (  # of a measured point, beside its seconds
     "peak_rss",
@@ -78,7 +80,7 @@ def measure(point: Point, limit: int | None = None, timeout: float | None = None
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if point.chain is not None:  # what is spilled or paged goes beside the chain: the usual place may be memory
         how["env"] = os.environ | {"TMPDIR": str(Path(point.chain).parent)}
-    with subprocess.Popen(command, text=True, **how) as child:  # noqa: S603
+    with subprocess.Popen(command, text=True, **how) as child:
         try:
             output, errors = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -191,9 +193,10 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
 
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
     """The chain as it is held, and the bytes that it takes there."""
-    from chainfold.data.store import StoredChain
     from chainfold.paper.held import Prefix, hold
     from chainfold.paper.within import HeldWithin, PastCache
+
+    from chainfold.chain.stored import StoredChain
 
     if isinstance(source, StoredChain) and point.held == "disk":
         return (PastCache(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
@@ -205,8 +208,9 @@ def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, 
 
 
 def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) -> Evaluation:
-    from chainfold.evaluation import evaluate
     from chainfold.paper.within import evaluate_within
+
+    from chainfold.engines.log_likelihood import evaluate
 
     if pager is None:
         return evaluate(model, source, point.engine, observe=False)
@@ -214,10 +218,10 @@ def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) 
 
 
 def _opened(point: Point) -> tuple[Model, Source]:
-    from chainfold.data.store import StoredChain
-    from chainfold.data.synthetic import SyntheticChain
-    from chainfold.model import Layout, Model
-    from chainfold.model_file import open_model
+    from chainfold.chain.stored import StoredChain
+    from chainfold.chain.synthetic import SyntheticChain
+    from chainfold.model.file import open_model
+    from chainfold.model.model import Layout, Model
 
     if point.synthetic is not None:
         source = SyntheticChain(point.positions, *point.synthetic, seed=SEED)
@@ -227,8 +231,8 @@ def _opened(point: Point) -> tuple[Model, Source]:
 
 def warm_up(point: Point) -> None:
     """Compile the kernels, or load them, as `chainfold gradient` does."""
-    from chainfold.data.chain import gather
-    from chainfold.evaluation import evaluate
+    from chainfold.chain.chain import gather
+    from chainfold.engines.log_likelihood import evaluate
 
     model, source = _opened(point)
     evaluate(model, gather(source, positions=2), point.engine, block=1, observe=False)
@@ -243,7 +247,7 @@ def _forget(path: str) -> None:
 
 def _predicted(point: Point, model: Model, source: Source, sequence: int) -> int:
     from chainfold.engines import ENGINES
-    from chainfold.engines.base import Settings, Shape
+    from chainfold.engines.problem import Settings, Shape
 
     layout = model.layout
     shape = Shape(point.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-
-from chainfold.data.chain import Block, Source, frozen
-from chainfold.data.store import StoredChain
-from chainfold.engines import ENGINES, fb_log
-from chainfold.engines.base import Problem, Report, Settings, Tally
-from chainfold.engines.fb_log_spill import Spill
-from chainfold.engines.logdomain import there_and_back
-from chainfold.engines.spilling import spilling
-from chainfold.evaluation import Evaluation, evaluation_of
-from chainfold.model import Floats, Model
 from chainfold.paper.held import Prefix, fill
 from chainfold.paper.paging import Pager
+
+from chainfold.chain.chain import Block, Source, frozen
+from chainfold.chain.stored import StoredChain
+from chainfold.engines import ENGINES
+from chainfold.engines.log_likelihood import Evaluation, evaluation_of
+from chainfold.engines.problem import Problem, Report, Settings, Tally
+from chainfold.engines.published import fb_log
+from chainfold.engines.published.fb_log_spill import Spill
+from chainfold.engines.published.log_domain import there_and_back
+from chainfold.engines.spilling import spilling
+from chainfold.model.model import Floats, Model
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it

@@ -21,16 +21,16 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from chainfold.data.chain import Chain, Source, gather
-from chainfold.data.store import open_chain
-from chainfold.evaluation import evaluate
-from chainfold.kernels.expectation import active, most_active
-from chainfold.model import Floats, Model
-from chainfold.model_file import open_model
 from chainfold.paper.plan import MAIN, Piece, Plan, Result
+
+from chainfold.chain.chain import Chain, Source, gather
+from chainfold.chain.stored import open_chain
+from chainfold.engines.log_likelihood import evaluate
+from chainfold.inference.tagger import blocks_of
+from chainfold.kernels.expectation import active, most_active
+from chainfold.model.file import open_model
+from chainfold.model.model import Floats, Model
 from chainfold.semiring import Expectation, SumProduct, forward
-from chainfold.tagging import blocks_of
 
 if TYPE_CHECKING:
     from chainfold.paper.corpus import Corpus

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.data.chain import Block, Chain, Source, frozen
-from chainfold.engines.base import cut
+from chainfold.chain.chain import Block, Chain, Source, frozen
+from chainfold.engines.problem import cut
 from chainfold.errors import BadSetting
 
 _BLOCK = 65536  # positions that are copied at once

@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from chainfold.apply import score, tag_to
-    from chainfold.constraints import Constraints
-    from chainfold.data.chain import Block, Chain, Source
-    from chainfold.data.encode import encode, encode_sequences
-    from chainfold.data.store import StoredChain, open_chain, write_chain
-    from chainfold.data.synthetic import SyntheticChain
-    from chainfold.data.template import Template
-    from chainfold.data.vocabulary import Vocabulary
+    from chainfold.chain.chain import Block, Chain, Source
+    from chainfold.chain.matrix import chain_from_matrix
+    from chainfold.chain.stored import StoredChain, open_chain, write_chain
+    from chainfold.chain.synthetic import SyntheticChain
+    from chainfold.chain.vocabulary import Vocabulary
+    from chainfold.engines.log_likelihood import Evaluation, evaluate
+    from chainfold.engines.resumable import PiecewiseGradient
     from chainfold.errors import ChainfoldError, ChainfoldWarning
-    from chainfold.estimator import CRF
-    from chainfold.evaluation import Evaluation, evaluate
-    from chainfold.live.quantities import Quantities
-    from chainfold.live.tagger import StreamTagger
+    from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
+    from chainfold.features.template import Template
+    from chainfold.inference.quantities import Quantities
+    from chainfold.inference.stream_tagger import StreamTagger
+    from chainfold.inference.tag_files import score, tag_to
+    from chainfold.inference.tagger import Tagger, Want, entropies, log_probabilities, marginals, nbest, sample, tag
     from chainfold.metrics import Count, Scores
-    from chainfold.model import Layout, Model
-    from chainfold.model_file import open_model, save_model
-    from chainfold.pieces import PiecewiseGradient
-    from chainfold.tagging import Tagger, Want, entropies, log_probabilities, marginals, nbest, sample, tag
-    from chainfold.training import Saving, Training, train
+    from chainfold.model.constraints import Constraints
+    from chainfold.model.file import open_model, save_model
+    from chainfold.model.model import Layout, Model
+    from chainfold.sklearn.estimator import CRF
+    from chainfold.training.loop import Saving, Training, train
 
 __all__ = [
     "CRF",
@@ -52,6 +53,9 @@ __all__ = [
     "Training",
     "Vocabulary",
     "Want",
+    "chain_from_matrix",
+    "chain_from_sequences",
+    "chain_from_table",
     "encode",
     "encode_sequences",
     "entropies",
@@ -71,45 +75,48 @@ __all__ = [
 ]
 
 _HOME = {
-    "Block": "data.chain",
-    "CRF": "estimator",
-    "Chain": "data.chain",
+    "Block": "chain.chain",
+    "CRF": "sklearn.estimator",
+    "Chain": "chain.chain",
     "ChainfoldError": "errors",
     "ChainfoldWarning": "errors",
-    "Constraints": "constraints",
+    "Constraints": "model.constraints",
     "Count": "metrics",
-    "Evaluation": "evaluation",
-    "Layout": "model",
-    "Model": "model",
-    "PiecewiseGradient": "pieces",
-    "Quantities": "live.quantities",
-    "Saving": "training",
+    "Evaluation": "engines.log_likelihood",
+    "Layout": "model.model",
+    "Model": "model.model",
+    "PiecewiseGradient": "engines.resumable",
+    "Quantities": "inference.quantities",
+    "Saving": "training.loop",
     "Scores": "metrics",
-    "Source": "data.chain",
-    "StoredChain": "data.store",
-    "StreamTagger": "live.tagger",
-    "SyntheticChain": "data.synthetic",
-    "Tagger": "tagging",
-    "Template": "data.template",
-    "Training": "training",
-    "Vocabulary": "data.vocabulary",
-    "Want": "tagging",
-    "encode": "data.encode",
-    "encode_sequences": "data.encode",
-    "entropies": "tagging",
-    "evaluate": "evaluation",
-    "log_probabilities": "tagging",
-    "marginals": "tagging",
-    "nbest": "tagging",
-    "open_chain": "data.store",
-    "open_model": "model_file",
-    "sample": "tagging",
-    "save_model": "model_file",
-    "score": "apply",
-    "tag": "tagging",
-    "tag_to": "apply",
-    "train": "training",
-    "write_chain": "data.store",
+    "Source": "chain.chain",
+    "StoredChain": "chain.stored",
+    "StreamTagger": "inference.stream_tagger",
+    "SyntheticChain": "chain.synthetic",
+    "Tagger": "inference.tagger",
+    "Template": "features.template",
+    "Training": "training.loop",
+    "Vocabulary": "chain.vocabulary",
+    "Want": "inference.tagger",
+    "chain_from_matrix": "chain.matrix",
+    "chain_from_sequences": "features.encode",
+    "chain_from_table": "features.encode",
+    "encode": "features.encode",
+    "encode_sequences": "features.encode",
+    "entropies": "inference.tagger",
+    "evaluate": "engines.log_likelihood",
+    "log_probabilities": "inference.tagger",
+    "marginals": "inference.tagger",
+    "nbest": "inference.tagger",
+    "open_chain": "chain.stored",
+    "open_model": "model.file",
+    "sample": "inference.tagger",
+    "save_model": "model.file",
+    "score": "inference.tag_files",
+    "tag": "inference.tagger",
+    "tag_to": "inference.tag_files",
+    "train": "training.loop",
+    "write_chain": "chain.stored",
 }
 
 

@@ -1,6 +1,6 @@
 """The `chainfold` command, and `python -m chainfold`."""
 
-from chainfold import stopping
+from chainfold.system import signals as stopping
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chainfold.plain import visible
+from chainfold.escape import visible
 
 
 class ChainfoldError(ValueError):

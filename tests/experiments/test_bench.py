@@ -23,7 +23,7 @@ from benchmarks.piece import Context
 from benchmarks.results import Bar, Chart, Curve, Found, Ledger, Table, Unusable, read
 
 from chainfold import SyntheticChain, encode, open_chain
-from chainfold.data.chain import gather
+from chainfold.chain.chain import gather
 from verbs import succeeded
 
 ROOT = Path(__file__).parents[1]

@@ -14,12 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
-from chainfold.data.chain import Source, gather
-from chainfold.data.store import StoredChain
-from chainfold.engines import ENGINES
-from chainfold.errors import ChainfoldError
 from chainfold.paper import scaling
 from chainfold.paper.held import Prefix, hold
 from chainfold.paper.paging import obstacle
@@ -27,6 +21,12 @@ from chainfold.paper.plan import Piece, Plan, quick_plan
 from chainfold.paper.point import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
 from chainfold.paper.readings import CASES, OURS
 from chainfold.paper.scaling import LIMITED, LINES, key, pieces
+
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
+from chainfold.chain.chain import Source, gather
+from chainfold.chain.stored import StoredChain
+from chainfold.engines import ENGINES
+from chainfold.errors import ChainfoldError
 
 POSITIONS = 3000
 ALLOWED = 3 * 10**9

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from chainfold.data import intrusion
-from chainfold.data.chain import Chain, gather
-from chainfold.data.store import StoredChain
-from chainfold.errors import ChainfoldError
-from chainfold.evaluation import evaluate
-from chainfold.model_file import open_model
 from chainfold.paper import corpus as module
 from chainfold.paper.corpus import KDD_COLUMNS, Corpus
 from chainfold.paper.plan import SETTINGS, Plan, full_plan, quick_plan
-from chainfold.tagging import tag
+
+from chainfold.chain.chain import Chain, gather
+from chainfold.chain.stored import StoredChain
+from chainfold.cli import demo_log as intrusion
+from chainfold.engines.log_likelihood import evaluate
+from chainfold.errors import ChainfoldError
+from chainfold.inference.tagger import tag
+from chainfold.model.file import open_model
 
 LABELS = ["normal", "smurf", "back", "neptune", "nmap", "satan", "warezclient", "perl", "ipsweep", "portsweep", "pod"]
 CLASSES = {"normal": "normal", "warezclient": "r2l", "perl": "u2r"}

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from chainfold.paper.counting import (
     ALGORITHMS,
     ASYMPTOTIC,
@@ -33,6 +30,8 @@ from chainfold.paper.counting import (
     totals,
     value,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 TOLERANCE = 1e-10
 SIZES = [(1, 1, 1, 1), (1, 6, 2, 3), (2, 1, 1, 4), (2, 4, 3, 3), (3, 3, 2, 5), (2, 3, 1, 40), (4, 2, 4, 6)]

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from chainfold.errors import ChainfoldError
 from chainfold.paper import experiment
 from chainfold.paper.experiment import redraw, run
 from chainfold.paper.figures import draw
 from chainfold.paper.plan import Plan, full_plan, quick_plan
 from chainfold.paper.point import FIGURES, Point
+
+from chainfold.errors import ChainfoldError
 from verbs import failed
 from verbs import run as invoke
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from chainfold import Chain, Layout, Model
-from chainfold.data.chain import gather
-from chainfold.data.store import write_chain
-from chainfold.data.synthetic import SyntheticChain
-from chainfold.model_file import save_model
 from chainfold.paper import certificate
 from chainfold.paper.certificate import TOLERANCES, Boundaries, bounds, lookaheads, pieces
 from chainfold.paper.plan import Plan, full_plan, quick_plan
-from chainfold.tagging import marginals
+from numpy.typing import NDArray
+
+from chainfold import Chain, Layout, Model
+from chainfold.chain.chain import gather
+from chainfold.chain.stored import write_chain
+from chainfold.chain.synthetic import SyntheticChain
+from chainfold.inference.tagger import marginals
+from chainfold.model.file import save_model
 from tolerances import ORACLE
 
 ROUNDING = 1e-13

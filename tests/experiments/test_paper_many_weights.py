@@ -8,12 +8,12 @@ from statistics import median
 from typing import Any
 
 import pytest
-
-from chainfold.data.synthetic import SyntheticChain
-from chainfold.model import Layout, Model
 from chainfold.paper import point
 from chainfold.paper.many_weights import Size, pieces, sizes
 from chainfold.paper.plan import Piece, Plan, full_plan, quick_plan
+
+from chainfold.chain.synthetic import SyntheticChain
+from chainfold.model.model import Layout, Model
 
 QUICK, FULL = quick_plan(3_000_000_000, 1_000_000), full_plan(3_000_000_000, 50_000_000)
 KEYS = [

@@ -12,10 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-
-from chainfold import Chain, Layout, Model, evaluate
-from chainfold.data.store import write_chain
-from chainfold.model_file import save_model
 from chainfold.paper import numerics
 from chainfold.paper.numerics import (
     ENGINES,
@@ -34,6 +30,10 @@ from chainfold.paper.numerics import (
     sum_product,
 )
 from chainfold.paper.plan import quick_plan
+
+from chainfold import Chain, Layout, Model, evaluate
+from chainfold.chain.stored import write_chain
+from chainfold.model.file import save_model
 from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
 from oracle import enumerate_paths
 from shapes import CASES, plain

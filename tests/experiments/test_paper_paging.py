@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
-from chainfold.data.store import StoredChain
-from chainfold.errors import ChainfoldError
 from chainfold.paper import paging
 from chainfold.paper.held import hold
 from chainfold.paper.paging import Pager, clocks, in_memory, obstacle, traffic
 from chainfold.paper.within import HeldWithin, PastCache, SpillPastCache, evaluate_within
+
+from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
+from chainfold.chain.stored import StoredChain
+from chainfold.errors import ChainfoldError
 
 LIMIT, POSITIONS, BLOCK = 2_000_000, 60_000, 512
 
@@ -35,7 +35,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chain of several megabytes, in small batches."""
     path = tmp_path_factory.mktemp("stored") / "chain"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chainfold.data.store.MOST_ROWS", 4096)
+        patch.setattr("chainfold.chain.stored.MOST_ROWS", 4096)
         write_chain(path, SyntheticChain(POSITIONS, 2, 5, 5, seed=3))
     return path
 

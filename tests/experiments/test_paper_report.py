@@ -12,7 +12,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
 from chainfold.paper import figures, readings
 from chainfold.paper.figures import FIGURES, draw
 from chainfold.paper.page import TITLE, page

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from chainfold.paper.plan import Line
 from chainfold.paper.verdicts import CONFIRMED, IN_PART, REFUTED, UNKNOWN, crossing, exponent, verdicts
 from paper_results import LINES, point, sample

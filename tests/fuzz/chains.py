@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold import Chain, Layout, Model, encode, evaluate, open_chain, score, tag_to, write_chain
+from chainfold.chain import stored as store
 from chainfold.cli.data import _facts
-from chainfold.data import store
-from chainfold.data.decode import decode
+from chainfold.readers.decode import decode
 from fuzz.forging import Forgery
 from fuzz.nasty import INTEGERS, REALS, anything, damaged, word
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chainfold.data import header as headers
-from chainfold.data import store
-from chainfold.data.vocabulary import Vocabulary
+from chainfold.chain import header as headers
+from chainfold.chain import stored as store
+from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
 
 Arrays = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chainfold import Chain
-from chainfold.online import journal
+from chainfold.training.online import journal
 from fuzz.nasty import anything, damaged
 
 LABELS = ["A", "B"]

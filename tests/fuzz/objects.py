@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from chainfold import CRF, Chain, Constraints, Layout, Model, evaluate
-from chainfold.data.columns import Columns
+from chainfold.features.encode import chain_from_sequences
+from chainfold.readers.columns import Columns
 from fuzz.nasty import INTEGERS, REALS, anything, word
 
 
@@ -67,7 +68,7 @@ def _sequences(dice: random.Random) -> tuple[Any, Any]:
 
 
 def sequences(dice: random.Random, folder: Path) -> None:
-    """`Chain.from_sequences`, and a gradient."""
+    """`chain_from_sequences`, and a gradient."""
     items, labels = _sequences(dice)
     weights: Any = None if dice.random() < 0.8 else [dice.choice([1, 0.5, *REALS, None, "x"]) for _ in range(3)]
     options: dict[str, Any] = {
@@ -75,7 +76,7 @@ def sequences(dice: random.Random, folder: Path) -> None:
         "min_count": dice.choice([1, 1, 1, 2, 0, "x"]),
     }
     options["min_count"] = 1 if options["hash_bits"] else options["min_count"]
-    chain = Chain.from_sequences(items, labels if dice.random() < 0.9 else None, weights=weights, **options)
+    chain = chain_from_sequences(items, labels if dice.random() < 0.9 else None, weights=weights, **options)
     if chain.n_labels:
         evaluate(Model.random(Layout.full(chain.n_labels, chain.n_attributes)), chain)
 

@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, PiecewiseGradient, StreamTagger, Training, encode, save_model, train
-from chainfold.data.chain import Block
-from chainfold.model_file import open_model
-from chainfold.objective import Space
-from chainfold.online.run import OnlineRun
-from chainfold.online.trainer import OnlineTrainer
-from chainfold.online.weights import OnlineSettings
-from chainfold.training import Development, Every, Interrupted, Saving, _identity, _Run
+from chainfold.chain.chain import Block
+from chainfold.features.encode import chain_from_sequences
+from chainfold.model.file import open_model
+from chainfold.training.loop import Development, Every, Interrupted, Saving, _identity, _Run
+from chainfold.training.objective import Space
+from chainfold.training.online.run import OnlineRun
+from chainfold.training.online.trainer import OnlineTrainer
+from chainfold.training.online.weights import OnlineSettings
 
 Tensors = dict[str, NDArray[Any]]
 About = dict[str, Any]
@@ -405,7 +406,7 @@ def items() -> tuple[Model, list[Any]]:
     rng = random.Random(6)
     rows = [[{rng.choice("abc"): rng.random(), "w": rng.choice("xyz")} for _ in range(8)] for _ in range(12)]
     labels = [[rng.choice("PQ") for _ in row] for row in rows]
-    return train(Chain.from_sequences(rows, labels), Training("lbfgs", {"max_iterations": 5})), rows[0] + rows[1]
+    return train(chain_from_sequences(rows, labels), Training("lbfgs", {"max_iterations": 5})), rows[0] + rows[1]
 
 
 @cache
@@ -514,7 +515,7 @@ def _online(number: int, settings: OnlineSettings, rows: int) -> Valid:
     rng = random.Random(number)
     items = [[{rng.choice("abcdef"), rng.choice("uvw")} for _ in range(6)] for _ in range(12)]
     labels = [[rng.choice("PQR") for _ in row] for row in items]
-    chain = Chain.from_sequences(items, labels, hash_bits=5)
+    chain = chain_from_sequences(items, labels, hash_bits=5)
     vocabulary = chain.vocabulary
     assert vocabulary is not None
 
@@ -564,7 +565,7 @@ def models() -> list[Valid]:
     rng = random.Random(8)
     hashed = [[{rng.choice("abc"), rng.choice("xyz")} for _ in range(8)] for _ in range(6)]
     labels = [[rng.choice("PQ") for _ in row] for row in hashed]
-    model = train(Chain.from_sequences(hashed, labels, hash_bits=4), Training("ap", {"max_iterations": 2}))
+    model = train(chain_from_sequences(hashed, labels, hash_bits=4), Training("ap", {"max_iterations": 2}))
     found.append(_kept(_saver(model), _use_model(hashed[0])))
     return found
 

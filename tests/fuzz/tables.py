@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from chainfold import Chain, encode, tag_to
+from chainfold import encode, tag_to
+from chainfold.features.encode import chain_from_table
 from fuzz.nasty import INTEGERS, REALS, damaged, word
 from fuzz.texts import model
 
@@ -134,7 +135,7 @@ def _options(dice: random.Random) -> dict[str, Any]:
 
 def in_memory(dice: random.Random, folder: Path) -> None:
     """A table that is already there."""
-    Chain.from_table(_table(dice), **_options(dice))
+    chain_from_table(_table(dice), **_options(dice))
 
 
 def arrays(dice: random.Random, folder: Path) -> None:
@@ -147,7 +148,7 @@ def arrays(dice: random.Random, folder: Path) -> None:
             array = np.zeros((dice.choice([0, 1, 3]), dice.choice([0, 1, 3])), kind)
     except TypeError:
         return
-    Chain.from_table(array, **_options(dice))
+    chain_from_table(array, **_options(dice))
 
 
 def _file(dice: random.Random, folder: Path) -> Path:

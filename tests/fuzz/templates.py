@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from chainfold import encode
-from chainfold.data.template import Template
+from chainfold.features.template import Template
 from fuzz.nasty import NUMBERS, anything, word
 
 ROWS = "the D x 1\ncat N y 2.5\n\nsat V z -3\nNone O x nan\n"

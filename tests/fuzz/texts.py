@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold import Layout, Model, encode, score, tag_to
-from chainfold.data.encode import encoding_of, stretches
+from chainfold.features.encode import encoding_of, stretches
 from fuzz.nasty import CHARACTERS, damaged, word
 
 GOOD = ["the", "cat", "D", "N", "1", "2.5", "B-X", "I-X", "O", "w[0]=the", "a:2", "b:0.5"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from chainfold import stopping
+from chainfold.cli.console import abandon, say
 from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
@@ -26,14 +26,13 @@ from chainfold.cli.failures import FAILURES, check_room, output_fails, sentence_
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
 from chainfold.cli.options import holding
-from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
-from chainfold.cli.show import abandon, say
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
 from chainfold.cli.watch import watch
 from chainfold.errors import ChainfoldError
-from chainfold.plain import legible
+from chainfold.escape import legible
+from chainfold.system import signals as stopping
 
 app = typer.Typer(
     name="chainfold",
@@ -85,7 +84,7 @@ def _failed(error: Exception, verb: str = "") -> int:
 app.command("train")(guarded(train))
 app.command("tag")(guarded(tag))
 app.command("eval")(guarded(evaluate))
-for verb in (watch, inspect, encode, data, gradient, plan, engines, paper, demo):
+for verb in (watch, inspect, encode, data, gradient, plan, engines, demo):
     app.command()(guarded(verb))
 
 

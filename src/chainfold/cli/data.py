@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console, table
+from chainfold.cli.console import console, table
 from chainfold.errors import BadSetting
-from chainfold.outputs import STANDARD
+from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from chainfold.data.store import PipedChain, StoredChain
-    from chainfold.data.vocabulary import Vocabulary
+    from chainfold.chain.stored import PipedChain, StoredChain
+    from chainfold.chain.vocabulary import Vocabulary
 
 _MOST_LABELS = 40  # in the table
 _MOST_TEXT = 240  # characters of a template in the table
@@ -38,14 +38,14 @@ def data(
 
     Example: chainfold data train.chain
     """
-    from chainfold.data.store import open_chain
+    from chainfold.chain.stored import open_chain
 
     if top < 0:
         raise BadSetting("top", top, "at least 0")
     options.hold([STANDARD], chain)
     source = open_chain(options.standard_input() if str(chain) == STANDARD else chain)
     if decode:
-        from chainfold.data.decode import decode as write_lines
+        from chainfold.readers.decode import decode as write_lines
 
         write_lines(source, sys.stdout.buffer)
         return
@@ -64,7 +64,7 @@ class Counts(NamedTuple):
 
 
 def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
-    from chainfold.data.header import VERSION
+    from chainfold.chain.header import VERSION
 
     header, vocabulary = source.header, source.vocabulary
     counts = _counted(source)
@@ -101,7 +101,7 @@ def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
 
 def _outlines(template: str) -> list[str]:
     """What the attributes of a template look like."""
-    from chainfold.data.template import Template
+    from chainfold.features.template import Template
 
     return [feature.outline for feature in Template.from_json(template).features]
 

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console, table
+from chainfold.cli.console import console, table
 from chainfold.errors import BadFile, BadSetting
-from chainfold.plain import visible
-from chainfold.resident import resident
-from chainfold.temporary import temporary_directory
+from chainfold.escape import visible
+from chainfold.system.machine import resident
+from chainfold.system.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-    from chainfold.data.chain import Block, Source
-    from chainfold.data.encoder import Progress
+    from chainfold.chain.chain import Block, Source
+    from chainfold.features.encoder import Progress
+    from chainfold.inference.tagger import Tagged
     from chainfold.metrics import Scores
-    from chainfold.model import Model
-    from chainfold.online.prequential import Interval
-    from chainfold.tagging import Tagged
+    from chainfold.model.model import Model
+    from chainfold.training.online.prequential import Interval
 
 _TRAIN, _TEST, _CHAIN, _MODEL = "train.csv", "test.csv", "train.chain", "attacks.model"
 _TAGGED, _PICTURE = "tagged.csv", "picture.png"
@@ -110,9 +110,9 @@ class _Outcome:
 
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     """Everything from the log to the labels found."""
-    from chainfold.data.intrusion import write_log
+    from chainfold.cli.demo_log import write_log
     from chainfold.engines.plan import cores
-    from chainfold.model_file import save_model
+    from chainfold.model.file import save_model
 
     log, other, more = folder / _TRAIN, folder / _TEST, positions // _SHARE
     text = f"Writing {_TRAIN}, {positions:,} connections, and {_TEST}, {more:,} others."
@@ -139,15 +139,15 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
 
 
 def _encoded(log: Path, output: Path, progress: Progress) -> Source:
-    from chainfold.data.encode import encode
-    from chainfold.data.intrusion import ATTRIBUTES
+    from chainfold.cli.demo_log import ATTRIBUTES
+    from chainfold.features.encode import encode
 
     return encode([log], output, attributes=ATTRIBUTES, progress=progress)
 
 
 def _trained(source: Source, step: _Step) -> Model:
     from chainfold.engines.plan import cores
-    from chainfold.training import Training, train
+    from chainfold.training.loop import Training, train
 
     model = train(
         source,
@@ -161,11 +161,11 @@ def _trained(source: Source, step: _Step) -> Model:
 
 def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
     """The first positions of a log, as if they came through a pipe, and how they were tagged before."""
-    from chainfold.data.encode import Options
-    from chainfold.data.intrusion import ATTRIBUTES
-    from chainfold.online.arriving import arriving
-    from chainfold.online.prequential import Prequential
-    from chainfold.online.trainer import OnlineTrainer
+    from chainfold.cli.demo_log import ATTRIBUTES
+    from chainfold.features.encode import Options
+    from chainfold.training.online.arriving import arriving
+    from chainfold.training.online.prequential import Prequential
+    from chainfold.training.online.trainer import OnlineTrainer
 
     found: list[Interval] = []
     prequential = Prequential(found.append, positions // _INTERVALS)
@@ -187,7 +187,7 @@ class SingleRows:
     """A chain cut before every position: without neighbours, a CRF is a logistic regression."""
 
     def __init__(self, source: Source) -> None:
-        from chainfold.data.chain import vocabulary_of
+        from chainfold.chain.chain import vocabulary_of
 
         self._source = source
         self.positions, self.n_labels, self.n_attributes = source.positions, source.n_labels, source.n_attributes
@@ -201,7 +201,7 @@ class SingleRows:
 def _cut(block: Block) -> Block:
     import numpy as np
 
-    from chainfold.data.chain import frozen
+    from chainfold.chain.chain import frozen
 
     return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
@@ -253,9 +253,9 @@ class _Episodes:
 
 def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findings:
     """Labels for a log, straight from the file, and the file again with them and their probability."""
-    from chainfold.data.annotate import Annotator
-    from chainfold.data.inputs import Inputs
-    from chainfold.files import written_whole
+    from chainfold.readers.annotate import Annotator
+    from chainfold.readers.inputs import Inputs
+    from chainfold.system.files import written_whole
 
     labels = _names(model)
     with written_whole(output) as sink, Annotator(sink, {"predicted": labels, "probability": None}) as annotator:
@@ -269,14 +269,14 @@ def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:
 
 
 def _blocks(model: Model, inputs: Any, progress: Progress) -> Iterator[Block]:
-    from chainfold.data.known import known_blocks
+    from chainfold.features.for_model import known_blocks
 
     assert model.vocabulary is not None, "it was trained from a file"
     return (known.block for known in known_blocks(inputs, model.vocabulary, progress=progress))
 
 
 def _found(model: Model, blocks: Iterable[Block], then: Callable[[Any], None]) -> _Findings:
-    from chainfold.tagging import Tagger, Want
+    from chainfold.inference.tagger import Tagger, Want
 
     findings = _Findings(_names(model))
     for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
@@ -306,7 +306,7 @@ class _Step:
     @property
     def progress(self) -> Progress:
         """For work that comes in phases."""
-        from chainfold.data.encoder import Progress
+        from chainfold.features.encoder import Progress
 
         def phase(name: str, positions: int | None) -> None:
             self._bars.reset(self._task, description=name, total=self.positions)
@@ -366,7 +366,7 @@ def _comparison(outcome: _Outcome) -> Any:
 
 
 def _draw(path: Path, outcome: _Outcome) -> None:
-    from chainfold.cli.picture import Story, draw
+    from chainfold.cli.demo_plot import Story, draw
 
     truth, chain, posteriors = outcome.by_chain.kept()
     story = Story(
@@ -398,7 +398,7 @@ def _farewell(folder: Path, drawn: bool) -> str:
 
 def commands(folder: Path) -> list[str]:
     """How to do it all again by hand, and to look at the model."""
-    from chainfold.data.intrusion import ATTRIBUTES
+    from chainfold.cli.demo_log import ATTRIBUTES
 
     return [
         f"cd {shlex.quote(str(folder))}",

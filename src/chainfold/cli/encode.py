@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from chainfold.cli import options, reading
-from chainfold.cli.bars import watched
-from chainfold.cli.show import console, table
+from chainfold.cli import input_options as reading
+from chainfold.cli import options
+from chainfold.cli.console import console, table
+from chainfold.cli.progress import watched
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.outputs import STANDARD
-from chainfold.resident import resident
+from chainfold.system.machine import resident
+from chainfold.system.outputs import STANDARD
 
 
 def encode(
@@ -55,8 +56,8 @@ def encode(
     Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
     """
 
-    from chainfold.data.encode import Options, encode_to
-    from chainfold.data.encode import encode as encode_files
+    from chainfold.features.encode import Options, encode_to
+    from chainfold.features.encode import encode as encode_files
 
     if again and not append:
         raise ChainfoldError("--again says that rows may be appended twice; give --append as well, or leave it out.")

@@ -7,7 +7,7 @@ import json
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console
+from chainfold.cli.console import console
 
 
 def engines(as_json: options.Json = False) -> None:

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from chainfold.cli import options, reading
-from chainfold.cli.bars import watched
-from chainfold.cli.show import console
-from chainfold.outputs import STANDARD
-from chainfold.plain import visible
+from chainfold.cli import input_options as reading
+from chainfold.cli import options
+from chainfold.cli.console import console
+from chainfold.cli.progress import watched
+from chainfold.escape import visible
+from chainfold.system.outputs import STANDARD
 
 _MOST_UNSEEN = 20  # labels to name
 
@@ -48,9 +49,9 @@ def evaluate(
 
     Example: chainfold eval chunks.model test.txt.gz
     """
-    from chainfold.apply import constrained, score
     from chainfold.cli.scores import show
-    from chainfold.model_file import open_model
+    from chainfold.inference.tag_files import constrained, score
+    from chainfold.model.file import open_model
 
     options.hold([STANDARD], inputs, model)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from chainfold.cli import show
+from chainfold.cli import console as show
 from chainfold.errors import ChainfoldError, ChainfoldWarning
-from chainfold.resident import address_room
+from chainfold.system.machine import address_room
 
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
 FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError)  # that may come from outside
@@ -29,7 +29,6 @@ _REMEDIES = {
     "tag": "take a smaller model, or do without --nbest, --samples and --marginals",
     "evaluate": "take a smaller model",
     "watch": "take a smaller model, or a smaller --max-lag",
-    "paper": "give it a lower --memory-limit",
 }
 
 

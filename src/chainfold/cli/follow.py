@@ -10,17 +10,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from chainfold import stopping
+from chainfold.cli.console import console, say, table
 from chainfold.cli.interrupt import interruptible
-from chainfold.cli.screen import counted
-from chainfold.cli.show import console, say, table
+from chainfold.cli.watch_screen import counted
 from chainfold.errors import BadFile, BadSetting
+from chainfold.system import signals as stopping
 
 if TYPE_CHECKING:
-    from chainfold.data.known import KnownOptions
-    from chainfold.data.live import OnError
-    from chainfold.live.follow import Followed
-    from chainfold.model import Model
+    from chainfold.features.for_model import KnownOptions
+    from chainfold.features.streaming import OnError
+    from chainfold.inference.follow import Followed
+    from chainfold.model.model import Model
 
 _STANDARD_OUTPUT = "-"
 
@@ -29,7 +29,7 @@ def follow_input(
     model: Model, what: str, output: str, how: KnownOptions, *, on_error: str | None, lags: bool, **wanted: Any
 ) -> None:
     """Write the rows of an input that may still grow, each as soon as its label is final."""
-    from chainfold.live.follow import Following
+    from chainfold.inference.follow import Following
 
     way = when_wrong(on_error)
     with _sink(output) as sink:
@@ -51,7 +51,7 @@ def follow_input(
 
 def when_wrong(text: str | None) -> OnError:
     """What is to become of lines that cannot be read."""
-    from chainfold.data.live import OnError
+    from chainfold.features.streaming import OnError
 
     if text is not None and text not in list(OnError):
         raise BadSetting("--on-error", text, f"one of {', '.join(OnError)}")

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console, table
+from chainfold.cli.console import console, table
 from chainfold.errors import ChainfoldError
-from chainfold.files import written_whole
-from chainfold.resident import resident
+from chainfold.system.files import written_whole
+from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Source
-    from chainfold.evaluation import Evaluation
-    from chainfold.model import Model
-    from chainfold.pieces import PiecewiseGradient
+    from chainfold.chain.chain import Source
+    from chainfold.engines.log_likelihood import Evaluation
+    from chainfold.engines.resumable import PiecewiseGradient
+    from chainfold.model.model import Model
 
 
 class Weights(StrEnum):
@@ -127,9 +127,9 @@ def gradient(
 
 
 def _model(source: Source, weights: Weights | None, seed: int) -> Model:
-    from chainfold.data.chain import vocabulary_of
-    from chainfold.data.synthetic import SyntheticChain
-    from chainfold.model import Layout, Model
+    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.synthetic import SyntheticChain
+    from chainfold.model.model import Layout, Model
 
     if source.n_labels == 0:
         raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
@@ -146,7 +146,7 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
 
 def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model, Source]:
     """A model, and the chain with its numbers."""
-    from chainfold.model_file import open_model
+    from chainfold.model.file import open_model
 
     if weights is not None:
         raise ChainfoldError("a model has its own weights: give --model or --weights, not both.")
@@ -181,7 +181,7 @@ def _next_piece(
     model: Model, source: Source, token: Path, continues: bool, settings: dict[str, Any]
 ) -> tuple[PiecewiseGradient, float]:
     """The pieces so far and this one, which must be worked through as they were; and the time it took."""
-    from chainfold.pieces import PiecewiseGradient
+    from chainfold.engines.resumable import PiecewiseGradient
 
     with _bar("stream", source.positions) as advance:
         if token.exists():
@@ -216,8 +216,8 @@ def _timed(
     tolerance: float,
     block: int | None,
 ) -> tuple[Evaluation, float]:
-    from chainfold.data.chain import gather
-    from chainfold.evaluation import evaluate
+    from chainfold.chain.chain import gather
+    from chainfold.engines.log_likelihood import evaluate
 
     terminal = console(stderr=True)
     with terminal.status("compiling …") if terminal.is_terminal else nullcontext():

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console, table
+from chainfold.cli.console import console, table
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 
 _MOST_COLUMNS = 12  # labels in a table of transitions
@@ -41,8 +41,8 @@ def inspect(
 
     Example: chainfold inspect chunks.model --label B-NP
     """
-    from chainfold import inspection
-    from chainfold.model_file import open_model
+    from chainfold.model import inspection
+    from chainfold.model.file import open_model
 
     if html is not None and as_json:
         raise ChainfoldError("a page or JSON: give --html or --json, not both.")
@@ -66,7 +66,7 @@ def inspect(
 
 def _write_page(path: Path, facts: dict[str, Any], embedded: list[dict[str, Any]]) -> None:
     from chainfold.cli.page import page
-    from chainfold.files import written_whole
+    from chainfold.system.files import written_whole
 
     text = page(facts, embedded).encode("utf-8", "replace")
     if str(path) == "-":
@@ -113,7 +113,7 @@ def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
 
 
 def _about(facts: dict[str, Any]) -> Any:
-    from chainfold.inspection import summary
+    from chainfold.model.inspection import summary
 
     return table((), summary(facts, _MOST_NAMES), facts["model"])
 

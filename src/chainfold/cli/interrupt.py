@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chainfold import stopping
+from chainfold.system import signals as stopping
 
 
 @contextmanager

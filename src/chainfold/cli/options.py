@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
-from chainfold.outputs import claimed
+from chainfold.system.outputs import claimed
 
 if TYPE_CHECKING:
-    from chainfold.data.chain import Source
+    from chainfold.chain.chain import Source
 
 Data = Annotated[
     Path | None,
@@ -114,10 +114,10 @@ def open_source(
     if (data is None) == (synthetic is None):
         raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
     if data is not None:
-        from chainfold.data.store import open_chain
+        from chainfold.chain.stored import open_chain
 
         return open_chain(standard_input() if str(data) == "-" else data)
-    from chainfold.data.synthetic import SyntheticChain
+    from chainfold.chain.synthetic import SyntheticChain
 
     assert synthetic is not None
     try:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from chainfold.inspection import summary
-from chainfold.plain import visible
+from chainfold.escape import visible
+from chainfold.model.inspection import summary
 
 _MOST_IN_MAP = 64  # labels in the map of transitions
 _MOST_WRITTEN = 16  # labels of a map whose weights are written into it

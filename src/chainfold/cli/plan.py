@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.show import console
+from chainfold.cli.console import console
 from chainfold.errors import BadSetting
 
 
@@ -27,8 +27,8 @@ def plan(
 
     Example: chainfold plan --synthetic 50000000:23:5000:41 --threads 2 --memory 1GB
     """
-    from chainfold.engines.base import Settings, Shape
     from chainfold.engines.plan import choose
+    from chainfold.engines.problem import Settings, Shape
 
     size = options.parse_size(memory)
     source = options.open_source(data, synthetic, 0.8, 0.25, None, edge_attributes, 0)

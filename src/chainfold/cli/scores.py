@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from chainfold.cli.show import table
-from chainfold.plain import visible
+from chainfold.cli.console import table
+from chainfold.escape import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,12 +9,13 @@ from typing import IO, Annotated
 
 import typer
 
-from chainfold.cli import options, reading
-from chainfold.cli.bars import watched
+from chainfold.cli import input_options as reading
+from chainfold.cli import options
 from chainfold.cli.follow import follow_input
+from chainfold.cli.progress import watched
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.files import written_whole
-from chainfold.outputs import STANDARD
+from chainfold.system.files import written_whole
+from chainfold.system.outputs import STANDARD
 
 _STREAMS = reading.STREAMS
 
@@ -86,9 +87,9 @@ def tag(
 
     Example: chainfold tag chunks.model test.txt.gz -o tagged.txt --marginals
     """
-    from chainfold.apply import constrained, tag_to
-    from chainfold.data.known import KnownOptions
-    from chainfold.model_file import open_model
+    from chainfold.features.for_model import KnownOptions
+    from chainfold.inference.tag_files import constrained, tag_to
+    from chainfold.model.file import open_model
 
     _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})
     options.hold([output, sequences], inputs, model, in_place=follow)

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainfold import stopping
-from chainfold.cli import options, reading
-from chainfold.cli.bars import watched
+from chainfold.cli import input_options as reading
+from chainfold.cli import options
+from chainfold.cli.console import console, say, table
 from chainfold.cli.interrupt import interruptible
-from chainfold.cli.show import console, say, table
+from chainfold.cli.progress import watched
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.outputs import STANDARD, check_outputs
-from chainfold.plain import visible
-from chainfold.resident import resident
+from chainfold.escape import visible
+from chainfold.system import signals as stopping
+from chainfold.system.machine import resident
+from chainfold.system.outputs import STANDARD, check_outputs
 
 if TYPE_CHECKING:
-    from chainfold.constraints import Constraints
-    from chainfold.data.chain import Source
-    from chainfold.data.encode import Options
-    from chainfold.data.vocabulary import Vocabulary
-    from chainfold.model import Model
-    from chainfold.training import Development, Every, Progress
+    from chainfold.chain.chain import Source
+    from chainfold.chain.vocabulary import Vocabulary
+    from chainfold.features.encode import Options
+    from chainfold.model.constraints import Constraints
+    from chainfold.model.model import Model
+    from chainfold.training.loop import Development, Every, Progress
 
 _ALGORITHM, _STEPS, _ONLINE, _RUN = "The algorithm", "Its steps", "Learning as it arrives", "The run"
 _ROWS = 12  # iterations in the live table
@@ -246,11 +247,11 @@ def train(
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
-    from chainfold.data.encode import Options
     from chainfold.engines.plan import cores
-    from chainfold.model_file import open_model, save_model
-    from chainfold.training import Interrupted, Saving, Training
-    from chainfold.training import train as run_training
+    from chainfold.features.encode import Options
+    from chainfold.model.file import open_model, save_model
+    from chainfold.training.loop import Interrupted, Saving, Training
+    from chainfold.training.loop import train as run_training
 
     begin = time.perf_counter()
     given = {
@@ -303,8 +304,8 @@ def train(
     options.hold([output, state, journal if online else None, prequential], inputs, dev, template)
     check_outputs([state, cache], [dev, start])  # a model may be trained further in its own place
     if online:
-        from chainfold.cli.online import learn
-        from chainfold.data.store import is_chain
+        from chainfold.chain.stored import is_chain
+        from chainfold.cli.learn import learn
 
         _check_state(state, resume, fresh)
         if is_chain(inputs):
@@ -402,15 +403,15 @@ def _check_state(state: Path, resume: bool, fresh: bool) -> None:
 
 def _every(text: str) -> Every:
     """How often to save."""
-    from chainfold.training import Every
+    from chainfold.training.loop import Every
 
     return Every(*options.parse_often("save_every", text, "iterations"))
 
 
 def _source(inputs: list[str], cache: Path, how: Options) -> Source:
     """The chain that the inputs are, or the one that they are encoded into."""
-    from chainfold.data.origin import encoded
-    from chainfold.data.store import is_chain, open_chain
+    from chainfold.chain.stored import is_chain, open_chain
+    from chainfold.features.cache import encoded
 
     if is_chain(inputs):
         _check_encoded(inputs[0], how)
@@ -428,7 +429,7 @@ def _check_encoded(path: str, how: Options) -> None:
 
 
 def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
-    from chainfold.data.chain import vocabulary_of
+    from chainfold.chain.chain import vocabulary_of
 
     vocabulary = vocabulary_of(source)
     if vocabulary is None:
@@ -438,7 +439,7 @@ def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
 
 def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> None:
     """A single label is no model, but most probably a column that was read wrongly."""
-    from chainfold.training import only_label
+    from chainfold.training.loop import only_label
 
     if len(vocabulary.labels) == 1 and source.labelled:
         column = "" if vocabulary.label is None else f" in column {vocabulary.label!r}"
@@ -450,9 +451,9 @@ def _development(dev: list[str], source: Source, how: Options) -> Development:
     """The development set with the numbers of the training set, in memory."""
     import numpy as np
 
-    from chainfold.data.known import KnownOptions, gathered
-    from chainfold.data.known_inputs import known_inputs
-    from chainfold.training import Development
+    from chainfold.features.for_model import KnownOptions, gathered
+    from chainfold.features.inputs_for_model import known_inputs
+    from chainfold.training.loop import Development
 
     keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence", "weight"}
     same: Any = {name: value for name, value in how.items() if name in keys}
@@ -462,7 +463,7 @@ def _development(dev: list[str], source: Source, how: Options) -> Development:
 
 
 def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]) -> Constraints | None:
-    from chainfold.constraints import Constraints
+    from chainfold.model.constraints import Constraints
 
     if scheme is None and not forbid and not allow:
         return None

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from chainfold.cli import options, reading
+from chainfold.cli import input_options as reading
+from chainfold.cli import options
+from chainfold.cli.console import console, say
 from chainfold.cli.follow import when_wrong
 from chainfold.cli.interrupt import interruptible
-from chainfold.cli.screen import About, counted, percent, summary, surprised_at, view
-from chainfold.cli.show import console, say
-from chainfold.outputs import STANDARD
+from chainfold.cli.watch_screen import About, counted, percent, summary, surprised_at, view
+from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
-    from chainfold.data.known import KnownBlock
-    from chainfold.data.live import OnError
-    from chainfold.data.vocabulary import Vocabulary
-    from chainfold.live.monitor import Alarm, Monitor, Status
+    from chainfold.chain.chain import KnownBlock
+    from chainfold.chain.vocabulary import Vocabulary
+    from chainfold.features.streaming import OnError
+    from chainfold.inference.monitor import Alarm, Monitor, Status
 
 _TICK = 0.25  # seconds between two looks at the clock, and two pictures
 _PACE = 20  # ticks over which the speed is measured
@@ -80,9 +81,9 @@ def watch(
 
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
-    from chainfold.apply import constrained, names_of
-    from chainfold.live.monitor import Monitor
-    from chainfold.model_file import open_model
+    from chainfold.inference.monitor import Monitor
+    from chainfold.inference.tag_files import constrained, names_of
+    from chainfold.model.file import open_model
 
     often = Every(*options.parse_often("every", every, "rows"))
     options.hold([STANDARD], source, model)
@@ -127,10 +128,10 @@ def blocks(
 
     A chain or a file is read by the block; a pipe, a file that grows or one with bad lines by the line.
     """
-    from chainfold.data.inputs import unreadable
-    from chainfold.data.known_inputs import known_inputs
-    from chainfold.data.live import OnError, live_rows
-    from chainfold.data.store import is_chain
+    from chainfold.chain.stored import is_chain
+    from chainfold.features.inputs_for_model import known_inputs
+    from chainfold.features.streaming import OnError, live_rows
+    from chainfold.readers.inputs import unreadable
 
     if is_chain(source) or (source != "-" and not follow and on_error == OnError.STOP):
         yield from known_inputs([source], vocabulary, **how)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from chainfold.data.chain import Block
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.sweep import Belief, Potentials, Sweep
-from chainfold.engines.twice import there_and_back
+from chainfold.chain.chain import Block
+from chainfold.engines.block_pass import Belief, Potentials, Sweep
+from chainfold.engines.keeper import there_and_back
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
 
 
 class Checkpoints:

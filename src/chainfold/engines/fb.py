@@ -5,10 +5,10 @@ Every forward vector, prediction and, with edge attributes, transition matrix is
 
 from __future__ import annotations
 
-from chainfold.data.chain import Block
-from chainfold.engines.base import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.sweep import Potentials, Sweep
-from chainfold.engines.twice import there_and_back
+from chainfold.chain.chain import Block
+from chainfold.engines.block_pass import Potentials, Sweep
+from chainfold.engines.keeper import there_and_back
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
 
 _BLOCK = 65536  # nothing is used again while it is in the cache, so the fewer and larger allocations the better
 

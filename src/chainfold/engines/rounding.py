@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.data.chain import Block
+from chainfold.chain.chain import Block
 from chainfold.errors import ScoreNotFinite
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
-from chainfold.model import Floats, Layout
-from chainfold.restored import finite, need
+from chainfold.model.model import Floats, Layout
+from chainfold.system.validate import finite, need
 
 UNIT = 2.0**-53
 """u, the relative error of one rounding."""

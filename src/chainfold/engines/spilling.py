@@ -10,8 +10,8 @@ from typing import IO
 import numpy as np
 
 from chainfold.errors import BadFile
-from chainfold.model import Floats
-from chainfold.temporary import temporary_folder
+from chainfold.model.model import Floats
+from chainfold.system.temporary import temporary_folder
 
 
 @contextmanager

@@ -19,8 +19,18 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from chainfold.data.chain import Block
-from chainfold.engines.base import (
+from chainfold.chain.chain import Block
+from chainfold.engines.block_pass import (
+    Belief,
+    Flow,
+    Horizon,
+    Potentials,
+    Sequences,
+    Sweep,
+    boundary_flow,
+    last_posterior,
+)
+from chainfold.engines.problem import (
     NOTHING_BEFORE,
     Before,
     Cost,
@@ -35,18 +45,8 @@ from chainfold.engines.base import (
     under,
 )
 from chainfold.engines.rounding import Promise
-from chainfold.engines.sweep import (
-    Belief,
-    Flow,
-    Horizon,
-    Potentials,
-    Sequences,
-    Sweep,
-    boundary_flow,
-    last_posterior,
-)
-from chainfold.model import Floats
-from chainfold.restored import MOST, Arrays, finite, need, probabilities, vectors
+from chainfold.model.model import Floats
+from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, vectors
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, end_posterior, log_conditional, row_sum, transfer, two_sum
 from chainfold.kernels.simd import WIDTH, fma, load, max_lanes, maximum, splat, store, where_positive
 from chainfold.kernels.wide import log_share, power, wide_exp
+from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 _TINY = 1e-300
 _NORMALISED = 32  # positions after which a posterior is made to add up to one

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.jit import STRICT, kernel
+from chainfold.system.jit import STRICT, kernel
 
 
 class Features(NamedTuple):

@@ -38,7 +38,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.jit import CONTRACT, STRICT, kernel
 from chainfold.kernels.scores import (
     AHEAD,
     COUNT,
@@ -70,6 +69,7 @@ from chainfold.kernels.simd import (
     zeros,
 )
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, log_share, normal, power, real, wide_exp
+from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 OK, UNSAFE, ZERO, NOT_FINITE = 0, 1, 2, 3
 

@@ -18,13 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.jit import CONTRACT, STRICT, kernel
+from chainfold.chain.chain import NO_LABEL
 from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
-from chainfold.kernels.words import prefetch
-
-NO_LABEL = -1
-MOST_LABELS = 65535
-"""Labels are kept in 16 bits; a transition matrix of so many takes 34 GB."""
+from chainfold.system.intrinsics import prefetch
+from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 AHEAD = 2
 """Positions from the one being worked on to the one whose rows are fetched."""

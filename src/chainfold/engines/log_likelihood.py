@@ -1,0 +1,123 @@
+"""The one way to ask for log Z and a gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chainfold.chain.chain import Source, has_weights
+from chainfold.engines import ENGINES
+from chainfold.engines.plan import choose
+from chainfold.engines.problem import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
+from chainfold.engines.workspace import Desk
+from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
+from chainfold.model.model import Floats, Layout, Model
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A model on a chain."""
+
+    engine: str
+    log_z: float
+    log_likelihood: float | None  # None where a label is unknown; by the weights of positions, where there are any
+    expected: Floats = field(repr=False)  # [M] expected counts, ∇Z / Z
+    gradient: Floats | None = field(repr=False)  # [M] of the log likelihood: observed - expected counts
+    report: Report
+
+
+def evaluate(
+    model: Model,
+    chain: Source,
+    engine: str = "stream",
+    *,
+    threads: int = 1,
+    memory: int | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    block: int | None = None,
+    lookahead: int | None = None,
+    observe: bool = True,
+    progress: Callable[[int], None] | None = None,
+    desk: Desk | None = None,
+) -> Evaluation:
+    """log Z, log likelihood, expected counts and gradient of a chain.
+
+    A chain whose names are numbered otherwise than the model's is renumbered by name, see `Model.aligned`. Attributes
+    that the model has never seen have no weight, and no part in the gradient; a label that it has never seen is an
+    error, unless neither observed counts nor weights of positions ask for labels.
+
+    engine     one of `chainfold engines`, or "auto" to let the planner choose
+    threads    for `parallel`; the answer is the same to the last bit for any number
+    memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
+               carry N times the counts beyond it, and blocks whose numbers leave the range of a double take three times
+               as much
+    tolerance  relative error a certificate may leave in `stream` and `parallel`, at least 1e-14
+    block, lookahead   positions; chosen by the engine unless given
+    observe    count the observed labels too; without their counts there is no gradient
+    progress   called with the number of positions just done, by `parallel` from its threads
+    desk       what is kept from one evaluation of this chain to the next, for those who evaluate it often
+    """
+    settings = Settings(threads, memory, tolerance, block, lookahead, observe, progress or (lambda positions: None))
+    if engine != "auto" and engine not in ENGINES:
+        raise UnknownEngine(engine, ENGINES)
+    if chain.positions < 1:
+        raise EmptyChain
+    chain = model.aligned(chain, labels_needed=chain.labelled and (observe or has_weights(chain)))
+    shape = shape_of(model.layout, chain)
+    if engine == "auto":
+        engine = choose(shape, settings).engine
+    needed = ENGINES[engine].cost(shape, settings).memory
+    if settings.memory is not None and needed > settings.memory:
+        other = choose(shape, settings)
+        fits = other.costs[other.engine].memory <= settings.memory
+        remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
+        raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
+    problem = Problem(model, chain, settings, desk)
+    if ENGINES[engine].published and (problem.weighted or problem.masked):
+        raise ChainfoldError(
+            f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
+            f"start or end a sequence; take another engine."
+        )
+    tally, report = ENGINES[engine].run(problem)
+    return evaluation_of(engine, problem, tally, report)
+
+
+def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
+    """What an engine has added up; the room that it took is given back."""
+    layout = problem.model.layout
+    with np.errstate(invalid="ignore", over="ignore"):  # it is looked at below
+        log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
+        gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
+        if problem.weighted:
+            likelihood: float | None = tally.weighted_likelihood
+        else:
+            likelihood = None if tally.observed is None else tally.score - log_z
+    tally.release()
+    problem.release()
+    _check_finite(layout, log_z, expected if gradient is None else gradient, likelihood)
+    likelihood = None if likelihood is None else min(likelihood, 0.0)  # a probability, whatever rounding makes of it
+    return Evaluation(engine, log_z, likelihood, expected, gradient, report)
+
+
+def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: float | None) -> None:
+    if not math.isfinite(log_z):
+        raise ResultNotFinite("log Z")
+    if not math.isfinite(float(counts.max(initial=0.0)) - float(counts.min(initial=0.0))):
+        for index in np.flatnonzero(~np.isfinite(counts))[:1].tolist():
+            raise ResultNotFinite(f"the count of weight {index} ({layout.name(index)})")
+    if likelihood is not None and not math.isfinite(likelihood):
+        raise ResultNotFinite("the log likelihood")
+
+
+def count_observed(model: Model, chain: Source) -> Floats:
+    """The counts [M] of the observed labels, each of which must be known and allowed by the model."""
+    chain = model.aligned(chain, labels_needed=True)
+    problem = Problem(model, chain, Settings())
+    tally = Tally(problem)
+    assert tally.observed is not None, "only the labels of a labelled chain can be counted"
+    for low, high in problem.blocks():
+        tally.observe(low, problem.read(low, high))
+    return model.layout.unpack(tally.observed.result())

@@ -1,0 +1,29 @@
+"""The paper's Algorithm 2: one forward pass over the log-domain expectation semiring (EMP).
+
+Memory O(N² + NM), whatever the length; time N²T(M + A).
+"""
+
+from __future__ import annotations
+
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.published.log_domain import carry_cost, carry_forward
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return carry_forward(problem, places=1)
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    return carry_cost(shape, settings, places=1)
+
+
+ENGINE = Engine(
+    name="emp",
+    summary="Algorithm 2 as published, log domain",
+    keeps="O(N² + NM)",
+    time="N²T(M + A)",
+    reads="once",
+    run=run,
+    cost=cost,
+    published=True,
+)

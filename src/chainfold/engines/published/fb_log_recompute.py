@@ -1,0 +1,45 @@
+"""The paper's Case II: forward-backward in the log domain, the local kernels computed again on the way back.
+
+Of the two ways in its section III the better one: backward vectors are used as soon as they are there, so that forward
+vectors alone are kept, O(NT), and a kernel is computed twice.
+"""
+
+from __future__ import annotations
+
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.published.log_domain import there_and_back, there_and_back_cost
+from chainfold.model.model import Floats
+
+
+class Vectors:
+    """Keeps the forward vectors in memory."""
+
+    def __init__(self) -> None:
+        self._kept: list[Floats] = []
+
+    def push(self, vectors: Floats) -> None:
+        self._kept.append(vectors)
+
+    def pop(self, rows: int) -> Floats:
+        return self._kept.pop()
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return there_and_back(problem, Vectors())
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    frame = there_and_back_cost(shape, settings)
+    return frame._replace(memory=frame.memory + 8 * shape.positions * shape.n_labels)
+
+
+ENGINE = Engine(
+    name="fb-log-recompute",
+    summary="Case II as published, log domain",
+    keeps="O(NT + M)",
+    time="N²TA",
+    reads="twice",
+    run=run,
+    cost=cost,
+    published=True,
+)

@@ -1,0 +1,49 @@
+"""The paper's Case IV: forward-backward in the log domain, the forward vectors on disk.
+
+They go to an unnamed temporary file that the operating system removes with the process, and are read in reverse.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.published.log_domain import there_and_back, there_and_back_cost
+from chainfold.engines.spilling import read_back, spilling
+from chainfold.model.model import Floats
+
+
+class Spill:
+    """Keeps the forward vectors in a file."""
+
+    def __init__(self, n_labels: int, file: IO[bytes]) -> None:
+        self._n_labels, self._file = n_labels, file
+
+    def push(self, vectors: Floats) -> None:
+        vectors.tofile(self._file)
+
+    def pop(self, rows: int) -> Floats:
+        return read_back(self._file, (rows, self._n_labels))
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    with spilling() as file:
+        return there_and_back(problem, Spill(problem.model.layout.n_labels, file))
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    frame = there_and_back_cost(shape, settings)
+    disk = 2 * 8 * shape.positions * shape.n_labels  # as in `fb-spill`
+    return frame._replace(time=frame.time + disk)
+
+
+ENGINE = Engine(
+    name="fb-log-spill",
+    summary="Case IV as published, log domain",
+    keeps="O(B)",
+    time="N²TA",
+    reads="twice",
+    run=run,
+    cost=cost,
+    published=True,
+)

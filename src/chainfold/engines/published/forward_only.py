@@ -1,0 +1,30 @@
+"""The forward-only algorithm (Churbanov and Winters-Hilt; Miklós and Meyer), the slow baseline of the paper.
+
+Each weight has a recursion of its own for each label after which its feature was seen: memory O(N²M), time N³MT. The
+paper says N⁴MT, for features that may be active on any pair of labels; ours each know the label they go with.
+"""
+
+from __future__ import annotations
+
+from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.published.log_domain import carry_cost, carry_forward
+
+
+def run(problem: Problem) -> tuple[Tally, Report]:
+    return carry_forward(problem, places=problem.model.layout.n_labels)
+
+
+def cost(shape: Shape, settings: Settings) -> Cost:
+    return carry_cost(shape, settings, places=shape.n_labels)
+
+
+ENGINE = Engine(
+    name="forward-only",
+    summary="a recursion a place, the slow baseline",
+    keeps="O(N²M)",
+    time="N³MT",
+    reads="once",
+    run=run,
+    cost=cost,
+    published=True,
+)

@@ -1,0 +1,85 @@
+"""What is kept from one evaluation to the next: arrays to work in, and a chain in memory with its rows found.
+
+Training evaluates the same chain a hundred times. Memory that is new costs a fault for each page of it, as much as the
+work that is done there; and the rows of the attributes are where they were.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import Chain, Source, check_block, gather
+from chainfold.engines.rounding import Extent
+from chainfold.errors import ChainfoldError
+from chainfold.kernels.scores import Found
+from chainfold.kernels.simd import aligned
+from chainfold.model.model import Layout
+
+Floats = NDArray[np.float64]
+
+_HELD = 512 << 20  # bytes: a chain that takes more is read again from where it is
+_ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows found
+
+
+class Room:
+    """Arrays that are lent and taken back."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Floats]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> Floats:
+        """An array that begins a line of the cache; what is in it is not known."""
+        array = self._used(size)
+        return aligned(size) if array is None else array
+
+    def zeros(self, size: int) -> Floats:
+        array = self._used(size)
+        if array is None:
+            return aligned(size)
+        array[:] = 0.0
+        return array
+
+    def give(self, array: Floats) -> None:
+        """Take back an array that was lent."""
+        with self._lock:
+            self._free[array.size].append(array)
+
+    def _used(self, size: int) -> Floats | None:
+        with self._lock:
+            return self._free[size].pop() if self._free[size] else None
+
+
+class Desk:
+    """The room for evaluations of one chain under one layout, and the chain itself if it is small enough to be held."""
+
+    def __init__(self, layout: Layout, source: Source, hold: bool = True) -> None:
+        self.layout, self.given = layout, source
+        self.room = Room()
+        self.source = source
+        self.found: Found | None = None
+        self.extent: Extent | None = None
+        if hold and held_bytes(source) <= _HELD:
+            self.source = source if isinstance(source, Chain) else gather(source)
+            block = self.source.block(0, source.positions)
+            check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
+            self.found, self.extent = layout.find_rows(block), Extent.of(block)
+
+    def check(self, layout: Layout, source: Source) -> None:
+        """Raise unless it is the desk of this chain under this layout."""
+        if layout is not self.layout or source is not self.given:
+            raise ChainfoldError("a desk serves one chain under one layout; make another one for this.")
+
+
+def held_bytes(source: Source) -> float:
+    """What a chain would take in memory with its rows found; more than anything where it has edge attributes."""
+    if source.n_edge_attributes:
+        return math.inf
+    valued = source.block(0, 1).values.size > 0
+    entry = _ENTRY_BYTES + (_VALUE_BYTES if valued else 0)
+    return source.positions * (entry * source.active + _POSITION_BYTES)

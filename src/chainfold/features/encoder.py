@@ -1,0 +1,444 @@
+"""From columns to a chain: attributes and labels are numbered and counted in one pass, and put aside on disk; then the
+numbers become final, attributes by falling frequency.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain as chained
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from chainfold.chain.builder import Census, ExactNames, HashedNames, KnownNames, Names, by_falling_count
+from chainfold.chain.chain import NO_LABEL, Block, Source, frozen, vocabulary_of
+from chainfold.chain.strings import spans
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain
+from chainfold.features.attribute_kernels import unseen
+from chainfold.features.attributes import Attributes, Entries, Features, Findings
+from chainfold.features.kept import Kept
+from chainfold.features.numbers import fit, needs_fit
+from chainfold.features.schema import Encoding, Labels, Roles, RowReader, Rows
+from chainfold.features.spool import Numbering, Spool, SpooledChain
+from chainfold.features.template import Template
+from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Stretch, kinds_of
+from chainfold.system.prefetch import read_ahead
+from chainfold.system.validate import LARGEST, Arrays, is_text, mapping, need, within
+
+_BLOCK = 65536
+_KINDS = (False, True)  # of attributes: state, edge
+_KNOWN: WeakKeyDictionary[Vocabulary, tuple[Names, ...]] = WeakKeyDictionary()  # of models that are asked often
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Who wants to know how far things are."""
+
+    total: Callable[[int | None], None] = field(default=lambda size: None)  # bytes of the input, None if not known
+    phase: Callable[[str, int | None], None] = field(default=lambda name, positions: None)
+    """What is done from now on, and to how many positions; None while that is not known."""
+    read: Callable[[int], None] = field(default=lambda size: None)  # bytes that were read
+    positions: Callable[[int], None] = field(default=lambda count: None)  # positions that were done
+
+
+@contextmanager
+def spooled(
+    stretches: Iterable[Stretch],
+    encoding: Encoding,
+    *,
+    before: Source | None = None,
+    known: Vocabulary | None = None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> Iterator[SpooledChain]:
+    """All stretches as a chain with its final numbers, which lies in nameless files in the folder for so long.
+
+    `before` is a chain with a vocabulary that the stretches continue. What is in the vocabulary `known` keeps its
+    numbers; what is new gets those that follow.
+    """
+    progress = progress or Progress()
+    progress.phase("encoding", None)
+    rows = read_ahead(stretches)
+    first = next(rows, None)
+    if first is None:
+        raise EmptyChain
+    roles = Roles.of(kinds_of(first.batch), encoding, first.source)
+    template = roles.template(encoding)
+    rows = chained([first], rows)
+    with ExitStack() as stack:
+        if needs_fit(template):
+            progress.phase("looking at numbers", None)
+            kept = stack.enter_context(Kept(folder))
+            template = fit(template, kept.keeping(rows, progress.positions))
+            progress.phase("encoding", kept.rows)
+            rows = read_ahead(kept)
+        encoder = Encoder(template, roles, encoding, stack.enter_context(Spool(folder)), known)
+        for numbered in encoder.numbered_chain(before) if before is not None else ():
+            encoder.keep(numbered)
+        for numbered in read_ahead(encoder.numbered(rows)):
+            progress.positions(encoder.keep(numbered))
+        source = encoder.finish(progress.positions)
+        progress.phase("writing", source.positions)
+        yield source
+
+
+class Numbered(NamedTuple):
+    """Positions with provisional numbers, and how many of each there were by then."""
+
+    block: Block
+    n_labels: int
+    n_attributes: int
+    n_edge_attributes: int
+    ended: bool = False  # does a sequence end with the last of them, as far as is known?
+
+
+class Arrived(NamedTuple):
+    """Rows that follow those before, perhaps none."""
+
+    stretch: Stretch
+    ended: bool = False  # is it known that the sequence ends with the last of them?
+
+
+class Lexicon(NamedTuple):
+    """Whatever gives numbers: to labels, attributes and edge attributes."""
+
+    labels: Labels
+    names: Names
+    edge_names: Names
+
+    @classmethod
+    def new(cls, encoding: Encoding) -> Lexicon:
+        """Everything gets a number when it first comes."""
+        bits = encoding.hash_bits
+        names, edge_names = (ExactNames() if bits is None else HashedNames(bits) for _ in range(2))
+        return cls(Labels(encoding.unknown), names, edge_names)
+
+    @classmethod
+    def known(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
+        """The numbers of a vocabulary; other attributes have none, other labels get those that follow."""
+        names = _KNOWN.get(vocabulary)
+        if names is None:
+            names = _KNOWN[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
+        return cls(Labels(unknown, vocabulary.labels), *names)
+
+    @classmethod
+    def grown(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
+        """The numbers of a vocabulary; whatever is not in it gets those that follow."""
+        bits = vocabulary.hash_bits
+        names = [_names_of(vocabulary, edge, ExactNames) for edge in _KINDS]
+        hashed = [one if bits is None or not one.exact else HashedNames(bits) for one in names]  # those of a new kind
+        return cls(Labels(unknown, vocabulary.labels), *hashed)
+
+    def numbered(self, rows: Rows, state: Entries, edge: Entries, ended: bool = False) -> Numbered:
+        block = Block(rows.labels, rows.starts, *state, *edge, rows.weights)
+        return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names), ended)
+
+
+def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) -> Names:
+    """The attributes of a vocabulary, of one kind, with the numbers that they have."""
+    strings, bits = vocabulary.edge_attributes if edge else vocabulary.attributes, vocabulary.hash_bits
+    if strings is None and bits is not None and (edge or vocabulary.counts.size):
+        return HashedNames(bits, settled=True)
+    if strings is None and vocabulary.counts.size and not edge:
+        raise ChainfoldError("the attributes of the model have no names; give it rows of numbers, as it was made of.")
+    return kind(pa.array([], pa.large_string()) if strings is None else strings)
+
+
+class _Found(NamedTuple):
+    """What was found in rows that can be done."""
+
+    rows: Rows
+    state: Findings
+    edge: Findings
+    ended: bool
+
+
+class Numberer:
+    """Gives numbers to what is in the stretches: all of them, or as they come."""
+
+    def __init__(self, template: Template, roles: Roles, one_sequence: bool, lexicon: Lexicon) -> None:
+        self._lexicon = lexicon
+        self._reader = RowReader(roles, lexicon.labels, one_sequence)
+        self._attributes = Attributes(template, roles.kinds, lexicon.names.most_cached)
+        looked_at = {str(column) for feature in template.features for column in feature.columns}
+        self._kinds = {name: kind for name, kind in roles.kinds.items() if name in looked_at}
+        self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
+        self._waiting = Rows.none()
+        self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
+
+    @property
+    def right(self) -> int:
+        """The rows that have to come before one can be done."""
+        return self._attributes.right
+
+    @property
+    def marked(self) -> bool:
+        """Do sequences end where the input says so?"""
+        return self._reader.marked
+
+    def numbered(self, stretches: Iterable[Stretch], ahead: bool = True) -> Iterator[Numbered]:
+        """The rows of the stretches, as soon as what comes after them is known; made ahead in a thread, or not."""
+        return self.numbered_as_they_come(map(Arrived, stretches), ahead)
+
+    def numbered_as_they_come(self, arrivals: Iterable[Arrived], ahead: bool = True) -> Iterator[Numbered]:
+        """The same of rows of which it is known whether a sequence ends with them."""
+        found = self._all_found(arrivals)
+        return map(self._numbered, read_ahead(found) if ahead else found)
+
+    def push(self, stretch: Stretch, ended: bool = False) -> list[Numbered]:
+        """The rows that can be done now that these have come; where one of these is wrong, nothing is changed."""
+        return [self._numbered(found) for found in self._found(stretch, ended)]
+
+    def finish(self) -> list[Numbered]:
+        """The rows still waiting: their sequence has ended, and what comes next starts another."""
+        return [self._numbered(self._end())]
+
+    def foreseen(self) -> Numbered:
+        """What `finish` would give, but the rows go on waiting; for hashed attributes, which get no new numbers."""
+        return self._numbered(_Found(self._waiting, *self._attributes.foreseen(), ended=True))
+
+    def check(self, stretch: Stretch) -> None:
+        """Raise if a row is wrong; nothing is changed but for the labels that are known."""
+        self._attributes.check(stretch)
+        self._reader.check(stretch)
+
+    def _all_found(self, arrivals: Iterable[Arrived]) -> Iterator[_Found]:
+        for stretch, ended in arrivals:
+            yield from self._found(stretch, ended)
+        if self._waiting.labels.size:
+            yield self._end()
+
+    def _found(self, stretch: Stretch, ended: bool) -> list[_Found]:
+        if not stretch.starts.size:
+            return [self._end()] if ended else []
+        before = self._reader.state
+        rows = self._reader.read(stretch)
+        try:
+            state, edge = self._attributes.add(stretch, rows.starts, ended)
+        except BadFile:
+            self._reader.state = before
+            raise
+        self._waiting = self._waiting.then(rows)
+        self._at_hand.append(stretch.batch)
+        if ended:
+            self._reader.end()
+        return [self._ready(state, edge, ended)]
+
+    def _end(self) -> _Found:
+        self._reader.end()
+        return self._ready(*self._attributes.finish(), ended=True)
+
+    def _ready(self, state: Findings, edge: Findings, ended: bool) -> _Found:
+        """What was found, with what else there is of the same rows."""
+        rows, self._waiting = self._waiting.split(state.rows)
+        needed = self._attributes.at_hand[0].size
+        kept = sum(batch.num_rows for batch in self._at_hand)
+        while self._at_hand and kept - self._at_hand[0].num_rows >= needed:
+            kept -= self._at_hand.popleft().num_rows
+        return _Found(rows, state, edge, ended)
+
+    def _numbered(self, found: _Found) -> Numbered:
+        entries, edges = self._features.entries(found.state), self._edge_features.entries(found.edge)
+        return self._lexicon.numbered(found.rows, entries, edges, found.ended)
+
+    @property
+    def held(self) -> int:
+        """Rows that wait for what comes after them."""
+        return self._waiting.labels.size
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that a fresh numberer needs to go on from here: what it is made of is not in it."""
+        starts, done = self._attributes.at_hand
+        surplus = sum(batch.num_rows for batch in self._at_hand) - starts.size
+        rows = []
+        for batch in self._at_hand:
+            part = batch.slice(surplus)
+            surplus = 0  # only the first has more rows than are needed
+            rows.append({name: part.column(name).to_pylist() for name in batch.schema.names if name in self._columns})
+        begun, group = self._reader.state
+        texts = json.dumps({"group": group, "labels": self._lexicon.labels.names, "rows": rows}).encode()
+        return {
+            "starts": starts,
+            "done": np.array([done]),
+            "begun": np.array([begun]),
+            "texts": np.frombuffer(texts, np.uint8),
+            "labels": self._waiting.labels,
+            "weights": self._waiting.weights,
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where another numberer of the same template was; this one is fresh."""
+        given = Arrays(state)
+        starts = given.take("starts", np.bool_, None)
+        (done,) = given.counts("done", min(starts.size, self._attributes.left))
+        (begun,) = given.flags("begun", 1)
+        waiting = starts[done:]
+        need(waiting.size <= self.right, "it has more rows that wait than the template looks ahead")
+        cut_off = done == self._attributes.left  # by then, what is before the first row may be gone
+        need(cut_off or not starts.size or starts[0], "its first row starts no sequence")
+        texts = mapping("texts", json.loads(given.take("texts", np.uint8, None).tobytes()), ("group", "labels", "rows"))
+        names = self._lexicon.labels.names
+        need(all(map(is_text, texts["labels"])), "its labels are no texts")
+        need(len(set(texts["labels"])) == len(texts["labels"]), "two of its labels have the same name")
+        need(texts["labels"][: len(names)] == names, "its labels are not the model's")
+        labels = given.take("labels", np.int32, waiting.size)
+        within("labels", labels, NO_LABEL, len(texts["labels"]) - 1)
+        weights = given.take_or_none("weights", np.float64, waiting.size)
+        within("weights", weights, 0.0, LARGEST)
+        given.check_empty()
+        need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
+        self._at_hand.extend(self._batch(columns) for columns in texts["rows"])
+        need(sum(one.num_rows for one in self._at_hand) == starts.size, f"it has not {starts.size} rows")
+        nowhere = np.empty(0, np.int64)
+        stretches = (Stretch(one, np.zeros(one.num_rows, np.bool_), nowhere, "") for one in self._at_hand)
+        self._attributes.restore(stretches, starts, done)
+        self._reader.state = begun, texts["group"]
+        for label in texts["labels"][len(names) :]:
+            self._lexicon.labels.add(label)
+        self._waiting = Rows(frozen(labels, np.int32), frozen(waiting, np.bool_), frozen(weights, np.float64))
+
+    @property
+    def _columns(self) -> dict[str, str]:
+        """The columns that are looked at and what they hold, those of the values of bags among them."""
+        values = {f"{name}{VALUES_SUFFIX}": "values" for name, kind in self._kinds.items() if kind == "bag"}
+        return self._kinds | values
+
+    def _batch(self, given: Any) -> Any:
+        """Rows of a state with the types of a stretch."""
+        columns = self._columns
+        need(type(given) is dict and self._kinds.keys() <= given.keys() <= columns.keys(), "its rows lack columns")
+        arrays = {name: _column(values, columns[name]) for name, values in given.items()}
+        need(len(set(map(len, arrays.values()))) <= 1, "its columns are not of one length")
+        for name in columns.keys() & given.keys() - self._kinds.keys():
+            bags, values = arrays[name.removesuffix(VALUES_SUFFIX)], arrays[name]
+            same = pc.list_value_length(bags).fill_null(0).equals(pc.list_value_length(values).fill_null(0))
+            need(same and values.flatten().null_count == 0, "its attributes lack values")
+            within("values", values.flatten().to_numpy(), -LARGEST, LARGEST)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _column(values: list[Any], kind: str) -> Any:
+    """A column of a stretch; that of a symbol may have numbers, and the other way round."""
+    if kind == "values":
+        return pa.array(values, BAG_VALUES)
+    if kind == "bag":
+        bags = pa.array(values, pa.large_list(pa.string()))
+        need(bags.flatten().null_count == 0, "its attributes lack names")
+        return pa.LargeListArray.from_arrays(bags.offsets, bags.values.dictionary_encode())
+    empty = all(value is None for value in values)
+    if any(type(value) is str for value in values) or (kind == "symbol" and empty):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, NUMBER)
+
+
+class Encoder:
+    """Gives numbers to what is in the stretches, counts it, and puts it aside."""
+
+    def __init__(
+        self,
+        template: Template,
+        roles: Roles,
+        encoding: Encoding,
+        spool: Spool,
+        known: Vocabulary | None = None,
+    ) -> None:
+        self._template, self._roles, self._encoding, self._spool, self._known = template, roles, encoding, spool, known
+        self._lexicon = Lexicon.new(encoding) if known is None else Lexicon.grown(known, encoding.unknown)
+        self._numberer = Numberer(template, roles, encoding.one_sequence, self._lexicon)
+        self._census, self._edge_census = Census(), Census()
+
+    def numbered_chain(self, source: Source) -> Iterator[Numbered]:
+        """Positions that were encoded before, with their vocabulary."""
+        vocabulary = vocabulary_of(source)
+        assert vocabulary is not None, "only a chain with a vocabulary can be continued"
+        for label in vocabulary.labels:
+            self._lexicon.labels.add(label)
+        state = _Renaming(vocabulary.attributes, source.n_attributes, self._lexicon.names)
+        edge = _Renaming(vocabulary.edge_attributes, source.n_edge_attributes, self._lexicon.edge_names)
+        for low in range(0, source.positions, _BLOCK):
+            block = source.block(low, min(low + _BLOCK, source.positions))
+            entries = state.entries(block.offsets, block.ids, block.values)
+            edges = edge.entries(block.edge_offsets, block.edge_ids, block.edge_values)
+            yield self._lexicon.numbered(Rows(block.labels, block.starts, block.weights), entries, edges)
+
+    def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
+        """The rows of the stretches."""
+        return self._numberer.numbered(stretches)
+
+    def keep(self, numbered: Numbered) -> int:
+        """Count what is in the positions and put them aside; returns how many there are."""
+        block = numbered.block
+        self._census.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
+        if block.edge_ids.size:
+            entries = block.edge_offsets, block.edge_ids
+            self._edge_census.add(block.labels, *entries, numbered.n_edge_attributes, numbered.n_labels)
+        self._spool.append(block)
+        return block.labels.size
+
+    def finish(self, given: Callable[[int], None]) -> SpooledChain:
+        """The chain with its final numbers, which says how many positions it has given."""
+        del self._numberer  # its tables are not needed any more
+        names, edge_names = self._lexicon.names, self._lexicon.edge_names
+        state, attributes, counts, marks = self._number(names, self._census, self._spool.state.ids.size)
+        edge, edge_attributes, _, _ = self._number(edge_names, self._edge_census, self._spool.edge.ids.size)
+        vocabulary = Vocabulary(
+            labels=tuple(self._lexicon.labels.names),
+            label=self._roles.label,
+            attributes=attributes,
+            edge_attributes=edge_attributes if edge.size else pa.array([], pa.large_string()),
+            counts=counts,
+            marks=marks,
+            hash_bits=self._encoding.hash_bits,
+            min_count=self._encoding.min_count,
+            template=self._template.to_json(),
+            columns=self._roles.columns(self._encoding).to_json(),
+        )
+        if self._known is not None:
+            known = self._known
+            vocabulary = replace(vocabulary, label=known.label, template=known.template, columns=known.columns)
+        return SpooledChain(self._spool, vocabulary, state, edge, given)
+
+    def _number(
+        self, names: Names, census: Census, entries: int
+    ) -> tuple[Numbering, Any, NDArray[np.int64], NDArray[np.uint64]]:
+        """Final ids, the names in their order, counts and marks."""
+        if not names.exact:
+            size = len(names) if entries else names.settled
+            return Numbering(size, entries, None), None, *census.totals(size)
+        counts, marks = census.totals(len(names))
+        order = by_falling_count(counts, self._encoding.min_count, names.settled)
+        ids = np.full(len(names), -1, np.int32)
+        ids[order] = np.arange(order.size)
+        counts, marks = counts[order], marks[order]
+        return Numbering(order.size, int(counts.sum()), ids), names.strings().take(order), counts, marks
+
+
+class _Renaming:
+    """Ids of an earlier chain to those of the one that continues it, in order of appearance."""
+
+    def __init__(self, names: Any, size: int, now: Names) -> None:
+        self._names, self._now = names, now
+        self._seen = np.zeros(size, np.bool_)
+        self._ids = np.full(size, -1, np.int32)
+
+    def entries(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> Entries:
+        if not offsets.size:
+            return Entries(offsets, ids, values)
+        part = slice(offsets[0], offsets[-1])
+        ids, values = ids[part], values[part]
+        if self._names is not None:
+            places = np.empty(min(ids.size, self._seen.size), np.int64)
+            new = ids[places[: unseen(frozen(ids, np.int32), self._seen, places)]]
+            self._ids[new] = self._now.ids(*spans(self._names.take(new)))
+            ids = self._ids[ids]
+        return Entries(offsets - offsets[0], ids, values)

@@ -1,0 +1,108 @@
+"""What the functions of a template make of one text, and Wapiti's regular expressions said in Python's.
+
+They see each distinct text once, never each position, and many texts at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from chainfold.errors import ChainfoldError
+from chainfold.features.regex import LONGEST, matched, occurs
+
+if TYPE_CHECKING:
+    from chainfold.features.template import Step
+
+_CLASSES = {
+    "a": "A-Za-z",
+    "d": "0-9",
+    "l": "a-z",
+    "p": r"!-/:-@\[-`{-~",
+    "s": r" \t-\r",
+    "u": "A-Z",
+    "w": "A-Za-z0-9",
+}
+
+
+def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
+    """The texts after each of the steps, left to right."""
+    for step in steps:
+        texts = FUNCTIONS[step.name](texts, *step.arguments)
+    return texts
+
+
+def lower(texts: Sequence[str]) -> list[str]:
+    return [text.lower() for text in texts]
+
+
+def shapes(texts: Sequence[str]) -> list[str]:
+    """X for upper-case letters, x for other letters, d for digits, all else as it is; a run of the same is one."""
+    return ["".join(kind for kind, _ in groupby(map(_kind, text))) for text in texts]
+
+
+def _kind(letter: str) -> str:
+    if letter.isupper():
+        return "X"
+    if letter.isalpha():
+        return "x"
+    return "d" if letter.isdigit() else letter
+
+
+def prefixes(texts: Sequence[str], size: int) -> list[str]:
+    return [text[:size] for text in texts]
+
+
+def suffixes(texts: Sequence[str], size: int) -> list[str]:
+    return [text[-size:] for text in texts]
+
+
+def tests(texts: Sequence[str], pattern: str) -> list[str]:
+    """Is there a match anywhere?"""
+    return ["true" if found else "false" for found in occurs(pattern, texts)]
+
+
+def matches(texts: Sequence[str], pattern: str) -> list[str]:
+    """The first match, or nothing."""
+    return matched(pattern, texts)
+
+
+FUNCTIONS: dict[str, Callable[..., list[str]]] = {
+    "lower": lower,
+    "shape": shapes,
+    "prefix": prefixes,
+    "suffix": suffixes,
+    "test": tests,
+    "match": matches,
+}
+
+
+def python_pattern(wapiti: str) -> str:
+    """Wapiti's small dialect in Python's: its star takes as little as it can, its classes are those of ASCII."""
+    if len(wapiti) > LONGEST:
+        raise ChainfoldError(f"the regular expression has {len(wapiti)} characters; the limit is {LONGEST}.")
+    anchored = wapiti.startswith("^")
+    parts, rest = ["^"] if anchored else [], wapiti[anchored:]
+    while rest:
+        if rest == "$":
+            parts.append(r"\Z")
+            break
+        size = 2 if rest[0] == "\\" else 1
+        atom, rest = rest[:size], rest[size:]
+        if atom in ("*", "?", "\\"):
+            raise ChainfoldError(f"the expression {wapiti!r} has a {atom} with nothing to apply to; write \\{atom}.")
+        parts.append(_python_atom(atom))
+        if rest[:1] in ("*", "?"):
+            parts.append("*?" if rest[0] == "*" else "?")
+            rest = rest[1:]
+    return "".join(parts)
+
+
+def _python_atom(atom: str) -> str:
+    """A dot, a class, or a character that stands for itself."""
+    letter = atom[-1]
+    if len(atom) == 2 and letter.lower() in _CLASSES:
+        return f"[{'^' if letter.isupper() else ''}{_CLASSES[letter.lower()]}]"
+    return atom if atom == "." else re.escape(letter)

@@ -1,0 +1,66 @@
+"""Stretches kept on disk while they are first looked at, so that they can be gone through again: an input is read once.
+
+They lie compressed in a file without a name, which vanishes with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from chainfold.readers.columns import Stretch
+from chainfold.system.files import working_file
+from chainfold.system.temporary import temporary_folder
+
+_SOURCE, _UNIT = b"source", b"unit"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Kept:
+    """Stretches to go through twice."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder or temporary_folder()
+        with working_file(self._folder):
+            self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (closed on leaving)
+        self._count, self.rows = 0, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what a full disk would not take is not wanted any more
+            self._file.close()
+
+    def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
+        """The same stretches; each is kept before it is given, and its rows are told."""
+        for stretch in stretches:
+            batch = stretch.batch
+            columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
+            whole = pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "starts", "lines"])
+            whole = whole.replace_schema_metadata({_SOURCE: stretch.source.encode(), _UNIT: stretch.unit.encode()})
+            with working_file(self._folder), pa.ipc.new_stream(self._file, whole.schema, options=_OPTIONS) as writer:
+                writer.write_batch(whole)
+            self._count += 1
+            self.rows += stretch.lines.size
+            kept(stretch.lines.size)
+            yield stretch
+
+    def __iter__(self) -> Iterator[Stretch]:
+        """What was kept, from the beginning."""
+        with working_file(self._folder):
+            self._file.seek(0)
+        for _ in range(self._count):
+            with working_file(self._folder):
+                (whole,) = pa.ipc.open_stream(self._file)
+            source, unit = (whole.schema.metadata[key].decode() for key in (_SOURCE, _UNIT))
+            columns = range(whole.num_columns - 2)
+            starts = whole.column(len(columns)).to_numpy(zero_copy_only=False)
+            lines = whole.column(len(columns) + 1).to_numpy().astype(np.int64)
+            yield Stretch(whole.select(list(columns)), starts, lines, source, unit)

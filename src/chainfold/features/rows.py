@@ -1,0 +1,199 @@
+"""Rows that a program has, one or many at a time, as blocks with a model's numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import Block
+from chainfold.chain.stored import joined
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.errors import BadFile
+from chainfold.features.encoder import Numbered
+from chainfold.features.for_model import KnownMaker, KnownOptions, Plan
+from chainfold.readers.columns import BAG, NUMBER, SYMBOL, Stretch
+from chainfold.readers.sequences import stretches_of
+from chainfold.readers.tables import read_memory
+from chainfold.system.validate import MOST, Arrays
+
+_PROGRAM = "the rows"
+_KINDS = {"bag": "list of texts", "number": "number", "symbol": "text"}
+_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # what a value that does not fit raises
+
+
+class RowEncoder:
+    """Rows that a program has, one or many at a time, as blocks with a model's numbers.
+
+    A row is what the model was made of. Of columns: a mapping from their names to texts, numbers or None, which may
+    have other names too, or a list of the values in the order of the model's columns, without the label. Of sequences:
+    an item, as `chain_from_sequences` takes it. Where a row is wrong, nothing is changed.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, labels: bool = False) -> None:
+        """labels: rows have labels, which mappings and lists have as a column, and items in a pair (item, label)."""
+        self._plan = Plan(vocabulary, KnownOptions(labels=labels, one_sequence=False))
+        self._labels = labels
+        self._orders: dict[int, dict[str, int]] = {}  # by how many values there are
+        self._kinds = self._plan.needed(labels)
+        self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._plan.label)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows = 0
+        self._maker = KnownMaker(self._plan, self._no_rows())
+
+    @property
+    def right_context(self) -> int:
+        """How many rows the template looks ahead: so many wait until more have come, or their sequence has ended."""
+        return self._maker.numberer.right
+
+    @property
+    def held(self) -> int:
+        """Rows that wait: the first of what is given when they need not wait any longer."""
+        return self._maker.numberer.held
+
+    def push(self, rows: Any, start: bool = False, end: bool = False) -> Block:
+        """One row, a list of rows or a table; gives the positions that can be done now, perhaps none.
+
+        start: the first of them starts a sequence, as the very first row does, and one after an end; end: the last of
+        them ends its sequence.
+        """
+        stretches = self._stretches(rows)
+        for stretch in stretches:
+            stretch.starts[:] = False
+        for stretch in stretches[:1]:
+            stretch.starts[0] = start
+        if not stretches:
+            stretches = [self._no_rows()]
+        found = []
+        for index, stretch in enumerate(stretches, 1):
+            found += self._maker.numberer.push(stretch, end and index == len(stretches))
+            self._rows += stretch.lines.size
+        return self._joined(found)
+
+    def finish(self) -> Block:
+        """The sequence has ended: the rows still waiting."""
+        return self._joined(self._maker.numberer.finish())
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that another encoder for the same model needs to go on from here."""
+        return self._maker.numberer.state() | {"pushed": np.array([self._rows])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where another encoder was."""
+        given = Arrays(state)
+        (rows,) = given.counts("pushed", MOST)
+        self._begin()
+        self._maker.numberer.restore(given.rest())
+        self._rows = rows
+
+    def _joined(self, found: list[Numbered]) -> Block:
+        blocks = [self._maker.known(one).block for one in found if one.block.labels.size]
+        if len(blocks) == 1:
+            return blocks[0]
+        return joined(blocks) if blocks else self._maker.nothing
+
+    def _stretches(self, rows: Any) -> list[Stretch]:
+        """The rows as stretches, each with at least one row."""
+        if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
+            return [self._complete(self._plan.renamed(one)) for one in read_memory(rows, None, self._plan.texts)]
+        several = self._several(rows)
+        if not several:
+            return []
+        if self._items:
+            items, labels = zip(*several, strict=True) if self._labels else (several, None)
+            return list(stretches_of([items], None if labels is None else [labels]))
+        columns = {name: self._column(name, kind, several) for name, kind in self._kinds.items()}
+        lines = np.arange(self._rows + 1, self._rows + 1 + len(several))
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return [Stretch(batch, np.zeros(len(several), np.bool_), lines, _PROGRAM, "row")]
+
+    def _complete(self, stretch: Stretch) -> Stretch:
+        """The same rows, if they have all columns."""
+        for name in self._kinds.keys() - set(stretch.batch.schema.names):
+            raise BadFile(_PROGRAM, f"there is no column {name!r}, which the model looks at.")
+        return stretch
+
+    def _several(self, rows: Any) -> list[Any]:
+        """A list of rows, whatever was given."""
+        one = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
+        if not (one or isinstance(rows, (list, tuple, set, frozenset))):
+            given = type(rows).__name__
+            raise BadFile(_PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
+        if one or not isinstance(rows, (list, tuple)):
+            return [rows]
+        if not rows and self._items and not self._labels:
+            raise BadFile(
+                _PROGRAM,
+                "an empty list may be one row without attributes, or no rows; push {} or [[]] for the one row, and "
+                "leave the call out where there are no rows.",
+            )
+        inner = (Mapping, list, tuple, set, frozenset) if self._items else (Mapping, list, tuple)
+        return list(rows) if all(isinstance(row, inner) for row in rows) else [rows]
+
+    def _column(self, name: str, kind: str, rows: list[Any]) -> Any:
+        values = [self._value(row, name, number) for number, row in enumerate(rows, self._rows + 1)]
+        try:
+            return _array(values, kind)
+        except _WRONG:
+            number, value = next((k, value) for k, value in enumerate(values, self._rows + 1) if not _fits(value, kind))
+            raise BadFile(_PROGRAM, f"row {number}, column {name!r}: {value!r} is no {_KINDS[kind]}.") from None
+
+    def _value(self, row: Any, name: str, number: int) -> Any:
+        if isinstance(row, Mapping):
+            if name in row:
+                return row[name]
+            problem = f"row {number} has no column {name!r}, which the model looks at; give None if it is missing."
+            raise BadFile(_PROGRAM, problem)
+        place = self._places(len(row)).get(name)
+        if place is None:
+            expected = ", ".join(one for one in self._plan.kinds if one != self._plan.label)
+            raise BadFile(_PROGRAM, f"row {number} has {len(row)} values, but the columns are {expected}.")
+        return row[place]
+
+    def _places(self, width: int) -> dict[str, int]:
+        """Where each column is in a list of so many values."""
+        if width not in self._orders:
+            names = self._plan.names([str(k) for k in range(width)]) or []
+            self._orders[width] = {name: place for place, name in enumerate(names)}
+        return self._orders[width]
+
+    def _no_rows(self) -> Stretch:
+        """The columns that are looked at, without rows."""
+        types = {"symbol": SYMBOL, "number": NUMBER, "bag": BAG}
+        schema = pa.schema([(name, types[kind]) for name, kind in self._kinds.items()])
+        batch = pa.RecordBatch.from_pylist([], schema=schema)
+        return Stretch(batch, np.empty(0, np.bool_), np.empty(0, np.int64), _PROGRAM, "row")
+
+
+def _array(values: list[Any], kind: str) -> Any:
+    """A column of values; raises one of `_WRONG` where one does not fit."""
+    if kind == "bag":
+        entries = pa.array(values, pa.large_list(pa.string()))
+        return pa.LargeListArray.from_arrays(entries.offsets, entries.values.dictionary_encode())
+    if kind == "number":
+        return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
+    return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
+
+
+def _fits(value: Any, kind: str) -> bool:
+    try:
+        _array([value], kind)
+    except _WRONG:
+        return False
+    return True
+
+
+def _spelt(value: Any) -> str | None:
+    """A value as a symbol, spelt as in a table."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    text: str = pa.scalar(value).cast(pa.string()).as_py()
+    return text

@@ -1,0 +1,186 @@
+"""Blocks put aside on disk, column by column, until their final numbers are known.
+
+The files have no name: they vanish with the process, however it ends. What was put aside is read back once, in order,
+with its ids renumbered and those of dropped attributes left out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import NO_LABEL, Block, frozen
+from chainfold.chain.entries import without_gaps
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.errors import BadFile
+from chainfold.system.files import working_file
+from chainfold.system.temporary import temporary_folder
+
+_FILL = 1 << 16  # numbers written at once where values are filled in
+
+
+class Column:
+    """Numbers appended to a nameless file, then read back in order."""
+
+    def __init__(self, folder: Path, dtype: Any) -> None:
+        self._folder, self._dtype = folder, np.dtype(dtype)
+        with working_file(folder):
+            self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the spool closes it)
+        self.size = 0
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        with working_file(self._folder):
+            self._file.write(np.ascontiguousarray(numbers, self._dtype).data)
+        self.size += numbers.size
+
+    def rewind(self) -> None:
+        with working_file(self._folder):
+            self._file.seek(0)
+
+    def read(self, count: int) -> NDArray[Any]:
+        with working_file(self._folder):
+            data = self._file.read(count * self._dtype.itemsize)
+        if len(data) != count * self._dtype.itemsize:
+            raise BadFile(self._folder, "what was put aside there could not be read back.")
+        return np.frombuffer(data, self._dtype)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what a full disk would not take is not wanted any more
+            self._file.close()
+
+
+class Entries:
+    """The attributes of one kind: how many each position has, their ids, their values once any is not one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._counts, self.ids = Column(folder, np.int32), Column(folder, np.int32)
+        self._values: Column | None = None
+
+    def append(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        if values.size and self._values is None:
+            self._values = Column(self._folder, np.float64)
+            for low in range(0, self.ids.size, _FILL):
+                self._values.append(np.ones(min(_FILL, self.ids.size - low)))
+        if self._values is not None:
+            self._values.append(values if values.size else np.ones(ids.size))
+        self._counts.append(np.diff(offsets))
+        self.ids.append(ids)
+
+    @property
+    def valued(self) -> bool:
+        return self._values is not None
+
+    @property
+    def columns(self) -> list[Column]:
+        return [self._counts, self.ids, *([] if self._values is None else [self._values])]
+
+    def read(
+        self, positions: int, renumbering: NDArray[np.int32] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        """The entries of the next positions."""
+        offsets = np.concatenate([[0], np.cumsum(self._counts.read(positions), dtype=np.int64)])
+        ids = self.ids.read(int(offsets[-1]))
+        values = np.empty(0) if self._values is None else self._values.read(ids.size)
+        if renumbering is not None:
+            ids = renumbering[ids]
+            offsets, ids, values = without_gaps(offsets, ids, values)
+        return frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64)
+
+
+class Spool:
+    """Labels, start marks, weights and entries of a chain that is being encoded."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._place = place = folder or temporary_folder()
+        self.labels, self.starts = Column(place, np.int32), Column(place, np.bool_)
+        self.weights: Column | None = None
+        self.state, self.edge = Entries(place), Entries(place)
+        self.sequences, self.unlabelled = 0, 0
+
+    @property
+    def columns(self) -> list[Column]:
+        weights = [] if self.weights is None else [self.weights]
+        return [self.labels, self.starts, *weights, *self.state.columns, *self.edge.columns]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for column in self.columns:
+            column.close()
+
+    @property
+    def positions(self) -> int:
+        return self.labels.size
+
+    def append(self, block: Block) -> None:
+        """Put the next positions aside; all of them have weights, or none."""
+        self.labels.append(block.labels)
+        self.starts.append(block.starts)
+        if block.weights.size:
+            self.weights = self.weights or Column(self._place, np.float64)
+            self.weights.append(block.weights)
+        self.sequences += int(np.count_nonzero(block.starts))
+        self.unlabelled += int(np.count_nonzero(block.labels == NO_LABEL))
+        self.state.append(block.offsets, block.ids, block.values)
+        edge_offsets = block.edge_offsets if block.edge_offsets.size else np.zeros(block.labels.size + 1, np.int64)
+        self.edge.append(edge_offsets, block.edge_ids, block.edge_values)
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """The final ids of one kind of attributes."""
+
+    size: int  # how many there are
+    entries: int  # how many entries they have
+    ids: NDArray[np.int32] | None  # the final id of each earlier one, -1 for one that is dropped; None: as it was
+
+
+class SpooledChain:
+    """A source with its final numbers, which gives its positions once, in order."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        vocabulary: Vocabulary,
+        state: Numbering,
+        edge: Numbering,
+        given: Callable[[int], None],
+    ) -> None:
+        self._spool, self._state, self._edge, self._given = spool, state, edge, given
+        self.vocabulary = vocabulary
+        self.positions, self.sequences = spool.positions, spool.sequences
+        self.n_labels = len(vocabulary.labels)
+        self.n_attributes, self.n_edge_attributes = state.size, edge.size
+        self.active = state.entries / spool.positions
+        self.labelled = spool.unlabelled == 0
+        self.valued, self.edge_valued = spool.state.valued, spool.edge.valued
+        self.weighted = spool.weights is not None
+        for column in spool.columns:
+            column.rewind()
+        self._read = 0
+
+    def block(self, low: int, high: int) -> Block:
+        assert low == self._read, "positions come once, in order"
+        self._read = high
+        count = high - low
+        self._given(count)
+        edge: tuple[Any, Any, Any] = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
+        if self._edge.size:
+            edge = self._spool.edge.read(count, self._edge.ids)
+        weights = self._spool.weights
+        return Block(
+            frozen(self._spool.labels.read(count), np.int32),
+            frozen(self._spool.starts.read(count), np.bool_),
+            *self._spool.state.read(count, self._state.ids),
+            *edge,
+            frozen(None if weights is None else weights.read(count), np.float64),
+        )

@@ -1,0 +1,177 @@
+"""A pipe, a growing file or an encoded chain, labelled as it comes and written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import KnownBlock
+from chainfold.chain.stored import is_chain
+from chainfold.engines.problem import DEFAULT_TOLERANCE
+from chainfold.features.for_model import Known, KnownOptions
+from chainfold.features.inputs_for_model import KnownChain, known_inputs
+from chainfold.features.rows import RowEncoder
+from chainfold.features.streaming import OnError, live_rows
+from chainfold.inference.stream_window import Final, Window, joined
+from chainfold.inference.tag_files import LabelLines, Rows, Writer, names_of, new_columns
+from chainfold.model.model import Model
+from chainfold.readers.annotate import Annotator
+
+_TEXT_BYTES = 600  # that a row takes with its text while it waits, about
+_FINAL, _YES_NO = "final", ("no", "yes")
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """What became of a stream."""
+
+    rows: int
+    left: int  # rows that were read and not written, as they were not final when it was interrupted
+    unproven: int
+    limit: str  # what bounded the wait: lag or memory
+    lags: NDArray[np.int64]  # how many rows waited for 0, 1, 2 … others; empty unless asked for
+
+    def lag_at(self, share: float) -> int:
+        """The lag that so large a share of the rows did not exceed."""
+        return int(np.searchsorted(np.cumsum(self.lags), share * self.lags.sum()))
+
+
+class Following:
+    """Labels a stream; `followed` says at any time what became of it so far."""
+
+    def __init__(
+        self,
+        sink: IO[bytes],
+        model: Model,
+        *,
+        piped: bool = False,
+        marginals: bool = False,
+        all_marginals: bool = False,
+        max_lag: int | None = None,
+        memory: int | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        lags: bool = False,
+    ) -> None:
+        """piped: the sink is standard output; lags: count for how many others each row has waited.
+
+        To count what a row must wait for, and not what happens to be read at once, rows are then taken one by one.
+        """
+        self._sink, self._model, self._piped = sink, model, piped
+        self._marginals, self._all_marginals = marginals, all_marginals
+        wanted = marginals or all_marginals
+        self._window = Window(
+            model, posteriors=wanted, max_lag=max_lag, memory=memory, tolerance=tolerance, beside=_TEXT_BYTES
+        )
+        self._marked, self._one_by_one = max_lag is not None, lags
+        self._lags = np.zeros(0, np.int64)
+        self._held: Callable[[], int] = lambda: 0  # rows that wait for the template
+        self._told = False
+        self._stop: Callable[[], bool] = lambda: False
+        self._waiting = False  # for rows: nothing is half done if it is left then
+
+    def run(
+        self,
+        what: Any,
+        *,
+        on_error: OnError = OnError.STOP,
+        notice: Callable[[str], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        **options: Unpack[KnownOptions],
+    ) -> None:
+        """Write each row of the input, with its label, as soon as that is final.
+
+        `stop` is asked before each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
+        """
+        self._stop = stop
+        vocabulary = names_of(self._model)
+        columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
+        if self._marked:
+            columns[_FINAL] = _YES_NO
+        options["labels"] = False
+        rows: Writer = Rows(Annotator(self._sink, columns, self._piped, live=True))
+        with self._waiting_for_rows():
+            if is_chain(what):
+                known: Known | KnownChain = known_inputs(what, vocabulary, **options)
+            else:
+                known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+        if isinstance(known, KnownChain):
+            rows = LabelLines(self._sink, columns)
+        self._held = known.held
+        with rows as writer:
+            for final in self._found(known):
+                writer.add(final.starts, *self._values(final))
+                self._sink.flush()
+                self._tell_of_limits(notice or (lambda sentence: None))
+        self._sink.flush()
+
+    @property
+    def right_context(self) -> int:
+        """Rows that the model's template looks ahead."""
+        return RowEncoder(names_of(self._model)).right_context
+
+    @property
+    def followed(self) -> Followed:
+        window = self._window
+        return Followed(window.positions, window.waiting + self._held(), window.unproven, window.limit, self._lags)
+
+    def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
+        for one in self._awaited(known):
+            yield from map(self._counted, self._pushed(one))
+        yield self._counted(self._window.end())
+
+    def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
+        blocks = iter(known)
+        while True:
+            with self._waiting_for_rows():
+                one = next(blocks, None)
+            if one is None:
+                return
+            yield one
+
+    def leave_if_waiting(self) -> None:
+        """Raise KeyboardInterrupt where it only waits for rows."""
+        if self._waiting:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def _waiting_for_rows(self) -> Iterator[None]:
+        self._waiting = True
+        try:
+            if self._stop():
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waiting = False
+
+    def _tell_of_limits(self, notice: Callable[[str], None]) -> None:
+        """Once, as an endless stream has no end at which to say it."""
+        if self._window.unproven and not self._told:
+            self._told = True
+            notice(f"from row {self._window.positions:,} on or so, some rows have to go before they are proven.")
+
+    def _pushed(self, one: KnownBlock) -> Iterator[Final]:
+        size = one.block.labels.size
+        if not self._one_by_one or size < 2:
+            return self._window.pushed(one.block, one.ended)
+        rows = [self._window.push(one.block.part(t, t + 1), one.ended and t + 1 == size) for t in range(size)]
+        return iter([joined(rows)])
+
+    def _counted(self, final: Final) -> Final:
+        if self._one_by_one and len(final):
+            more = np.bincount(final.lag, minlength=self._lags.size)
+            more[: self._lags.size] += self._lags
+            self._lags = more
+        return final
+
+    def _values(self, final: Final) -> list[NDArray[Any]]:
+        values: list[NDArray[Any]] = [final.labels]
+        if final.posteriors is not None and self._marginals:
+            values.append(final.posteriors[np.arange(len(final)), final.labels])
+        if final.posteriors is not None and self._all_marginals:
+            values += list(np.ascontiguousarray(final.posteriors.T))
+        return [*values, final.proven.astype(np.int32)] if self._marked else values

@@ -1,0 +1,166 @@
+"""What is summed up over a stream: log likelihood, entropy, and expected counts of labels, transitions and segments.
+
+The sums go forward with the rows, so that they have a value at any prefix: that of the chain which ends there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import NO_LABEL
+from chainfold.engines.block_pass import Belief
+from chainfold.engines.forward import Scorer
+from chainfold.kernels import decode, messages
+from chainfold.kernels.finality import count_pairs
+from chainfold.model.model import Floats
+from chainfold.system.validate import Arrays, finite, need, within
+
+_FOLD_EVERY = 8192  # rows: after so many the recent sums are added to the totals, so that rounding stays small
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """Of all rows so far, as if each sequence had ended with its last one; logarithms are natural ones."""
+
+    positions: int
+    sequences: int
+    unproven: int  # rows that count as they were when they had to go: with them, expected counts are not exact
+    log_z: float
+    log_likelihood: float | None  # of the labels that the rows came with; None unless all have one
+    entropy: float  # of the labelling
+    labels: Floats  # [N]  how often each label is expected
+    transitions: Floats  # [N, N]  and each two labels, one after the other
+
+    @property
+    def segments(self) -> Floats:
+        """[N] the expected number of runs of each label: wherever it stands and did not stand one row before."""
+        return np.maximum(self.labels - np.diagonal(self.transitions), 0.0)
+
+
+class Sums:
+    """Follows a stream forward; asked about the posteriors of rows when they are final."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        n, width = scorer.n_labels, scorer.width
+        self._scorer = scorer
+        self._counts = np.zeros(3, np.int64)  # positions, sequences, rows in the recent sums
+        self._closed = np.zeros((3, 2))  # log Z, log likelihood, entropy of what has ended, each in two numbers
+        self._before = np.array(NO_LABEL)
+        self._given, self._entropy, self._entropies = np.zeros(2), np.zeros(2), np.zeros(width)
+        self._labels, self._pairs = np.zeros((2, n)), np.zeros((2, n, width))  # recent, total
+
+    def forward(self, lattice: messages.Lattice, log_scale: tuple[float, float]) -> None:
+        """Further rows, none of which is known to end its sequence but by the next one's start mark."""
+        starts = lattice.starts
+        ends = np.append(starts[1:], False)
+        for part in log_scale:
+            self._add(0, part)
+        for which, values in ((1, self._given_of(lattice, ends)), (2, self._entropy_of(lattice, ends))):
+            for value in values.tolist():
+                self._add(which, value)
+        self._counts[:2] += np.array([starts.size, np.count_nonzero(starts)])
+
+    def _given_of(self, lattice: messages.Lattice, ends: NDArray[np.bool_]) -> Floats:
+        out = np.empty(np.count_nonzero(ends))
+        decode.given_probability(lattice, ends, int(self._before), self._given, out)
+        self._before[...] = lattice.labels[-1]
+        return out
+
+    def _entropy_of(self, lattice: messages.Lattice, ends: NDArray[np.bool_]) -> Floats:
+        out = np.empty(np.count_nonzero(ends))
+        log_edge = self._scorer.log_edge if lattice.edge is self._scorer.edge else np.empty(0)
+        decode.entropy(lattice, ends, log_edge, self._entropies, self._entropy, out)
+        return out
+
+    def close(self, belief: Belief, log_kept: float) -> None:
+        """The sequence has ended with the last row; log_kept: the share of its labels that may end one."""
+        self._add(0, log_kept)
+        for which, value in enumerate(self._open(belief), 1):
+            self._add(which, value)
+
+    def settle(self, lattice: messages.Lattice, posteriors: Floats) -> None:
+        """The posteriors of the next rows."""
+        self._count(lattice, posteriors, self._labels[0], self._pairs[0])
+        self._counts[2] += lattice.starts.size
+        if self._counts[2] >= _FOLD_EVERY:
+            for sums in (self._labels, self._pairs):
+                sums[1] += sums[0]
+                sums[0] = 0.0
+            self._counts[2] = 0
+
+    def now(
+        self,
+        lattice: messages.Lattice,
+        posteriors: Floats,
+        unproven: int,
+        belief: Belief | None = None,
+        log_kept: float = 0.0,
+    ) -> Quantities:
+        """The sums up to the head; the lattice has the rows that are not settled, the posteriors are as of now.
+
+        belief, log_kept: as `close` would have them, where the sequence at the head is open.
+        """
+        labels, pairs = self._labels.sum(axis=0), self._pairs.sum(axis=0)
+        self._count(lattice, posteriors, labels, pairs)
+        log_z, likelihood, entropy = self._closed.sum(axis=1).tolist()
+        if belief is not None:
+            given, rest = self._open(belief)
+            log_z, likelihood, entropy = log_z + log_kept, likelihood + given, entropy + rest
+        return Quantities(
+            positions=int(self._counts[0]),
+            sequences=int(self._counts[1]),
+            unproven=unproven,
+            log_z=log_z,
+            log_likelihood=None if np.isnan(likelihood) else likelihood,
+            entropy=max(entropy, 0.0),
+            labels=labels,
+            transitions=pairs[:, : labels.size].copy(),
+        )
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
+
+    def restore(self, state: dict[str, NDArray[Any]], positions: int) -> None:
+        """Go on from a state that was saved after so many positions."""
+        given, shapes = Arrays(state), {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
+        found = {name: given.take(name, array.dtype, *array.shape) for name, array in shapes.items()}
+        given.check_empty()
+        there, sequences, recent = found["counts"].tolist()
+        need(there == positions and 0 <= sequences <= there, "its sums are those of other rows")
+        need(0 <= recent < _FOLD_EVERY, "its sums are of more rows than they can be")
+        within("before", found["before"], NO_LABEL, self._scorer.n_labels - 1)
+        for name in ("entropy", "entropies", "labels", "pairs"):
+            finite(name, found[name])
+        finite("closed", found["closed"][[0, 2]])  # but log likelihoods, which need not be known
+        for name, array in found.items():
+            shapes[name][...] = array
+
+    _arrays = ("_counts", "_closed", "_before", "_given", "_entropy", "_entropies", "_labels", "_pairs")
+
+    def _add(self, which: int, value: float) -> None:
+        total, rest = self._closed[which].tolist()
+        both = total + value
+        virtual = both - total
+        if np.isfinite(both):  # Knuth's two-sum
+            rest += (total - (both - virtual)) + (value - virtual)
+        self._closed[which] = both, rest
+
+    def _open(self, belief: Belief) -> tuple[float, float]:
+        """Log likelihood and entropy of the sequence at the head, if it ends there."""
+        n, label = self._scorer.n_labels, int(self._before)
+        gamma = belief.posterior()[:n]
+        with np.errstate(divide="ignore", over="ignore"):  # what was restored may be too large to be added up
+            logs = belief.logs()[:n] if belief.wide else np.log(gamma)
+            likelihood = float(self._given.sum() + logs[label]) if label >= 0 else float("nan")
+        there = gamma > 0.0
+        rest = float(np.sum(gamma[there] * (self._entropies[:n][there] - logs[there])))
+        return likelihood, max(float(self._entropy.sum()) + rest, 0.0)
+
+    def _count(self, lattice: messages.Lattice, posteriors: Floats, labels: Floats, pairs: Floats) -> None:
+        labels += posteriors[:, : labels.size].sum(axis=0)
+        if lattice.starts.size:
+            count_pairs(lattice, posteriors, pairs)

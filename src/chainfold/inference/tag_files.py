@@ -1,0 +1,281 @@
+"""A model at work on raw files, tables and chains: tag them, score it on them. One pass, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import IO, Any, Protocol, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import KnownBlock
+from chainfold.chain.stored import is_chain
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.features.for_model import KnownOptions
+from chainfold.features.inputs_for_model import known_inputs
+from chainfold.inference.tagger import Tagged, Tagger, Want
+from chainfold.metrics import Count, Scores
+from chainfold.model.constraints import Constraints
+from chainfold.model.model import Floats, Model
+from chainfold.readers.annotate import Annotator, Labelling
+from chainfold.readers.inputs import Raw, RawLines
+
+_PREDICTED, _PROBABILITY = "predicted", "probability"
+
+
+def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
+    """The model with further constraints on its labels; see `Constraints.of`."""
+    if scheme is None and not forbid and not allow:
+        return model
+    layout, found = model.layout, Constraints.of(names_of(model).labels, scheme, forbid, allow)
+    weights = model.weights.copy()
+    weights[layout.n_state : layout.n_state + layout.n_labels**2][~found.allowed.ravel()] = -np.inf
+    first = found.first if model.first is None else found.first & model.first
+    last = found.last if model.last is None else found.last & model.last
+    return replace(model, weights=weights, first=first, last=last)
+
+
+def names_of(model: Model) -> Vocabulary:
+    if model.vocabulary is None:
+        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
+    return model.vocabulary
+
+
+def score(
+    model: Model,
+    inputs: Any,
+    *,
+    spans: bool | None = None,
+    memory: int | None = None,
+    **options: Unpack[KnownOptions],
+) -> Scores:
+    """How well a model labels inputs whose labels are known. Labels that it never saw are always wrong."""
+    vocabulary = names_of(model)
+    options["labels"] = True
+    known = known_inputs(inputs, vocabulary, **options)
+    gold: deque[NDArray[np.int32]] = deque()
+    count, unseen = Count(vocabulary.labels, spans), 0
+    for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
+        assert tagged.labels is not None, "they were wanted"
+        truth = _next(gold, tagged.labels.size)
+        count.extend(known.unseen[unseen:])
+        unseen = len(known.unseen)
+        count.add(truth, tagged.labels, tagged.starts)
+    scores = count.scores()
+    if not scores.tokens:
+        raise ChainfoldError("no position has a known label, so there is nothing to compare with.")
+    return scores
+
+
+def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:
+    """The blocks alone; their labels are put aside."""
+    for one in known:
+        gold.append(one.gold)
+        yield one.block
+
+
+def _next(gold: deque[NDArray[np.int32]], count: int) -> NDArray[np.int32]:
+    """The labels of the next positions."""
+    parts = []
+    while count:
+        part = gold.popleft()
+        if part.size > count:
+            gold.appendleft(part[count:])
+            part = part[:count]
+        parts.append(part)
+        count -= part.size
+    return np.concatenate(parts)
+
+
+def tag_to(
+    sink: IO[bytes],
+    model: Model,
+    inputs: Any,
+    *,
+    piped: bool = False,
+    marginals: bool = False,
+    all_marginals: bool = False,
+    nbest: int = 0,
+    samples: int = 0,
+    seed: int = 0,
+    sequences: IO[bytes] | None = None,
+    memory: int | None = None,
+    **options: Unpack[KnownOptions],
+) -> None:
+    """Write the inputs in their own format, with what the model makes of them in new columns.
+
+    marginals, all_marginals   the probability of the predicted label, of every label
+    nbest                      the best labellings of each sequence one after another, instead of the one
+    samples, seed              labellings drawn from their distribution
+    sequences                  a file for a CSV with the length, log probability and entropy of each sequence
+    piped                      the sink is not a file but standard output
+    """
+    if nbest and (marginals or all_marginals or samples):
+        raise ChainfoldError("the best labellings stand alone: ask for no marginals or samples beside them.")
+    labels = names_of(model).labels
+    want = Want(
+        labels=not nbest,
+        posteriors=marginals or all_marginals,
+        probability=sequences is not None or nbest > 0,
+        entropy=sequences is not None,
+        nbest=nbest,
+        samples=samples,
+        seed=seed,
+    )
+    columns = new_columns(labels, marginals, all_marginals)
+    columns |= {f"sample {k + 1}": labels for k in range(samples)}
+    options["labels"] = False
+    rows = LabelLines(sink, columns) if is_chain(inputs) else Rows(Annotator(sink, columns, piped), nbest > 0)
+    with rows as writer:
+        known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
+        found = Tagger(model, memory=memory).run((one.block for one in known), want)
+        if sequences is not None:
+            found = _told(found, sequences)
+        if nbest:
+            _write_best(writer, found)
+            return
+        for tagged in found:
+            writer.add(tagged.starts, *_values(tagged, marginals, all_marginals))
+
+
+class Writer(Protocol):
+    """Whatever takes labels for the rows that were read."""
+
+    @property
+    def keep(self) -> Any: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: Any) -> None: ...
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None: ...
+    def add_sequence(self, best: Sequence[Labelling]) -> None: ...
+
+
+def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> dict[str, Sequence[str] | None]:
+    """Those that are put after the input's own, each with its labels, or None where it holds numbers."""
+    columns: dict[str, Sequence[str] | None] = {_PREDICTED: labels}
+    if marginals:
+        columns[_PROBABILITY] = None
+    if all_marginals:
+        columns |= {f"{_PROBABILITY}({label})": None for label in labels}
+    return columns
+
+
+class Rows:
+    """Rows as they were read, with new columns."""
+
+    def __init__(self, annotator: Annotator, best: bool = False) -> None:
+        """best: sequences come several times."""
+        self._annotator, self._best = annotator, best
+        self.add_sequence = annotator.add_sequence
+
+    def keep(self, raw: Raw) -> None:
+        if self._best and not isinstance(raw, RawLines):
+            raise BadFile(
+                raw.source, "several labellings of a sequence can be written only as CoNLL or CRFsuite lines."
+            )
+        self._annotator.keep(raw)
+
+    def __enter__(self) -> Rows:
+        self._annotator.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._annotator.__exit__(*error)
+
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
+        self._annotator.add(*values)
+
+
+class LabelLines:
+    """A chain has no rows to write again: a line of new columns for each position, a blank line between sequences."""
+
+    keep = None
+
+    def __init__(self, sink: IO[bytes], columns: dict[str, Sequence[str] | None]) -> None:
+        self._sink, self._names = sink, list(columns.values())
+        self._begun = False
+
+    def __enter__(self) -> LabelLines:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
+        import pyarrow.compute as pc
+
+        if not starts.size:
+            return
+        fields = [_texts(names, part) for names, part in zip(self._names, values, strict=True)]
+        blank = starts.copy()
+        blank[0] &= self._begun
+        self._begun = True
+        before = pa.array(["", "\n"]).take(pa.array(blank.view(np.uint8)))
+        first, *others = fields
+        lines = pc.binary_join_element_wise(before, first, "")
+        lines = pc.binary_join_element_wise(lines, *others, "\t") if others else lines
+        self._sink.write("\n".join([*lines.to_pylist(), ""]).encode())
+
+    def add_sequence(self, best: Sequence[Labelling]) -> None:
+        for rank, labelling in enumerate(best):
+            codes = labelling.columns[0]
+            self._sink.write(f"{chr(10) if self._begun else ''}# {rank} {labelling.probability:.6g}\n".encode())
+            self.add(np.zeros(codes.size, np.bool_), codes)
+
+
+def _texts(names: Sequence[str] | None, values: NDArray[Any]) -> Any:
+    if names is None:
+        return pa.array([f"{value:.6g}" for value in values.tolist()])
+    return pa.array(names).take(pa.array(values))
+
+
+def _values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArray[Any]]:
+    """The new columns of the next rows."""
+    assert tagged.labels is not None, "they were wanted"
+    values: list[NDArray[Any]] = [tagged.labels]
+    if marginals:
+        values.append(tagged.marginal)
+    if all_marginals and tagged.posteriors is not None:
+        values += list(np.ascontiguousarray(tagged.posteriors.T))
+    return values if tagged.samples is None else [*values, *tagged.samples]
+
+
+def _told(found: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
+    """The same results; what is known of each sequence that ends in them is written to the sink."""
+    sink.write(b"sequence,positions,log_probability,entropy\n")
+    number, end = 0, -1
+    for tagged in found:
+        ended = tagged.sequences
+        assert ended.log_probability is not None, "it was wanted"
+        assert ended.entropy is not None, "it was wanted"
+        rows = zip(ended.ends.tolist(), ended.log_probability.tolist(), ended.entropy.tolist(), strict=True)
+        for last, log_probability, entropy in rows:
+            sink.write(f"{number},{last - end},{log_probability:.10g},{entropy:.10g}\n".encode())
+            number, end = number + 1, last
+        yield tagged
+
+
+def _write_best(writer: Writer, found: Iterable[Tagged]) -> None:
+    """Each sequence once for each of its best labellings; its positions are put together first."""
+    waiting: list[NDArray[np.int32]] = []
+    for tagged in found:
+        assert tagged.nbest is not None, "they were wanted"
+        cuts = tagged.sequences.ends - tagged.low + 1
+        *whole, rest = np.split(tagged.nbest, cuts, axis=1)
+        for part, gaps, log_probability in zip(
+            whole, _known(tagged.sequences.gaps), _known(tagged.sequences.log_probability), strict=True
+        ):
+            labels = np.concatenate([*waiting, part], axis=1)
+            waiting = []
+            probabilities = np.exp(log_probability + gaps[gaps > -np.inf])
+            writer.add_sequence([Labelling(float(p), [labels[rank]]) for rank, p in enumerate(probabilities)])
+        if rest.shape[1]:
+            waiting.append(rest)
+
+
+def _known(values: Floats | None) -> Floats:
+    assert values is not None, "they were wanted"
+    return values

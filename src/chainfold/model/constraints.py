@@ -1,0 +1,142 @@
+"""Which labels may follow which, start a sequence and end one: by a scheme of chunk tags, by hand, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import frozen
+from chainfold.errors import BadSetting, ChainfoldError
+
+Bools = NDArray[np.bool_]
+
+SCHEMES = {"BIO": "BIO", "IOB2": "BIO", "IOBES": "BIOES", "BIOES": "BIOES", "BILOU": "BIOLU"}  # name, tags
+_ANY, _START, _END = "*", "^", "$"
+_CONTINUE = tuple("IEL")  # tags inside a span that has begun
+_LEAVE_OPEN = tuple("BI")  # tags after which a span may go on
+_CLOSERS = tuple("EL")  # a scheme with one of these ends every span expressly
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """What is allowed; everything else has no probability at all."""
+
+    allowed: Bools  # [N, N] may label j follow label i?
+    first: Bools  # [N] may it start a sequence?
+    last: Bools  # [N] may it end one?
+
+    def __post_init__(self) -> None:
+        for name in ("allowed", "first", "last"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.bool_))
+        size = self.first.size
+        shapes = self.allowed.shape, self.first.shape, self.last.shape
+        if shapes != ((size, size), (size,), (size,)):
+            raise ChainfoldError(
+                f"allowed, first and last have shapes {shapes[0]}, {shapes[1]} and {shapes[2]}; N labels need (N, N), "
+                f"(N,) and (N,)."
+            )
+
+    @classmethod
+    def of(
+        cls, labels: Sequence[str], scheme: str | None = None, forbid: Sequence[str] = (), allow: Sequence[str] = ()
+    ) -> Constraints:
+        """Constraints on labels by name.
+
+        scheme    what their tags mean: BIO (or IOB2), IOBES (or BIOES), BILOU; None: nothing, everything is allowed
+        forbid    transitions to forbid as well, each as FROM>TO: two labels, or * for any label, ^ for the start of a
+                  sequence (FROM), $ for its end (TO); a label that is itself called *, ^ or $ is written with a
+                  backslash before it
+        allow     transitions to allow in spite of scheme and forbid, written likewise
+        """
+        moves = np.ones((len(labels) + 1, len(labels) + 1), bool) if scheme is None else _by_scheme(labels, scheme)
+        for name, may, entries in (("forbid", False, forbid), ("allow", True, allow)):
+            if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+                raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
+            for entry in entries:
+                moves[_transition(entry, labels)] = may
+        return cls(moves[:-1, :-1], moves[-1, :-1], moves[:-1, -1])
+
+    @property
+    def forbidden(self) -> bool:
+        """Is anything forbidden?"""
+        return not bool(self.allowed.all() and self.first.all() and self.last.all())
+
+    def combined(self, other: Constraints) -> Constraints:
+        """What both allow."""
+        if self.first.size != other.first.size:
+            raise ChainfoldError(
+                f"constraints on {self.first.size} labels cannot be combined with constraints on {other.first.size}."
+            )
+        return Constraints(self.allowed & other.allowed, self.first & other.first, self.last & other.last)
+
+
+def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
+    """[N + 1, N + 1] moves between labels; the last row is the start of a sequence, the last column its end.
+
+    A tag that continues follows one of its type that leaves its span open. All others may follow anything or, where
+    the scheme ends spans expressly, anything that leaves none open. The start and the end are tags that do neither.
+    """
+    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
+        raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
+    letters = SCHEMES[scheme.upper()]
+    tagged = [_tag_and_type(label, letters, scheme) for label in labels] + [("O", "")]
+    types = {kind: number for number, (_, kind) in enumerate(tagged)}
+    type_of = np.array([types[kind] for _, kind in tagged])
+    continues = np.array([tag in _CONTINUE for tag, _ in tagged])
+    leaves_open = np.array([tag in _LEAVE_OPEN for tag, _ in tagged])
+    goes_on = leaves_open[:, None] & (type_of[:, None] == type_of[None, :])
+    begins = ~leaves_open[:, None] | (not set(letters) & set(_CLOSERS))
+    moves: Bools = np.where(continues[None, :], goes_on, begins)
+    return moves
+
+
+def _tag_and_type(label: str, letters: str, scheme: str) -> tuple[str, str]:
+    tag, _, kind = label.partition("-")
+    if tag not in tuple(letters) or (tag == "O" and label != "O"):
+        tags = ", ".join(f"{letter}-TYPE" for letter in letters if letter != "O")
+        raise ChainfoldError(f"label {label!r} is no tag of the scheme {scheme}, which knows O, {tags}.")
+    return tag, kind
+
+
+def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
+    """Row and column, or all of them, in the moves that an entry FROM>TO means.
+
+    Labels may contain the sign > themselves: of all ways to cut the entry there, one alone must leave a name on both
+    sides.
+    """
+    size = len(labels)
+    names: dict[str, Any] = {_written(label): number for number, label in enumerate(labels)} | {_ANY: slice(size)}
+    sources, targets = names | {_START: size}, names | {_END: size}
+    cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
+    if not cuts:
+        raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
+    if (_START, _END) in cuts:
+        raise ChainfoldError(f"cannot use {entry!r}: a sequence has a label at least between its start and its end.")
+    found = [(source, target) for source, target in cuts if source in sources and target in targets]
+    if len(found) > 1:
+        ways = " or ".join(f"{source!r} before {target!r}" for source, target in found)
+        raise ChainfoldError(f"{entry!r} can mean {ways}; rename one of these labels.")
+    if not found:
+        raise ChainfoldError(f"cannot use {entry!r}: {_missing(cuts, sources, targets)}.")
+    source, target = found[0]
+    return sources[source], targets[target]
+
+
+def _written(label: str) -> str:
+    """How entries name a label: as it is, with a backslash where it would read as one of the signs."""
+    return f"\\{label}" if label.lstrip("\\") in (_ANY, _START, _END) else label
+
+
+def _missing(cuts: Sequence[tuple[str, str]], sources: dict[str, Any], targets: dict[str, Any]) -> str:
+    """Which names of an entry are no labels."""
+    if len(cuts) > 1:
+        return "no cut at a '>' leaves a label on both sides"
+    source, target = cuts[0]
+    unknown = [name for name, known in ((source, sources), (target, targets)) if name not in known]
+    if target == _START or source == _END:
+        return f"{_START} can only stand before the '>' and {_END} only after it"
+    return " and ".join(f"there is no label {name!r}" for name in dict.fromkeys(unknown))

@@ -1,0 +1,283 @@
+"""Any input to stretches of rows: which format it is in, and the reader for it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Protocol
+
+from chainfold.errors import BadFile, BadSetting, EmptyInput
+from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
+from chainfold.readers.inputs import Inputs, Stream
+from chainfold.readers.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
+from chainfold.readers.text import HASH, ConllReader, CrfsuiteReader, TextReader
+
+_LOOK_AT = 1 << 16
+_PACKED = {".gz", ".bz2", ".xz", ".zst"}
+_PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+_MOST_LINES = 500
+_BEGINS_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
+
+
+class Format(StrEnum):
+    CONLL = "conll"
+    CONLLU = "conllu"
+    CRFSUITE = "crfsuite"
+    CSV = "csv"
+    TSV = "tsv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_JSON_NAMES = {".json", ".jsonl", ".ndjson"}
+_NAMES = {f".{one.value}": one for one in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
+TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
+NO_ROWS = {
+    Format.CONLL: "has only blank lines or comments.",
+    Format.CONLLU: "has only blank lines or comments.",
+    Format.CRFSUITE: "has only blank lines or comments.",
+    Format.CSV: "has no rows, only blank lines or a header.",
+    Format.TSV: "has no rows, only blank lines or a header.",
+    Format.PARQUET: "has no rows.",
+    Format.ARROW: "has no rows.",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the user says of an input; what is not said is found out."""
+
+    format: Format | None = None
+    columns: tuple[str, ...] | None = None  # the names of the columns
+    header: bool | None = None  # does CSV begin with a line of names?
+    symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
+    live: bool = False  # is it still being written?
+    known: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is known
+    comments: str | None = None  # what lines begin with that are comments, empty: none are; None: guessed
+    known_comments: str | None = None  # the same of what a model was made of, where nothing is said
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise BadSetting("the list of columns", list(self.columns), "names that are all different")
+
+    def is_header(self, line: str) -> bool:
+        """Are the fields of a line, tabs between them, names of the model's columns?"""
+        fields = line.rstrip("\r").split("\t")
+        different = len(set(fields)) == len(fields) > 1
+        return different and self.known.issuperset(fields) and self.header is not False
+
+    def may_be_comment(self, line: str) -> bool:
+        """Does a line begin as comments do, as far as is known of them?"""
+        comments = self.known_comments if self.comments is None else self.comments
+        return line.startswith(HASH if comments is None else comments) and comments != ""
+
+
+class _Reader(Protocol):
+    def read(self, stream: Stream) -> Iterator[Stretch]: ...
+
+
+def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
+    """All inputs after one another; their columns are the same."""
+    readers: dict[Format, _Reader] = {}
+    text: Format | None = None
+    same = _SameColumns()
+    for one in inputs:
+        with closing(one.open()) as stream:
+            if not stream.peek(1):
+                raise EmptyInput(one.name, "is empty.") if stream.failure is None else stream.failure
+            form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
+            if reading.format is None and form in TEXT:
+                check_no_json(_first_line(_head(stream, reading)), one.name)
+            text = form if form in TEXT else text
+            reader = readers.setdefault(form, reader_of(form, reading))
+            rows = 0
+            for stretch in reader.read(stream):
+                if form is not Format.CRFSUITE:
+                    same.check(stretch)
+                rows += stretch.lines.size
+                yield stretch
+            if not rows:
+                raise EmptyInput(one.name, NO_ROWS[form])
+
+
+def read_table(table: object, reading: Reading) -> Iterator[Stretch]:
+    """A table that is in memory."""
+    same = _SameColumns()
+    empty = True
+    for stretch in read_memory(table, reading.columns, reading.symbols):
+        same.check(stretch)
+        empty = False
+        yield stretch
+    if empty:
+        raise BadFile(TABLE, "has no rows.")
+
+
+class _SameColumns:
+    """Holds all stretches to the columns of the first."""
+
+    def __init__(self) -> None:
+        self._first: Stretch | None = None
+
+    def check(self, stretch: Stretch) -> None:
+        first = self._first = self._first or stretch
+        names, expected = stretch.batch.schema.names, first.batch.schema.names
+        if names != expected:
+            whose = "those" if stretch.source == first.source else f"those of {first.source}"
+            problem = f"its columns are {', '.join(names)}, but {whose} before are {', '.join(expected)}."
+            raise BadFile(stretch.source, problem)
+        for name, kind, wanted in zip(names, stretch.batch.schema.types, first.batch.schema.types, strict=True):
+            if kind != wanted:
+                problem = f"column {name!r} holds {_kind(kind)} at {stretch.place(0)}, but {_kind(wanted)} before"
+                raise BadFile(stretch.source, f"{problem} (in {first.source}); read it with --symbols.")
+
+
+def _kind(kind: object) -> str:
+    return "symbols" if kind == SYMBOL else "numbers" if kind == NUMBER else "lists"
+
+
+def reader_of(form: Format, reading: Reading) -> _Reader:
+    """A reader for the format."""
+    if form in TEXT:
+        return text_reader_of(form, reading)
+    _check_no_comments(form, reading)
+    kind = ParquetReader if form is Format.PARQUET else ArrowReader
+    return kind(reading.columns, reading.symbols)
+
+
+def text_reader_of(form: Format, reading: Reading) -> TextReader:
+    """A reader for a text format."""
+    columns = reading.columns
+    comments = reading.known_comments if reading.comments is None else reading.comments
+    if form is Format.CONLL:
+        return ConllReader(columns, comments=comments)
+    if form is Format.CRFSUITE:
+        if columns is not None:
+            raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
+        return CrfsuiteReader(comments=comments)
+    if form is Format.CONLLU:
+        if reading.comments not in (None, HASH):
+            raise BadSetting("comments", reading.comments, f"left out or {HASH!r}, as CoNLL-U has it")
+        return ConllReader(columns, universal=True)
+    _check_no_comments(form, reading)
+    delimiter = "," if form is Format.CSV else "\t"
+    return CsvReader(delimiter, columns, reading.header, reading.symbols, live=reading.live)
+
+
+def _check_no_comments(form: Format, reading: Reading) -> None:
+    if reading.comments:
+        raise BadSetting("comments", reading.comments, f"left out, as {form.value} has none")
+
+
+def format_called(name: str | None) -> Format | None:
+    """The format that the user names, if any."""
+    if name is not None and name not in list(Format):
+        raise BadSetting("format", name, f"one of {', '.join(Format)}")
+    return None if name is None else Format(name)
+
+
+def by_name(name: str) -> Format | None:
+    """The format that a file's name tells."""
+    path = PurePath(name.lower())
+    suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
+    if suffix in _JSON_NAMES:
+        raise _json(name)
+    return _NAMES.get(suffix)
+
+
+def check_no_json(line: str, name: str) -> None:
+    """Raise if the first line of a text is an object or an array of JSON."""
+    if line.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line)  # it is cut off
+        word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], (int, float))  # as [1] may be
+        if value and not word:
+            raise _json(name)
+
+
+def _json(name: str) -> BadFile:
+    known = "CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
+    return BadFile(name, f"looks like JSON, which is not read; give {known}, or name the format with --format.")
+
+
+def _by_magic(stream: Stream) -> Format | None:
+    return table_of(stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC))))
+
+
+def table_of(head: bytes) -> Format | None:
+    """The format of data that begins like this, if it is no text."""
+    if head.startswith(_PARQUET_MAGIC):
+        return Format.PARQUET
+    return Format.ARROW if head.startswith((_ARROW_MAGIC, _STREAM_MAGIC)) else None
+
+
+def _by_content(stream: Stream, reading: Reading) -> Format:
+    """A guess from the first lines of a text."""
+    lines = _head(stream, reading)
+    return Format.TSV if reading.is_header(_first_line(lines)) else format_of(lines, reading.comments)
+
+
+def _head(stream: Stream, reading: Reading) -> list[str]:
+    """The first lines of a text, one that is no comment among them."""
+
+    def decoded(data: bytes) -> list[str]:
+        text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+        lines = text.split("\n")[:_MOST_LINES]
+        return lines[:-1] if len(lines) > 1 else lines
+
+    def enough(data: bytes) -> bool:
+        return b"\n" in data and any(line.strip() and not reading.may_be_comment(line) for line in decoded(data))
+
+    return decoded(stream.peek_text(_LOOK_AT, enough))
+
+
+def _first_line(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip()), "")
+
+
+def format_of(lines: list[str], comments: str | None = None) -> Format:
+    """The text format that these lines look like; comments: what those begin with, if it is known."""
+    rows = [line.rstrip("\r") for line in lines if line.strip() and not (comments and line.startswith(comments))]
+    if _is_conllu(rows):
+        return Format.CONLLU
+    no_rows = ("-DOCSTART-",) if comments == "" else ("-DOCSTART-", HASH)
+    if _is_crfsuite([row.split("\t") for row in rows if not row.startswith(no_rows)]):
+        return Format.CRFSUITE
+    return Format.CSV if _is_csv(rows) else Format.CONLL
+
+
+def _is_conllu(rows: list[str]) -> bool:
+    """Ten fields, a number first, comments apart."""
+    fields = [row.split("\t") for row in rows if not row.startswith("#")]
+    if not fields:
+        return bool(rows)
+    return all(len(row) == 10 and row[0].replace("-", "").replace(".", "").isdecimal() for row in fields)
+
+
+def _is_crfsuite(rows: list[list[str]]) -> bool:
+    """Tabs, and lines of different widths, or every field after the label has '=' or ':' in it."""
+    if not any(len(row) > 1 for row in rows):
+        return False
+    marked = all("=" in field or ":" in field for row in rows for field in row[1:])
+    return marked or len({len(row) for row in rows}) > 1
+
+
+def _is_csv(rows: list[str]) -> bool:
+    """The same number of fields in every row, but not the same number of words on every line."""
+    reader = csv.reader(f"{row}\n" for row in rows)
+    widths, whole = set(), 0  # whole: the lines up to the last row that is there to its end
+    with suppress(csv.Error):
+        for fields in reader:
+            if not fields[-1].endswith("\n"):  # else its quote may be closed further on
+                widths.add(len(fields))
+                whole = reader.line_num
+    words = {len(row.split()) for row in rows}
+    mostly = reader.line_num == len(rows) < 2 * whole
+    return mostly and len(widths) == 1 and 1 not in widths and (len(words) > 1 or words == {1})

@@ -1,0 +1,118 @@
+"""Pieces of text as they come to chunks of whole lines, in UTF-8; each file that comes has lines of its own.
+
+A line that is longer than a line may be is not held: it is told of with its beginning, and the rest is thrown away.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from chainfold.errors import BadFile
+from chainfold.readers.formats import table_of
+from chainfold.readers.growing import Piece
+from chainfold.readers.inputs import BOM, LONGEST_LINE, MAGIC_SIZE, Chunk, Input, compression_of, count_of
+
+_UNDECODABLE = "chainfold.undecodable"
+MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
+codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+_MOST_FILES = 64  # whose lines may still come
+_KEPT = 1000  # bytes of a line that is too long
+
+
+class TooLong(NamedTuple):
+    """A line that is longer than a line may be."""
+
+    chunk: Chunk  # its beginning
+    problem: BadFile
+
+
+def whole_lines(pieces: Iterable[Piece], one: Input, stopped: threading.Event) -> Iterator[Chunk | TooLong | None]:
+    """All whole lines that are there; None where another file begins. Raises if one of the files is no text."""
+    files: dict[int, _Lines] = {}
+    for piece in pieces:
+        if piece.file not in files:
+            files[piece.file] = _Lines(one, another=bool(files))
+            files.pop(piece.file - _MOST_FILES, None)
+        yield from files[piece.file].add(piece.data, piece.last)
+    if not stopped.is_set():
+        for lines in files.values():
+            yield from lines.add(b"", True)
+
+
+class _Lines:
+    """The lines of one file."""
+
+    def __init__(self, one: Input, another: bool) -> None:
+        self._input, self._another = one, another  # another: is it to be said that a file begins?
+        self._head, self._held = b"", io.BytesIO()
+        self._line = 1
+        self._decode = _decoder(one.encoding)
+        self._too_long = False  # is the line that comes next one whose beginning was told of?
+
+    def add(self, piece: bytes, last: bool) -> Iterator[Chunk | TooLong | None]:
+        """What is whole now; last: so is a line without a line end."""
+        self._check_text(piece)
+        data = self._decode(piece, last)
+        if self._too_long:
+            data = self._rest_thrown_away(data, last)
+        end = len(data) if last else data.rfind(b"\n") + 1
+        if end or last:
+            whole, self._held = self._held.getvalue() + data[:end], io.BytesIO()
+            if chunk := self._chunk(whole):
+                yield from self._begun()
+                yield chunk
+                self._line += count_of(b"\n", chunk.data)
+        self._held.write(data[end:])
+        if self._held.tell() > LONGEST_LINE:
+            problem = f"line {self._line} has more than {LONGEST_LINE >> 20} MB; is a line end missing?"
+            chunk = Chunk(_beginning(self._held.getbuffer()[:_KEPT].tobytes()) + b"\n", self._line)
+            self._held, self._too_long = io.BytesIO(), True
+            self._line += 1
+            yield from self._begun()
+            yield TooLong(chunk, BadFile(self._input.name, problem))
+
+    def _begun(self) -> Iterator[None]:
+        if self._another:
+            self._another = False
+            yield None
+
+    def _rest_thrown_away(self, data: bytes, last: bool) -> bytes:
+        end = data.find(b"\n") + 1
+        self._too_long = not end and not last
+        return data[end:] if end else b""
+
+    def _chunk(self, data: bytes) -> Chunk | None:
+        """Lines, if there are any; the last of them may have no line end."""
+        data = data.removeprefix(BOM) if self._line == 1 else data
+        if not data:
+            return None
+        return Chunk(data, self._line) if data.endswith(b"\n") else Chunk(data + b"\n", self._line, added=1)
+
+    def _check_text(self, piece: bytes) -> None:
+        if len(self._head) >= MAGIC_SIZE:
+            return
+        self._head += piece[:MAGIC_SIZE]
+        packed, table, name = compression_of(self._head), table_of(self._head), self._input.name
+        if packed is not None:
+            remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
+            raise BadFile(name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
+        if table is not None:
+            remedy = "send lines of text, or a chain as `chainfold encode -o -` writes it"
+            raise BadFile(name, f"is {table.value}, which cannot be read while it is written; {remedy}.")
+
+
+def _beginning(data: bytes) -> bytes:
+    """The same without a letter that is cut in two."""
+    return data.decode(errors="ignore").encode()
+
+
+def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
+    """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
+    if encoding == "utf-8":
+        return lambda data, final: data
+    decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
+    return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")

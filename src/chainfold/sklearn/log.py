@@ -1,0 +1,77 @@
+"""What is seen of each iteration while an estimator is fitted.
+
+TrainingLog   the iterations, as sklearn-crfsuite names what is in them
+watched       whoever is told of an iteration: the log and, if wanted, standard error
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from chainfold.training.loop import Progress
+
+
+@dataclass
+class TrainingLog:
+    """What was seen of each iteration."""
+
+    iterations: list[dict[str, Any]] = field(default_factory=list)
+    featgen_num_features: int | None = None  # weights
+    training_seconds: float | None = None
+
+    @property
+    def last_iteration(self) -> dict[str, Any] | None:
+        return self.iterations[-1] if self.iterations else None
+
+    def add(self, progress: Progress) -> None:
+        step, before = progress.step, self.training_seconds or 0.0
+        seen = {
+            "num": step.iteration,
+            "loss": step.value,
+            "feature_norm": step.point_norm,
+            "error_norm": step.gradient_norm,
+            "active_features": step.active,
+            "linesearch_trials": step.evaluations,
+            "linesearch_step": step.step,
+            "time": progress.seconds - before,
+            "dev_score": math.nan if progress.dev is None else progress.dev,
+        }
+        self.iterations.append({name: value for name, value in seen.items() if not math.isnan(value)})
+        self.training_seconds = progress.seconds
+
+
+@contextmanager
+def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[Progress], None]]:
+    """Whoever is told of an iteration: the log and, if wanted, a terminal or whatever standard error is."""
+    if not verbose:
+        yield log.add
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task("begun", total=None)
+
+        def report(progress: Progress) -> None:
+            log.add(progress)
+            bars.update(task, description=_line(log.iterations[-1]))
+            if bars.disable:
+                print(_line(log.iterations[-1]), file=sys.stderr)
+
+        yield report
+
+
+def _line(seen: Mapping[str, Any]) -> str:
+    shown = {"feature_norm": "norm", "active_features": "active", "dev_score": "dev"}
+    rest = [f"{name}={seen[key]:<9.5g}" for key, name in shown.items() if key in seen]
+    return "  ".join(
+        [f"Iter {seen['num']:<3}", f"time={seen['time']:<6.2f}", f"loss={seen['loss']:<12.4f}", *rest]
+    ).strip()

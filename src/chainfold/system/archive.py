@@ -1,0 +1,195 @@
+"""Arrays and JSON in one safetensors file, under a digest: what models and unfinished runs are kept in.
+
+The JSON stands under one key of the metadata, as the library keeps no order among several: the same content gives the
+same bytes. All numbers are little-endian, on any machine. Reading runs no code and maps no memory, believes the header
+only as far as the file goes, and gives back what was written or one sentence. A digest keeps damage out, not forgery:
+whoever takes arrays from here checks them (`restored`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.system.files import written_whole
+from chainfold.system.validate import is_count, is_text, mapping, need, spelt
+
+_ABOUT, _METADATA = "chainfold", "__metadata__"
+_CHAIN = b"ARROW1"  # how a stored chain begins
+_MOST_HEADER = 32 << 20  # bytes: what JSON makes of more would not fit into memory
+_MOST_VERSION = 10**6
+_ENTRY = ("dtype", "shape", "data_offsets")  # what a header says of an array
+_TYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"<{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+    "BOOL": np.dtype(np.bool_),
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def write_sealed(path: str | Path, kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]) -> None:
+    """Write a file of the kind; `about` is as JSON would give it back."""
+    tensors = {name: _little(array) for name, array in tensors.items()}
+    content = {**about, "kind": kind, "version": version}
+    text = json.dumps({**content, "digest": digest_of(tensors, content)}, sort_keys=True)
+    header, aligned = _header(tensors, text)
+    if len(header) > _MOST_HEADER:
+        raise BadFile(path, f"cannot be written: all but the arrays of the {kind} is larger than {_MOST_HEADER} bytes.")
+    with written_whole(path) as file:
+        _write(file, header, aligned)
+
+
+def _little(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, contiguous and little-endian."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+
+
+def _header(tensors: Tensors, about: str) -> tuple[bytes, list[NDArray[Any]]]:
+    """The header of safetensors, made by hand: the same bytes with any release of the library; and what follows it."""
+    aligned = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {_METADATA: {_ABOUT: about}}
+    end = 0
+    for name, array in aligned:
+        begin, end = end, end + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    return text + b" " * (-len(text) % 8), [array for _, array in aligned]
+
+
+def _write(file: IO[bytes], header: bytes, arrays: list[NDArray[Any]]) -> None:
+    file.write(len(header).to_bytes(8, "little") + header)
+    for array in arrays:
+        file.write(array.data if array.size else b"")
+
+
+def read_sealed(
+    path: str | Path, kind: str, version: int, remedy: str = "begin anew"
+) -> tuple[Tensors, dict[str, Any]]:
+    """The arrays and the JSON of a file that `write_sealed` has written; the remedy is for one of another version."""
+    with damage(path, kind):
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise BadFile(path, "cannot be read: it is no ordinary file.")
+        with Path(path).open("rb", buffering=0) as file:
+            before = os.fstat(file.fileno())
+            entries, about = _opened(path, file, before.st_size, kind)
+            if about["kind"] != kind:
+                need(is_text(about["kind"]), "its kind is no text")
+                raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
+            if about["version"] != version:
+                need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
+                found = f"its version is {about['version']}"
+                raise BadFile(path, f"{found}, and this chainfold reads {version}; {remedy}.")
+            tensors = {name: _array(file, dtype, shape) for name, dtype, shape in entries}
+            after = os.fstat(file.fileno())
+        if about.pop("digest") != digest_of(tensors, about):
+            changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
+            raise BadFile(path, "it was changed while it was read; try again." if changed else damaged(kind))
+        native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in tensors.items()}
+        return native, about
+
+
+Entry = tuple[str, np.dtype[Any], tuple[int, ...]]
+
+
+def _opened(path: str | Path, file: IO[bytes], size: int, kind: str) -> tuple[list[Entry], dict[str, Any]]:
+    """What the header says, if it fits the size of the file: the arrays in their order, and the JSON."""
+    first = _read(file, 8)
+    if first[: len(_CHAIN)] == _CHAIN:
+        raise BadFile(path, f"this is a chain, not a {kind}; name another file.")
+    length = int.from_bytes(first, "little")
+    need(length <= min(size - 8, _MOST_HEADER), "its header is longer than it can be")
+    header = json.loads(_read(file, length).decode())
+    about: dict[str, Any] = json.loads(header.pop(_METADATA)[_ABOUT])
+    spans = [(*_span(one), name) for name, one in header.items()]
+    spans.sort(key=lambda span: span[:2])
+    end = 0
+    for begin, past, *_ in spans:
+        need(begin == end, "its arrays do not follow one another")
+        end = past
+    need(end == size - 8 - length, "its arrays end before or after it does")
+    return [(name, dtype, shape) for _, _, dtype, shape, name in spans], about
+
+
+def _span(entry: Any) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
+    """Where an array begins and ends, its type and its shape, if all these agree."""
+    mapping("arrays", entry, _ENTRY)
+    (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], _TYPES[entry["dtype"]]
+    need(all(is_count(number, 0, 2**62) for number in (begin, end, *shape)), "its arrays have sizes that cannot be")
+    need(end - begin == math.prod(shape) * dtype.itemsize, "its arrays have other sizes than their shapes")
+    return begin, end, dtype, tuple(shape)
+
+
+def _array(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The next array of the file."""
+    array = np.empty(shape, dtype)
+    if array.size:
+        rest = array.reshape(-1).view(np.uint8).data
+        while len(rest):
+            count = file.readinto(rest)  # type: ignore[attr-defined]
+            need(count, "it is cut short")
+            rest = rest[count:]
+    if dtype == np.bool_:
+        need(array.reshape(-1).view(np.uint8).max(initial=0) <= 1, "its marks are neither yes nor no")
+    return array
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    """So many bytes."""
+    found = b""
+    while len(found) < size:
+        more = file.read(size - len(found))
+        need(more, "it is cut short")
+        found += more
+    return found
+
+
+def damaged(kind: str) -> str:
+    return f"this is not a {kind} written by chainfold, or it is cut short or damaged."
+
+
+@contextmanager
+def damage(path: object, kind: str) -> Iterator[None]:
+    """Whatever reading a file may end in, as one sentence; too little memory is no fault of the file."""
+    try:
+        yield
+    except (BadFile, MemoryError):
+        raise
+    except ChainfoldError as error:
+        raise BadFile(path, f"{damaged(kind)[:-1]}: {error}") from None
+    except FileNotFoundError:
+        raise BadFile(path, "there is no such file.") from None
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}." if error.strerror else damaged(kind)) from None
+    except (
+        pa.ArrowException,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ):
+        raise BadFile(path, damaged(kind)) from None
+
+
+def digest_of(tensors: Tensors, about: Mapping[str, Any]) -> str:
+    """sha256 of arrays and of what JSON has beside them."""
+    state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, array in sorted(tensors.items()):
+        little = _little(array)
+        state.update(json.dumps([name, little.dtype.str, little.shape]).encode())
+        state.update(little.data if little.size else b"")
+    return state.hexdigest()

@@ -1,0 +1,48 @@
+"""The one decorator of every kernel.
+
+Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine, those that
+work on rows of labels once for each width: the machine code is kept beside the source, or where numba keeps it. Numba
+notices a change in the kernel's own file only, but kernels inline one another across files, so the stamp of a kept
+kernel is here the digest of all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from chainfold.system.kernel_cache import KernelCache
+
+STRICT: frozenset[str] = frozenset()
+"""No liberties: infinities, true zeros and the order of sums are as written."""
+
+CONTRACT: frozenset[str] = frozenset({"contract"})
+"""A product and the sum that follows may be one fused instruction; nothing else changes."""
+
+
+def _package_stamp() -> str:
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_STAMP = _package_stamp()
+
+
+def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function with numba; every kernel declares the liberties its arithmetic may take."""
+
+    def compile_lazily(function: Callable[..., Any]) -> Any:
+        if inline:
+            return numba.njit(fastmath=set(fastmath), inline="always")(function)
+        compiled = numba.njit(fastmath=set(fastmath), nogil=True)(function)
+        compiled._cache = KernelCache(function, _STAMP)
+        return compiled
+
+    return compile_lazily

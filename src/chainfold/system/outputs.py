@@ -1,0 +1,150 @@
+"""Outputs are no inputs, and belong to one process at a time.
+
+Whoever writes an output for a while, or writes it from what it holds already, claims it first. The claim is an advisory
+lock on `.NAME.lock` beside it, which says who has it. The lock goes with its process, however that ends; the file that
+a killed process leaves is taken over, and removed, by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from glob import glob
+from pathlib import Path
+
+from chainfold.errors import BadFile
+from chainfold.system.files import can_lock, hidden, lock, remove_leftovers, target_of
+
+STANDARD = "-"  # standard input, or standard output
+
+Identity = tuple[int, int]  # device and inode
+
+
+@contextmanager
+def claimed(outputs: Sequence[object], inputs: Iterable[object], in_place: bool = False) -> Iterator[None]:
+    """Raise, before any work is done, unless the outputs can be written, and nobody else does; hold them meanwhile.
+
+    in_place: they are not replaced, but written into. Where the folder may not be written to, nobody else can replace
+    them either, and they are not held.
+    """
+    check_outputs(outputs, inputs)
+    with ExitStack() as stack:
+        for output in outputs:
+            if isinstance(output, (str, Path)) and str(output) != STANDARD:
+                stack.enter_context(_held(output, in_place))
+                remove_leftovers(output)
+        yield
+
+
+def check_outputs(outputs: Iterable[object], inputs: Iterable[object]) -> None:
+    """Raise if an output cannot be written, is one of the inputs, or is another output as well.
+
+    Names are paths, globs among the inputs, and `-`; whatever else is given, such as None or a table, is no file.
+    """
+    read = {identity for one in inputs for identity in _identities(one)}
+    places: dict[Path | Identity | str, object] = {}
+    for output in outputs:
+        if not isinstance(output, (str, Path)):
+            continue
+        standard = str(output) == STANDARD
+        place: Path | str = STANDARD if standard else target_of(output)
+        identity = _identity_of_stream(sys.stdout, 1) if standard else _identity_of(place)
+        name = "standard output" if standard else output
+        if identity in read:
+            raise BadFile(name, "is also an input, and would be lost; give the output another name.")
+        for one in (place, identity):
+            if one is not None and one in places:
+                raise BadFile(name, "cannot hold two outputs; give one of them another name.")
+            if one is not None:
+                places[one] = output
+
+
+def _identities(one: object) -> Iterator[Identity]:
+    """The files that an input names: they may be several, or none as yet."""
+    if isinstance(one, (list, tuple)):
+        for each in one:
+            yield from _identities(each)
+    elif isinstance(one, (str, Path)):
+        names = [str(one), *glob(str(one))]  # noqa: PTH207  (absolute ones too)
+        found = [_identity_of_stream(sys.stdin, 0)] if str(one) == STANDARD else [_identity_of(name) for name in names]
+        yield from (identity for identity in found if identity is not None)
+
+
+def _identity_of(path: str | Path) -> Identity | None:
+    with suppress(OSError, ValueError):
+        about = Path(path).stat()
+        return about.st_dev, about.st_ino
+    return None
+
+
+def _identity_of_stream(stream: object, descriptor: int) -> Identity | None:
+    """Of a standard stream that is a file, and open."""
+    if stream is None:
+        return None
+    with suppress(OSError):
+        about = os.fstat(descriptor)
+        return (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
+    return None
+
+
+@contextmanager
+def _held(output: str | Path, in_place: bool) -> Iterator[None]:
+    """Hold an output, unless another process does."""
+    target = target_of(output)
+    if not can_lock() or (in_place and not os.access(target.parent, os.W_OK)):
+        yield
+        return
+    place = hidden(target, "lock")
+    try:
+        descriptor = _locked(place, output)
+    except OSError as error:
+        raise BadFile(output, f"cannot be written: {error.strerror or error} ({place}).") from None
+    try:
+        with suppress(OSError):  # a full disk: nobody can be told who it is
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            place.unlink()
+        os.close(descriptor)
+
+
+def _locked(place: Path, output: str | Path) -> int:
+    """The open lock file, locked, and still the one that has this name."""
+    while True:
+        descriptor = _opened(place)
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise BadFile(output, f"cannot be written: {place} is no lock file; remove it.")
+            if lock(descriptor) is False:
+                remedy = "wait until it has ended, or name another output"
+                raise BadFile(output, f"is being written by {_holder(descriptor)}; {remedy}.")
+            if _identity_of(place) == (about.st_dev, about.st_ino):
+                if about.st_nlink == 1:
+                    return descriptor
+                place.unlink()  # it has another name, and is not written to
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever had it has just removed it
+
+
+def _opened(place: Path) -> int:
+    flags = getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.open(place, os.O_RDWR | os.O_CREAT | flags, 0o666)
+    except PermissionError:
+        return os.open(place, os.O_RDONLY | flags)  # another user's, which can be locked all the same
+
+
+def _holder(descriptor: int) -> str:
+    words = os.pread(descriptor, 300, 0).decode(errors="replace").split()
+    if len(words) != 2 or not words[0].isdecimal():
+        return "another process"
+    return f"process {words[0]}" + ("" if words[1] == socket.gethostname() else f" on {words[1]}")

@@ -1,0 +1,52 @@
+"""Threads that share the work on long vectors.
+
+A pass is a kernel of `kernels.vectors` over all chunks. Each thread takes a stretch of them; the sums of the chunks are
+added in order, so that no answer depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.kernels.vectors import CHUNK
+from chainfold.training.optimisers.base import check_whole
+
+_LEAST_SHARED = 1 << 16  # elements; a shorter vector is not worth waking anyone for
+
+
+class Team:
+    """The calling thread and its helpers, who sleep between passes and leave with the team."""
+
+    def __init__(self, threads: int = 1) -> None:
+        check_whole("threads", threads, 1)
+        self._threads = int(threads)
+        self._helpers: ThreadPoolExecutor | None = None
+
+    def run(self, kernel: Callable[..., None], size: int, sums: int, *arguments: Any) -> NDArray[np.float64]:
+        """One pass over vectors of a size, and so many sums."""
+        chunks = -(-size // CHUNK)
+        of_chunks = np.zeros((chunks, sums))
+        threads = self._threads if size >= _LEAST_SHARED else 1
+        own, *others = pairwise(chunks * k // threads for k in range(threads + 1))
+        jobs: list[Future[None]] = []
+        try:
+            for low, high in others:
+                jobs.append(self._pool().submit(kernel, low, high, of_chunks, *arguments))
+            kernel(*own, of_chunks, *arguments)
+        finally:  # after an interrupt too, nobody goes on to write
+            wait(jobs)
+        for job in jobs:
+            job.result()
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked looks whether a sum is finite
+            return np.asarray(of_chunks.sum(axis=0))
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._helpers is None:
+            self._helpers = ThreadPoolExecutor(self._threads - 1)
+        return self._helpers

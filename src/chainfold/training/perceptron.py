@@ -1,0 +1,295 @@
+"""Training from mistakes: averaged perceptron, passive-aggressive and AROW, over blocks of a source.
+
+    ap      averaged perceptron        each wrong path moves the weights by one feature count
+    pa      passive-aggressive         …by just enough to put the labels ahead of it
+    arow    adaptive regularisation    …and less where a weight has been seen often
+
+They take the settings of CRFsuite's algorithms of the same names; `kernels.mistakes` has the formulas. Memory is one
+block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
+
+What is learnt from as a whole is a sequence; one of more than `longest` positions is cut into pieces of that length,
+and where no sequence begins in a whole block it is cut at the block's end as well. The transition between two pieces
+is not learnt from. A piece with an unknown label is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.chain import NO_LABEL, Block, Source, check_block
+from chainfold.errors import (
+    BadSetting,
+    ChainfoldError,
+    EmptyChain,
+    ForbiddenLabel,
+    ScoreNotFinite,
+    ZeroProbability,
+)
+from chainfold.kernels import perceptron as kernels
+from chainfold.model.model import Floats, Layout, Model
+from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
+from chainfold.training.objective import borders
+from chainfold.training.optimisers.base import (
+    ENOUGH_ITERATIONS,
+    State,
+    Step,
+    check_not_negative,
+    check_whole,
+    checked,
+    frozen_view,
+    norm,
+)
+
+SMALL_LOSS = "converged: the mean loss of an epoch is small"
+ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow": kernels.AROW}
+
+
+@dataclass(frozen=True)
+class MistakeSettings:
+    """What to do and when to stop."""
+
+    algorithm: str = "ap"  # ap, pa or arow
+    type: int = 1  # of pa: 0 as far as it takes, 1 at most c, 2 softened by c
+    c: float = 1.0  # of pa: how far a step may go
+    error_sensitive: bool = True  # of pa: the more labels are wrong, the further ahead the right ones must be
+    averaging: bool = True  # of ap and pa: the answer is the average over all steps, not the last
+    variance: float = 1.0  # of arow: of each weight at the start
+    gamma: float = 1.0  # of arow: the larger, the smaller the steps
+    max_iterations: int = 100  # epochs
+    epsilon: float = 1e-5  # stop when the mean loss of an epoch is not above it
+    seed: int = 0  # of the order in which pieces are taken
+    longest: int = 4096  # positions of a piece
+    block: int = 65536  # positions read at once
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise BadSetting("algorithm", self.algorithm, f"one of {', '.join(ALGORITHMS)}")
+        if self.type not in (0, 1, 2):
+            raise BadSetting("type", self.type, "0, 1 or 2")
+        for name in ("c", "variance", "gamma"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise BadSetting(name, getattr(self, name), "a number above 0")
+        check_not_negative([("epsilon", self.epsilon)])
+        for name, least in (("max_iterations", 1), ("seed", 0), ("longest", 1), ("block", 1)):
+            check_whole(name, getattr(self, name), least)
+            object.__setattr__(self, name, int(getattr(self, name)))
+
+
+class Mistakes:
+    """Trains the weights of a model on a source, one block at a time.
+
+    Each epoch takes the blocks, and the pieces of each block, in an order drawn anew from the seed. The value of its
+    `Step` is the mean loss of a piece: the share of wrong labels for `ap`, the cost for `pa` and `arow`. `state` and
+    `restore` carry everything from one process to another between any two blocks: what follows has the same bits.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        source: Source,
+        settings: MistakeSettings | None = None,
+        held: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """held: [M], weights that stay as they are."""
+        if source.positions < 1:
+            raise EmptyChain
+        source = model.aligned(source, labels_needed=True)
+        self._layout, self._source, self._settings = model.layout, source, settings or MistakeSettings()
+        self._rule = _rule(self._settings)
+        self._learner = _learner(model, self._rule, self._settings.variance, held)
+        self._borders, self._closed = _borders(source, self._settings.block)
+        self._epoch = self._place = self._seen = self._pieces = 0
+        self._loss = 0.0
+        self._converged = False
+
+    @property
+    def point(self) -> Floats:
+        """[M] the weights learnt so far, averaged where asked for; -inf where they were so at the start."""
+        weights, second = self._learner.weights, self._learner.second
+        return frozen_view(
+            self._layout.unpack(weights - second / (self._seen + 1) if self._rule.averaging else weights)
+        )
+
+    @property
+    def finished(self) -> str | None:
+        if self._converged:
+            return SMALL_LOSS
+        return ENOUGH_ITERATIONS if self._epoch >= self._settings.max_iterations else None
+
+    def advance(self) -> Step | None:
+        """Learn from the next block; tells of the epoch if it was the last."""
+        if self.finished:
+            return None
+        blocks = self._closed.size
+        self._learn(int(self._shuffled(0, blocks)[self._place]))
+        self._place += 1
+        return self._end_epoch() if self._place == blocks else None
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that changes; weights in slots, of which later work changes the views given here."""
+        return {
+            "weights": frozen_view(self._learner.weights),
+            "second": frozen_view(self._learner.second),
+            "counters": np.array([self._epoch, self._place, self._seen, self._pieces, self._converged], np.int64),
+            "loss": np.array([self._loss]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` gave, with the same model, source and settings."""
+        given = checked(state, self.state())
+        below_infinity("weights", given["weights"])
+        need((np.isneginf(given["weights"]) == np.isneginf(self._learner.weights)).all(), "it allows what is forbidden")
+        finite("second", given["second"])
+        if self._rule.algorithm == kernels.AROW:
+            within("second", given["second"], 0.0, LARGEST)  # variances
+        epoch, place, seen, pieces, converged = given["counters"].tolist()
+        most = MOST, self._closed.size - 1, MOST, MOST, 1
+        for number, limit in zip((epoch, place, seen, pieces, converged), most, strict=True):
+            need(0 <= number <= limit, "its counters cannot be")
+        within("loss", given["loss"], 0.0, LARGEST)
+        self._learner.weights[:] = given["weights"]
+        self._learner.second[:] = given["second"]
+        self._epoch, self._place, self._seen, self._pieces = epoch, place, seen, pieces
+        self._converged = bool(converged)
+        self._loss = float(given["loss"][0])
+
+    def _learn(self, number: int) -> None:
+        """From one block."""
+        low, high = (int(border) for border in self._borders[number : number + 2])
+        block = self._read(low, high)
+        begins = _piece_begins(block, self._settings.longest)
+        known = np.minimum.reduceat(block.labels, begins[:-1]) > NO_LABEL
+        order = self._shuffled(1 + number, begins.size - 1)
+        order = order[known[order]]
+        status, fault, loss = kernels.learn(
+            block,
+            self._layout.find_rows(block),
+            begins,
+            order,
+            bool(self._closed[number]),
+            self._rule,
+            self._learner,
+            _space(block, begins, self._layout.width),
+            self._seen,
+        )
+        _check(status, low + fault)
+        self._loss += loss
+        self._seen += order.size
+        self._pieces += order.size
+
+    def _read(self, low: int, high: int) -> Block:
+        block = self._source.block(low, high)
+        check_block(block, low, high, self._layout.n_labels, self._layout.n_attributes, self._source.n_edge_attributes)
+        return block
+
+    def _shuffled(self, what: int, size: int) -> NDArray[np.int64]:
+        """The order of this epoch's blocks, or of the pieces of a block."""
+        return np.random.default_rng([self._settings.seed, self._epoch, what]).permutation(size)
+
+    def _end_epoch(self) -> Step:
+        if self._pieces == 0:
+            raise ChainfoldError("every sequence has an unknown label, so there is nothing to learn from; label one.")
+        value = self._loss / self._pieces
+        self._epoch, self._place, self._pieces, self._loss = self._epoch + 1, 0, 0, 0.0
+        self._converged = value <= self._settings.epsilon
+        point = self.point
+        return Step(
+            iteration=self._epoch,
+            value=value,
+            gradient_norm=math.nan,
+            point_norm=norm(point[np.isfinite(point)]),
+            step=math.nan,
+            evaluations=self._closed.size,
+            active=int(np.count_nonzero(point)),
+        )
+
+
+def _rule(settings: MistakeSettings) -> kernels.Rule:
+    algorithm = ALGORITHMS[settings.algorithm]
+    return kernels.Rule(
+        algorithm,
+        int(settings.type),
+        float(settings.c),
+        bool(settings.error_sensitive),
+        bool(settings.averaging) and algorithm != kernels.AROW,
+        float(settings.gamma),
+    )
+
+
+def _learner(model: Model, rule: kernels.Rule, variance: float, held: NDArray[np.bool_] | None) -> kernels.Learner:
+    layout = model.layout
+    moves = np.ones(layout.size) if held is None else np.where(held, 0.0, 1.0)
+    weights = layout.pack(model.weights)
+    second = np.zeros(layout.slots if rule.averaging or rule.algorithm == kernels.AROW else 0)
+    if rule.algorithm == kernels.AROW:
+        second[:] = variance
+    return kernels.Learner(
+        layout.rows,
+        layout.blank,
+        _mask(layout, model.first),
+        _mask(layout, model.last),
+        layout.pack(moves, padding=0.0) == 1.0,
+        weights,
+        layout.view(weights),
+        second,
+        np.zeros(layout.slots),
+        np.zeros(layout.n_labels * layout.width),
+    )
+
+
+def _mask(layout: Layout, allowed: NDArray[np.bool_] | None) -> Floats:
+    """[width]: 0 for the labels allowed, -inf for the others."""
+    mask = layout.blank.copy()
+    if allowed is not None:
+        mask[: layout.n_labels][~np.asarray(allowed, bool)] = -np.inf
+    return mask
+
+
+def _borders(source: Source, size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where blocks of at most `size` positions begin and end, and which of them end with a sequence."""
+    found = borders(source, size)
+    closed = [bool(source.block(end, end + 1).starts[0]) for end in found[1:-1].tolist()]
+    return found, np.array([*closed, True])
+
+
+def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:
+    """Where the pieces of a block begin, its end behind them."""
+    size = block.labels.size
+    begins = np.union1d([0], np.flatnonzero(block.starts))
+    lengths = np.diff(np.append(begins, size))
+    pieces = -(-lengths // longest)
+    before = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    cuts = np.repeat(begins, pieces) + longest * (np.arange(before.size) - before)
+    return np.append(cuts, size).astype(np.int64)
+
+
+def _space(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Space:
+    """Space for any piece of the block: both its paths together touch no more than twice the features of one."""
+    lengths = np.diff(begins)
+    features = lengths + np.diff(block.offsets[begins])
+    if block.edge_offsets.size:
+        features = features + np.diff(block.edge_offsets[begins])
+    longest, most = int(lengths.max()), 2 * int(features.max())
+    return kernels.Space(
+        np.empty((longest, width)), np.empty(longest, np.int32), np.empty(most, np.int64), np.empty(most)
+    )
+
+
+def _check(status: int, position: int) -> None:
+    """Raise for what the kernel met at a position."""
+    if status == kernels.NO_PATH:
+        raise ZeroProbability(position)
+    if status == kernels.NOT_FINITE:
+        raise ScoreNotFinite(position)
+    if status == kernels.FORBIDDEN:
+        raise ForbiddenLabel(position)
+    for mark, place in ((kernels.NOT_FIRST, "start"), (kernels.NOT_LAST, "end")):
+        if status == mark:
+            raise ChainfoldError(
+                f"the label observed at position {position} may not {place} a sequence; allow it, or correct the label."
+            )

@@ -1,0 +1,210 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, open_model
+from chainfold.chain.stored import write_chain
+from chainfold.cli.options import parse_size
+from chainfold.engines import ENGINES
+
+
+def chainfold(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "chainfold", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def succeeded(*arguments: str) -> str:
+    done = chainfold(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give either a stored chain or --synthetic"),
+        (("missing.arrow",), "missing.arrow: there is no such file."),
+        (("missing.arrow", "--synthetic", "10:2:2:1"), "give either a stored chain or --synthetic"),
+        (("--synthetic", "10:2:2"), "cannot read '10:2:2' as a synthetic chain"),
+        (("--synthetic", "10:two:2:1"), "cannot read '10:two:2:1'"),
+        (("--synthetic", "0:2:2:1"), "positions is 0"),
+        (("--synthetic", "10:2:2:3"), "n_attributes is 2, but must be at least 3"),
+        (("--synthetic", "10:2:2:1", "--engine", "warp"), "there is no engine 'warp'"),
+        (("--synthetic", "10:2:2:1", "--memory", "much"), "cannot read 'much' as an amount of memory"),
+        (("--synthetic", "10:2:2:1", "--memory", "1.2.3GB"), "cannot read '1.2.3GB'"),
+        (("--synthetic", "10:2:2:1", "--tolerance", "1e-15"), "1e-15 cannot be certified"),
+        (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be a whole number, at least 1"),
+        (("--synthetic", "10:2:2:1", "--seed", "-1"), "seed is -1"),
+        (("--synthetic", "10000000000:300:3000:1", "--engine", "fb-log"), "not enough memory"),
+        (("--synthetic", "100000:5:9:3", "--engine", "fb", "--memory", "1MB"), "'fb' needs about 12.8 MB"),
+        (("--synthetic", "10:2:2:1", "--output", "missing/gradient.npy"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    done = chainfold("gradient", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("chainfold: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "gradient.npy"
+    arguments = ("--synthetic", "5000:3:10:2", "--sticky", "0.6", "--seed", "4", "--mean-length", "50")
+    facts = json.loads(succeeded("gradient", *arguments, "--json", "--output", str(path)))
+    source = SyntheticChain(5000, 3, 10, 2, sticky=0.6, seed=4, mean_length=50)
+    found = evaluate(Model(Layout.full(3, 10), source.true_weights()), source)
+    assert facts["log_z"] == found.log_z
+    assert facts["log_likelihood"] == found.log_likelihood
+    assert found.gradient is not None
+    np.testing.assert_array_equal(np.load(path), found.gradient)
+    assert facts["gradient_norm"] == pytest.approx(np.linalg.norm(found.gradient))
+    promised = {
+        "engine": "stream",
+        "positions": 5000,
+        "labels": 3,
+        "weights": 39,
+        "threads": 1,
+        "carried_blocks": 0,
+    }
+    assert promised.items() <= facts.items()
+    assert {"seconds", "peak_rss_mb", "lookahead_mean", "lookahead_max", "gradient_sha256"} <= facts.keys()
+
+
+def test_gradient_sha256_is_the_same_for_any_number_of_threads() -> None:
+    arguments = ("gradient", "--synthetic", "40000:4:20:3", "--engine", "parallel", "--json", "--threads")
+    digests = {json.loads(succeeded(*arguments, threads))["gradient_sha256"] for threads in ("1", "2", "3", "8", "2")}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_gradient_by_every_engine(engine: str) -> None:
+    facts = json.loads(
+        succeeded("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
+    )
+    source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
+    truth = evaluate(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
+    assert facts["log_z"] == pytest.approx(truth.log_z, rel=1e-12)
+
+
+def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
+    source = SyntheticChain(1000, 3, 10, 2)
+    path = tmp_path / "chain.arrow"
+    write_chain(path, source)
+    facts = json.loads(succeeded("gradient", str(path), "--seed", "5", "--json"))
+    assert facts["log_z"] == evaluate(Model.random(Layout.full(3, 10), seed=5), source).log_z
+    done = chainfold("gradient", str(path), "--weights", "true")
+    assert done.returncode == 2
+    assert "only a synthetic chain has true weights" in done.stderr
+    flat = json.loads(succeeded("gradient", str(path), "--weights", "zero", "--json"))
+    assert flat["log_z"] == pytest.approx(1000 * np.log(3.0))
+
+
+def test_plan_refuses_what_makes_no_sense() -> None:
+    for arguments in (("--threads", "0"), ("--weights", "-5"), ("--memory", "-1MB")):
+        done = chainfold("plan", "--synthetic", "1000:2:2:1", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("chainfold: ")
+
+
+def test_a_chain_without_labels_has_no_gradient(tmp_path: Path) -> None:
+    path = tmp_path / "chain.arrow"
+    write_chain(path, Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], n_labels=2))
+    facts = json.loads(succeeded("gradient", str(path), "--json"))
+    assert facts["gradient_norm"] is None
+    assert facts["gradient_sha256"] is None
+    assert "labels unknown" in succeeded("gradient", str(path))
+    done = chainfold("gradient", str(path), "--output", str(tmp_path / "gradient.npy"))
+    assert done.returncode == 2
+    assert "no gradient to write" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("256MB", 256_000_000), ("256MiB", 268_435_456), ("1.5 gb", 1_500_000_000), ("4096", 4096)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+def test_tables_for_people() -> None:
+    text = succeeded("gradient", "--synthetic", "1000:3:10:2")
+    assert "log Z" in text
+    assert "lookahead, largest" in text
+    text = succeeded("engines")
+    for name in ENGINES:
+        assert name in text
+    text = succeeded("plan", "--synthetic", "1000000:5:100:8", "--threads", "2", "--memory", "100MB")
+    assert "parallel: the chain is long enough" in text
+    assert "fb-recompute" in text
+
+
+def test_plan_and_engines_for_machines() -> None:
+    answer = json.loads(succeeded("plan", "--synthetic", "1000000:5:100:8", "--memory", "100MB", "--json"))
+    assert answer["choice"] == "parallel", "whatever the number of threads"
+    assert answer["engines"]["fb"] == {
+        "memory_mb": 128.0,
+        "relative_time": pytest.approx(1.0, abs=0.2),
+        "fits": False,
+    }
+    assert set(json.loads(succeeded("engines", "--json"))) == set(ENGINES)
+
+
+def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) -> None:
+    text = "".join(f"{word} {label}\n" for word, label in zip("abcabdab", "xyzxyyxy", strict=True))
+    (tmp_path / "train.txt").write_text(text)
+    model = str(tmp_path / "m")
+    trained = json.loads(succeeded("train", str(tmp_path / "train.txt"), "--c2", "0.5", "-o", model, "--json"))
+    found = json.loads(succeeded("gradient", f"{model}.chain", "--model", model, "--json"))
+    weights = open_model(model).weights
+    assert found["weights"] == weights.size
+    assert 0.5 * float((weights**2).sum()) - found["log_likelihood"] == pytest.approx(trained["objective"], rel=1e-9)
+    done = chainfold("gradient", f"{model}.chain", "--model", model, "--weights", "zero")
+    assert done.returncode == 2
+    assert "not both" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", ["train", "tag", "eval", "inspect", "encode", "data", "gradient", "plan", "engines", "demo"]
+)
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    text = succeeded(verb, "--help")
+    assert f"Example: chainfold {verb}" in " ".join(text.split())
+
+
+def test_version_and_help() -> None:
+    assert succeeded("--version").startswith("chainfold 0.")
+    assert "gradient" in succeeded("--help")
+
+
+@pytest.mark.parametrize("engine", ["stream", "parallel"])
+def test_interrupt_is_one_line(engine: str) -> None:
+    command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", "3000000000:5:100:8"]
+    command += ["--engine", engine, "--threads", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output == ""
+    assert error == "chainfold: interrupted.\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{sys.executable} -m chainfold engines | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,289 @@
+"""`chainfold tag --follow`: rows that come one by one, files that grow and turn, lines that cannot be read."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from chainfold.inference.follow import Following
+from chainfold.model.file import open_model
+from verbs import conll, failed, run, succeeded
+
+COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
+PATIENCE = 60.0  # seconds for what takes a moment
+
+
+class Trained:
+    """A model, a text, and what `tag` makes of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model, self.text = folder / "m", conll(folder / "test.txt", 30, seed=7, noise=0.4)
+        succeeded("train", conll(folder / "train.txt", 60), "-o", self.model, *COLUMNS)
+        self.tagged = succeeded("tag", self.model, self.text)
+        self.lines = self.text.read_bytes().splitlines(keepends=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("trained"))
+
+
+def test_a_pipe_gives_what_tag_gives(trained: Trained) -> None:
+    text = trained.text.read_bytes()
+    assert succeeded("tag", trained.model, "-", "--follow", given=text) == trained.tagged
+    for option in ("--marginals", "--all-marginals"):
+        whole = succeeded("tag", trained.model, trained.text, option)
+        assert succeeded("tag", trained.model, "-", "--follow", option, given=text) == whole
+
+
+def test_tables_have_a_header_for_what_is_new(trained: Trained) -> None:
+    text = b"word,shape\nb1,x\no2,X\n"
+    tagged = succeeded("tag", trained.model, "-", "--follow", "--max-lag", "3", given=text).decode().splitlines()
+    assert tagged[0] == "word,shape,predicted,final"
+    assert [line.rsplit(",", 1)[1] for line in tagged[1:]] == ["yes", "yes"]
+
+
+def test_a_request_to_stop_is_heard_before_rows_are_waited_for(trained: Trained) -> None:
+    sink = io.BytesIO()
+    following = Following(sink, open_model(trained.model))
+    with pytest.raises(KeyboardInterrupt):
+        following.run(io.BytesIO(trained.text.read_bytes()), stop=lambda: True)
+    assert sink.getvalue() == b""
+
+
+def test_lags_are_told(trained: Trained) -> None:
+    done = run("tag", trained.model, "-", "--follow", "--lags", given=trained.text.read_bytes())
+    assert done.exit_code == 0
+    assert done.stdout_bytes == trained.tagged
+    said = re.findall(r"(median|99 %|largest|template)\W+(\d+)", done.stderr)
+    assert [name for name, _ in said] == ["median", "99 %", "largest", "template"]
+    median, most, largest, template = (int(number) for _, number in said)
+    assert 0 <= median <= most <= largest < 12
+    assert template == 1  # to see that a sentence ends
+
+
+def test_a_short_wait_is_marked_and_said(trained: Trained) -> None:
+    done = run("tag", trained.model, "-", "--follow", "--max-lag", "1", "--lags", given=trained.text.read_bytes())
+    assert done.exit_code == 0
+    rows = [line.split() for line in done.stdout.splitlines() if line]
+    marks = [row[-1] for row in rows]
+    assert set(marks) == {"yes", "no"}
+    truth = [line.split()[-1] for line in trained.tagged.decode().splitlines() if line]
+    assert all(row[-2] == label for row, label in zip(rows, truth, strict=True) if row[-1] == "yes")
+    sentence = f"chainfold: {marks.count('no')} of {len(rows)} rows are not proven: --max-lag did not let them wait"
+    assert sentence in done.stderr
+
+
+def test_an_encoded_chain_through_a_pipe(trained: Trained, tmp_path: Path) -> None:
+    chain = succeeded("encode", trained.text, "-o", "-", *COLUMNS)
+    (tmp_path / "chain").write_bytes(chain)
+    labels = succeeded("tag", trained.model, tmp_path / "chain")
+    assert succeeded("tag", trained.model, "-", "--follow", given=chain) == labels
+    assert succeeded("tag", trained.model, tmp_path / "chain", "--follow") == labels
+
+
+@pytest.mark.parametrize(
+    ("limit", "bound"),
+    [(("--max-lag", "20"), "--max-lag"), (("--memory", "2KB"), "the memory allowed for rows that wait")],
+    ids=["lag", "memory"],
+)
+def test_labels_that_can_never_be_told_apart(limit: tuple[str, str], bound: str, tmp_path: Path) -> None:
+    """Two labels, no way from one to the other, and rows that say nothing of either."""
+    (tmp_path / "train.txt").write_text("x A\nx A\n\nx B\nx B\n")
+    succeeded("train", tmp_path / "train.txt", "-o", tmp_path / "m")
+    never = ("--forbid", "A>B", "--forbid", "B>A")
+    done = run("tag", tmp_path / "m", "-", "--follow", "--lags", *never, *limit, given=b"x\n" * 500)
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 500
+    found = re.search(r"chainfold: (\d+) of 500 rows are not proven: (.*) did not let them wait longer", done.stderr)
+    assert found is not None
+    assert found[2] == bound
+    assert 400 < int(found[1]) < 500
+    largest = re.search(r"largest\W+(\d+)", done.stderr)
+    assert largest is not None
+    assert int(largest[1]) <= 100
+
+
+def test_a_table_with_tabs_is_known_by_its_names(trained: Trained) -> None:
+    text = b"word\tshape\nb1\tx\no2\tX\n"
+    tagged = succeeded("tag", trained.model, "-", "--follow", given=text).decode().splitlines()
+    assert tagged[0] == "word\tshape\tpredicted"
+    assert len(tagged) == 3
+
+
+def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained, tmp_path: Path) -> None:
+    output = tmp_path / "tagged"
+    output.write_text("from before")
+    assert "there is no such file" in failed("tag", trained.model, tmp_path / "nowhere", "--follow", "-o", output)
+    assert output.read_text() == "from before"
+    succeeded("tag", trained.model, "-", "--follow", "-o", output, given=trained.text.read_bytes())
+    assert output.read_bytes() == trained.tagged
+    with trained.text.open("rb") as file:
+        command = [sys.executable, "-m", "chainfold", "tag", trained.model, "-", "--follow", "-o", trained.text]
+        done = subprocess.run(list(map(str, command)), stdin=file, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is also an input" in done.stderr
+
+
+# Lines that cannot be read
+
+
+BAD = b"b1 x\nb2 x X X X\no3 X\n"
+
+
+def test_bad_lines_stop(trained: Trained) -> None:
+    done = run("tag", trained.model, "-", "--follow", "--columns", "word,shape", given=BAD)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") <= 2
+    assert "line 2 has 5 columns" in done.stderr
+
+
+def test_bad_lines_are_skipped(trained: Trained) -> None:
+    options = ("--follow", "--columns", "word,shape", "--on-error", "skip")
+    done = run("tag", trained.model, "-", *options, given=BAD)
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["b1", "o3"]
+    assert "line 2 has 5 columns" in done.stderr
+
+
+def test_bad_lines_are_unknown(trained: Trained) -> None:
+    options = ("--follow", "--columns", "word,shape", "--on-error", "unknown")
+    done = run("tag", trained.model, "-", *options, given=BAD)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["b1", "b2", "o3"]
+    assert lines[1].split()[:-1] == ["b2", "x", "X", "X", "X"]
+    assert "line 2 has 5 columns" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--max-lag", "3"), "--max-lag means something with --follow alone"),
+        (("--on-error", "skip"), "--on-error means something with --follow alone"),
+        (("--lags",), "--lags means something with --follow alone"),
+        (("--follow", "--on-error", "ignore"), "one of stop, skip, unknown"),
+        (("--follow", "--max-lag", "-1"), "at least 0"),
+        (("--follow", "--nbest", "2"), "leave out --nbest"),
+        (("--follow", "-"), "one input, and there are 2"),
+    ],
+)
+def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
+    assert sentence in failed("tag", trained.model, "-", *options, given=trained.text.read_bytes())
+
+
+# Processes of their own
+
+
+@contextmanager
+def following(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "chainfold", "tag", *map(str, arguments), "--follow"]
+    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=listen) as one:
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
+def the(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
+    """Line by line, each written as soon as it can be; interrupted in the middle, what is final is there."""
+    with following(trained.model, "-") as one:
+        expected, given = trained.tagged.splitlines(keepends=True), 0
+        for k, line in enumerate(trained.lines):
+            the(one.stdin).write(line)
+            the(one.stdin).flush()
+            if line == b"\n":  # the sentence before it is settled now
+                while given < k:
+                    assert the(one.stdout).readline() == expected[given]
+                    given += 1
+            if k > 40 and line != b"\n":
+                break
+        one.send_signal(signal.SIGINT)
+        rest, said = the(one.stdout).read(), the(one.stderr).read().decode()
+        assert one.wait(PATIENCE) == 130, said
+    assert trained.tagged.startswith(b"".join(expected[:given]) + rest)
+    assert said.splitlines()[0] == "chainfold: interrupted."
+
+
+@pytest.mark.parametrize("begin", [b"\n\n", b"half a li"], ids=["blank lines", "half a line"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_ended_before_the_first_row(number: signal.Signals, begin: bytes, trained: Trained) -> None:
+    with following(trained.model, "-") as one:
+        the(one.stdin).write(begin)
+        the(one.stdin).flush()
+        end = time.monotonic() + PATIENCE
+        while waiting_in(the(one.stdin)) and time.monotonic() < end:
+            time.sleep(0.02)
+        one.send_signal(number)
+        assert one.wait(PATIENCE) == 128 + number
+        said = b"interrupted" if number == signal.SIGINT else b"ended by SIGTERM"
+        assert the(one.stderr).read() == b"chainfold: %s.\n" % said
+
+
+def waiting_in(pipe: IO[bytes]) -> int:
+    """Bytes that were written and not read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_nobody_reads_any_more(trained: Trained) -> None:
+    with following(trained.model, "-") as one:
+        the(one.stdin).write(trained.text.read_bytes())
+        the(one.stdin).flush()
+        the(one.stdout).readline()
+        the(one.stdout).close()
+        with pytest.raises(BrokenPipeError):
+            write_for_ever(the(one.stdin), trained.text.read_bytes())
+        assert one.wait(PATIENCE) == 0
+        assert the(one.stderr).read() == b""
+        with suppress(BrokenPipeError):
+            the(one.stdin).close()
+
+
+def write_for_ever(pipe: IO[bytes], text: bytes) -> None:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        pipe.write(text)
+        pipe.flush()
+        time.sleep(0.05)
+
+
+def test_a_file_that_grows_is_rotated_and_cut(trained: Trained, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"b1 x\n\n")
+    with following(trained.model, log, "--columns", "word,shape") as one:
+        assert the(one.stdout).readline().startswith(b"b1 x ")
+        with log.open("ab") as file:
+            file.write(b"b2 x\n\n")
+        assert until(the(one.stdout), b"b2 x ")
+        log.rename(tmp_path / "log.1")
+        log.write_bytes(b"b3 x\n\n" * 3)
+        assert b"another file now" in the(one.stderr).readline()
+        assert until(the(one.stdout), b"b3 x ")
+        log.write_bytes(b"b4 x\n\n")
+        assert b"cut short" in the(one.stderr).readline()
+        assert until(the(one.stdout), b"b4 x ")
+        one.send_signal(signal.SIGINT)
+        assert one.wait(PATIENCE) == 130
+
+
+def until(lines: IO[bytes], begin: bytes) -> bool:
+    return any(line.startswith(begin) for line in lines)

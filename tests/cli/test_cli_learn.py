@@ -1,0 +1,408 @@
+"""`chainfold train --online` as a user meets it: pipes and files, kills and resumptions, sentences."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainfold.chain.stored import joined
+from chainfold.errors import ChainfoldError
+from chainfold.model.file import open_model
+from chainfold.system.archive import read_sealed
+from chainfold.training.loop import Every
+from chainfold.training.online.arriving import Arriving, arriving
+from chainfold.training.online.journal import Journaled
+from chainfold.training.online.run import RUN, RUN_VERSION, Asked, OnlineRun, Stopped
+from chainfold.training.online.weights import OnlineSettings
+from verbs import conll, failed, run, succeeded
+
+HOW = ("--online", "--batch", "64")
+MADE = {"attributes": "word[-1] word word[1] shape", "columns": ["word", "shape", "tag"], "hash_bits": 12}
+READ = ("--attributes", MADE["attributes"], "--columns", "word,shape,tag", "--hash-bits", "12")
+
+
+def facts(*arguments: object, given: bytes = b"") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(succeeded("train", *arguments, "--json", given=given))
+    return found
+
+
+def test_a_pipe_and_a_file_give_the_same_model(tmp_path: Path) -> None:
+    text, model = conll(tmp_path / "t", 300), tmp_path / "m"
+    told = facts("-", *HOW, *READ, "-o", model, "--prequential", tmp_path / "p.csv", given=text.read_bytes())
+    positions = sum(1 for line in text.read_text().splitlines() if line)
+    assert told["positions"] == positions
+    assert told["approximate_batches"] == 0
+    assert told["prequential_accuracy"] > 0.7
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "p.csv", "t"]
+    facts(text, *HOW, *READ, "-o", tmp_path / "other", "--algorithm", "adagrad")
+    assert (tmp_path / "other").read_bytes() == model.read_bytes()
+    with (tmp_path / "p.csv").open() as file:
+        (line,) = csv.DictReader(file)
+    assert int(line["positions"]) == positions
+    assert float(line["running_accuracy"]) == pytest.approx(told["prequential_accuracy"], abs=1e-6)
+    assert float(line["loss"]) == pytest.approx(told["prequential_loss"], abs=1e-6)
+    assert b"tagged right before" in succeeded("train", text, *HOW, *READ, "-o", tmp_path / "other")
+
+
+def test_the_model_is_one_as_any_other(tmp_path: Path) -> None:
+    text, model = conll(tmp_path / "t", 400), tmp_path / "m"
+    facts(text, *HOW, *READ, "-o", model)
+    other = conll(tmp_path / "u", 50, seed=1)
+    assert json.loads(succeeded("eval", model, other, "--json"))["accuracy"] > 0.85
+    assert b"B-X" in succeeded("tag", model, other)
+    assert open_model(model).training["online"]
+
+
+def test_a_chain_with_hashed_attributes_is_learnt_from(tmp_path: Path) -> None:
+    text = conll(tmp_path / "t", 200)
+    succeeded("encode", text, *READ, "-o", tmp_path / "c")
+    facts(tmp_path / "c", *HOW, "-o", tmp_path / "m")
+    facts(text, *HOW, *READ, "-o", tmp_path / "n")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+
+
+def test_numbers_are_fitted_on_the_first_rows(tmp_path: Path) -> None:
+    dice = random.Random(0)
+    rows = [(dice.random(), "high") if k % 2 else (-dice.random(), "low") for k in range(400)]
+    text = "\n".join(["x,label", *(f"{x},{label}" for x, label in rows)])
+    told = facts("-", "--online", "--batch", "20", "-o", tmp_path / "m", given=text.encode())
+    assert told["prequential_accuracy"] > 0.9
+    assert told["attributes"] == 16
+
+
+# What is killed
+
+
+class Killed(BaseException):
+    """Nothing can be done about it, and nothing is done."""
+
+
+def killed_at(moment: int) -> Any:
+    """A progress that kills."""
+    count = 0
+
+    def progress(learnt: object) -> None:
+        nonlocal count
+        count += 1
+        if count > moment:
+            raise Killed
+
+    return progress
+
+
+def go_on(output: Path, text: Path, every: int, progress: Any = lambda learnt: None) -> None:
+    online = OnlineRun(output, OnlineSettings(batch=64), every=Every(iterations=every), progress=progress)
+    if online.state_path.exists():
+        online.restore()
+    online.run(arriving([str(text)], MADE, online.piped))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_run_over_a_file_that_is_killed_now_and_then_ends_with_the_same_bytes(seed: int, tmp_path: Path) -> None:
+    text, dice = conll(tmp_path / "t", 600), random.Random(seed)
+    go_on(tmp_path / "whole", text, 10)
+    kills = 0
+    while kills < 100:
+        try:
+            go_on(tmp_path / "m", text, dice.randint(1, 12), killed_at(dice.randint(0, 25)))
+        except Killed:
+            kills += 1
+            continue
+        break
+    assert 0 < kills < 100
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not (tmp_path / "m.run").exists()
+    assert not (tmp_path / "m.journal").exists()
+
+
+class Fed:
+    """Blocks that a pipe would give: those that were handed over do not come again."""
+
+    def __init__(self, text: Path) -> None:
+        whole = arriving([str(text)], MADE)  # type: ignore[arg-type]
+        block = joined(list(whole.blocks))
+        self.vocabulary, self.labels, dice, low = whole.vocabulary, whole.labels, random.Random(0), 0
+        self.blocks = []
+        while low < block.labels.size:
+            high = min(low + dice.randint(1, 300), block.labels.size)
+            self.blocks.append(block.part(low, high))
+            low = high
+
+    def after(self, rows: int) -> Arriving:
+        """The blocks after so many rows, of a pipe."""
+        ends = np.cumsum([block.labels.size for block in self.blocks])
+        return Arriving(self.blocks[int(np.searchsorted(ends, rows, "right")) :], self.vocabulary, self.labels, False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_journal_of_a_pipe_gives_back_all_that_was_handed_over(seed: int, tmp_path: Path) -> None:
+    fed, dice = Fed(conll(tmp_path / "t", 400)), random.Random(seed)
+    settings = OnlineSettings(batch=64, forget=1000.0, c2=5.0)
+    OnlineRun(tmp_path / "whole", settings).run(fed.after(0))
+    handed, kills = 0, 0
+    while kills < 100:
+        every = Every(iterations=dice.randint(1, 12))
+        online = OnlineRun(tmp_path / "m", settings, every=every, progress=killed_at(dice.randint(3, 15)))
+        if online.state_path.exists():
+            online.restore()
+            journal = [record.end for record in Journaled(online.journal_path, 1 << 12).records()]
+            assert online.trainer is not None
+            handed = max([online.trainer.rows, *journal])
+        older = online.journal_path.read_bytes() if online.journal_path.exists() else b""
+        try:
+            online.run(fed.after(handed))
+        except Killed:
+            kills += 1
+            if older and online.journal_path.stat().st_size == 0:  # killed after the state was saved, not the journal
+                online.journal_path.write_bytes(older)
+            continue
+        break
+    assert 1 < kills < 100
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_labels_that_only_the_journal_has_are_known_again(tmp_path: Path) -> None:
+    fed = Fed(conll(tmp_path / "t", 100))
+    with pytest.raises(Killed):
+        OnlineRun(tmp_path / "m", OnlineSettings(batch=64), progress=killed_at(0)).run(fed.after(0))
+    online = OnlineRun(tmp_path / "m", OnlineSettings(batch=64))
+    online.restore()
+    assert online.learnt == 0
+    assert online.vocabulary is not None
+    assert online.vocabulary.labels == tuple(fed.labels)
+
+
+class Dripping(io.RawIOBase):
+    """A pipe that gives a text in pieces, and then whatever ends the waiting for more."""
+
+    def __init__(self, text: bytes, dice: random.Random, end: type[BaseException] | None) -> None:
+        self._text, self._dice, self._end = text, dice, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        if not self._text and self._end is not None:
+            raise self._end
+        piece = self._text[: min(len(target), self._dice.choice((1, 5, 20, 200)))]
+        target[: len(piece)], self._text = piece, self._text[len(piece) :]
+        return len(piece)
+
+
+@pytest.mark.parametrize("end", [Killed, Asked])
+@pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
+def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_for(
+    attributes: str, end: type[BaseException], tmp_path: Path
+) -> None:
+    """A pipe that is left begins a new sequence when the run goes on, as a blank line would."""
+    how: Any = MADE | {"attributes": attributes, "format": "conll"}
+    settings, every, dice = OnlineSettings(batch=16), Every(iterations=3), random.Random(0)
+    lines = conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
+    blank = lines.index("\n", 50)
+    cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]
+    parts = ["".join(lines[low:high]) for low, high in itertools.pairwise(cuts)]
+    (tmp_path / "t").write_text("\n".join(parts))
+    OnlineRun(tmp_path / "whole", settings).run(arriving([str(tmp_path / "t")], how))
+    for part in (part for part in parts if part.strip()):
+        online = OnlineRun(tmp_path / "m", settings, every=every)
+        if online.state_path.exists():
+            online.restore()
+        pipe: Any = Dripping(part.encode(), dice, None if part == parts[-1] else end)
+        with nullcontext() if part == parts[-1] else pytest.raises((Killed, Stopped)):
+            online.run(arriving([pipe], how, online.piped))
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_rows_without_labels_are_refused_before_they_are_kept(tmp_path: Path) -> None:
+    pipe: Any = Dripping(b"a x A\nb x _\n", random.Random(0), Killed)
+    how: Any = MADE | {"format": "conll", "unknown": "_"}
+    with pytest.raises(ChainfoldError, match="row 2 has no label"):
+        OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], how))
+    tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
+    assert tensors["held.labels"].size + tensors["waiting.labels"].size == 1
+    assert not (tmp_path / "m.journal").exists()
+
+
+class Pipe:
+    """A command with a pipe to it."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "chainfold", "train", "-", *map(str, arguments), "--json", "-v"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdin is not None
+        self.stdin = self.process.stdin
+
+    def end(self, how: int | None = None) -> tuple[int, str, str]:
+        if how is not None:
+            self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+def some_rows(low: int, high: int) -> bytes:
+    """Two symbols, much that says nothing, and a label that follows from the symbols."""
+    dice, lines = random.Random(0), []
+    for _ in range(high):
+        a, b = dice.randrange(5), dice.randrange(5)
+        lines.append(f"a{a} b{b} {'x' * 80} {'even' if (a + b) % 2 == 0 else 'odd'}\n")
+    return "".join(lines[low:high]).encode()
+
+
+ROW = 92  # bytes
+PIPED = ("--format", "conll", "--one-sequence", "--attributes", "0 1 0|1", *HOW)
+
+
+def until(journal: Path, size: int) -> None:
+    begin = time.monotonic()
+    while not journal.exists() or journal.stat().st_size < size:
+        assert time.monotonic() - begin < 20, "the rows do not arrive"
+        time.sleep(0.01)
+
+
+def test_a_pipe_whose_reader_was_killed_loses_the_block_that_was_read_at_most(tmp_path: Path) -> None:
+    """Rows come in blocks of half a megabyte: the first is in the journal when the process is killed."""
+    model, rows = tmp_path / "m", 20_000
+    first, then = some_rows(0, rows), some_rows(rows, rows + 1000)
+    pipe = Pipe(*PIPED, "-o", model)
+    pipe.stdin.write(first)
+    until(tmp_path / "m.journal", 1000)
+    assert pipe.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    pipe = Pipe(*PIPED, "-o", model, "--resume")
+    pipe.stdin.write(then)
+    status, out, err = pipe.end()
+    assert (status, err.splitlines()[0]) == (0, "chainfold: going on after 0 positions.")
+    told = json.loads(out)
+    in_a_block = (1 << 19) // ROW - 1
+    assert in_a_block + 1000 <= told["positions"] <= rows + 1000
+    assert told["prequential_accuracy"] > 0.95
+    assert not (tmp_path / "m.journal").exists()
+
+
+def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_path: Path) -> None:
+    text, model = tmp_path / "t.txt", tmp_path / "m"
+    text.write_bytes(some_rows(0, 20_000))
+    saved = ("--save-every", "20", "--prequential")
+    facts(text, *PIPED, "-o", tmp_path / "whole", *saved, tmp_path / "whole.csv")
+    command = [sys.executable, "-m", "chainfold", "train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv"]
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
+    until(model, 1)  # it has been saved
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    assert model.read_bytes() != (tmp_path / "whole").read_bytes()
+    assert open_model(model).training["positions"] < 20_000
+    done = run("train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv", "--resume")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("chainfold: going on after ")
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert (tmp_path / "m.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) -> None:
+    model = tmp_path / "m"
+    pipe = Pipe(*PIPED, "-o", model)
+    pipe.stdin.write(some_rows(0, 20_000))
+    until(tmp_path / "m.journal", 1000)
+    time.sleep(1.0)
+    pipe.process.send_signal(signal.SIGINT)
+    pipe.process.wait(60)
+    status, out, err = pipe.end()
+    assert (status, out) == (130, "")
+    learnt = open_model(model).training["positions"]
+    assert learnt > 5_000
+    told = re.fullmatch(
+        rf"chainfold: stopped after {learnt:,} positions, which are learnt and kept in {re.escape(str(model))}.run, as "
+        rf"are ([\d,]+) that wait for more; go on with --resume\.",
+        err.splitlines()[-1],
+    )
+    assert told
+    assert 1 < int(told[1].replace(",", "")) <= 20_000 - learnt
+    tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
+    assert tensors["waiting.labels"].size == 1  # is it the last of its sequence?
+    assert (tmp_path / "m.journal").read_bytes() == b""
+
+
+# Sentences
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--algorithm", "lbfgs"), "what arrives is learnt from by adagrad, not by lbfgs; leave --algorithm out."),
+        (("--dev", "x"), "--dev means nothing to --online, whose settings are --rate, --batch, --c2, --forget; "),
+        (("--c1", "1"), "--c1 means nothing to --online"),
+        (("--max-iterations", "1"), "--max-iterations means nothing to --online"),
+        (("--min-count", "2"), "--min-count means nothing to --online"),
+        (("--weight", "shape"), "--weight means nothing to --online"),
+        (("--scheme", "BIO"), "--scheme means nothing to --online"),
+        (("--rate", "0"), "rate is 0.0, but must be a finite number above zero."),
+        (("--hash-bits", "99"), "hash_bits is 99, but must be a whole number from 1 to 24."),
+        (("--resume", "--fresh"), "go on or begin anew: give --resume or --fresh, not both."),
+    ],
+)
+def test_options_that_make_no_sense(options: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    text = conll(tmp_path / "t", 5)
+    assert failed("train", text, "--online", "-o", tmp_path / "m", *options).startswith(sentence)
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_what_is_for_online_learning_alone(tmp_path: Path) -> None:
+    text = conll(tmp_path / "t", 5)
+    sentence = failed("train", text, "-o", tmp_path / "m", "--forget", "10")
+    assert sentence == "--forget and --prequential are for learning as data arrives; give --online as well."
+
+
+def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
+    text, model = conll(tmp_path / "t", 5), tmp_path / "m"
+    succeeded("encode", text, "-o", tmp_path / "c")
+    assert failed("train", tmp_path / "c", "--online", "-o", model).endswith(
+        "its attributes are not hashed, as online learning needs them; encode with --hash-bits."
+    )
+    (tmp_path / "template").write_text("U:%x[0,0]\nB:%x[0,0]\n")
+    sentence = failed("train", text, "--online", "-o", model, "--template", tmp_path / "template")
+    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
+    (tmp_path / "template").write_text("U:%x[0,0]\nB\n")
+    facts(text, "--online", "-o", model, "--template", tmp_path / "template")
+    lines = tmp_path / "x.crfsuite"
+    lines.write_text("A\tw=a\nB\tw=b\t@edge\te=1\n")
+    sentence = failed("train", lines, "--online", "-o", tmp_path / "edges")
+    assert sentence == "edge attributes cannot be learnt online; leave them out."
+    (tmp_path / "x.csv").write_text("edge,label\na,A\nb,B\n")
+    (tmp_path / "template").write_text("B:%x[0,0]\n")
+    sentence = failed("train", tmp_path / "x.csv", "--online", "-o", model, "--template", tmp_path / "template")
+    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
+    text.write_text("a x O\nb x _\n")
+    assert "row 2 has no label" in failed("train", text, "--online", "-o", model, "--unknown", "_", "--fresh")
+
+
+def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
+    text, model = conll(tmp_path / "t", 300), tmp_path / "m"
+    with pytest.raises(Killed):
+        go_on(model, text, 1, killed_at(10))
+    again = (*HOW, *READ, "-o", model)
+    assert "holds an unfinished run" in failed("train", text, *again)
+    assert "is a run with batch 64, c2 0.0, forget None, rate 0.3; " in failed(
+        "train", text, *again, "--resume", "--rate", "1"
+    )
+    other = ("--columns", "word,shape,tag", "--attributes", "word", "--hash-bits", "12")
+    done = run("train", text, *HOW, *other, "-o", model, "--resume")
+    assert "other columns or attributes" in done.stderr.splitlines()[-1]
+    done = run("train", conll(tmp_path / "short", 3), *again, "--resume")
+    assert "resume with the input of then" in done.stderr.splitlines()[-1]
+    facts(text, *again, "--fresh")
+    assert not (tmp_path / "m.run").exists()

@@ -1,0 +1,104 @@
+"""An output that cannot be written is one sentence before any work is done, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import chainfold.paper.experiment
+import pytest
+
+import chainfold.model.inspection
+import chainfold.training.online.run
+from chainfold.cli import progress as bars
+from verbs import conll, failed, succeeded
+
+PLACES: dict[str, Callable[[Path], object]] = {
+    "here": lambda at: ".",
+    "root": lambda at: "/",
+    "directory": lambda at: at / "directory",
+    "directory/": lambda at: f"{at / 'directory'}/",
+    "missing folder": lambda at: at / "missing" / "folder" / "x",
+    "in a file": lambda at: at / "rows" / "x",
+    "nothing": lambda at: "",
+    "device": lambda at: "/dev/null",
+    "long": lambda at: at / ("x" * 300),
+}
+OUTPUTS: dict[str, list[object]] = {
+    "train -o": ["train", "rows", "-o"],
+    "train --online -o": ["train", "rows", "--online", "--hash-bits", 8, "-o"],
+    "train --prequential": ["train", "rows", "--online", "--hash-bits", 8, "-o", "new", "--prequential"],
+    "tag -o": ["tag", "model", "rows", "-o"],
+    "tag --follow -o": ["tag", "model", "rows", "--follow", "-o"],
+    "tag --sequences": ["tag", "model", "rows", "-o", "new", "--sequences"],
+    "encode -o": ["encode", "rows", "-o"],
+    "encode --append -o": ["encode", "rows", "--append", "-o"],
+    "gradient -o": ["gradient", "model.chain", "--model", "model", "-o"],
+    "gradient --token": ["gradient", "model.chain", "--model", "model", "--token"],
+    "gradient --last -o": ["gradient", "model.chain", "--model", "model", "--token", "token", "--last", "-o"],
+    "inspect --html": ["inspect", "model", "--html"],
+}
+QUICK = ("here", "missing folder", "nothing")
+
+
+def cases() -> Iterator[Any]:
+    for output in OUTPUTS:
+        for place in PLACES:
+            marks = [] if place in QUICK else [pytest.mark.slow]
+            yield pytest.param(output, place, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("outputs")
+    succeeded("train", conll(made / "rows"), "-o", made / "model", "--max-iterations", 2)
+    succeeded("gradient", made / "model.chain", "--model", made / "model", "--token", made / "token")
+    (made / "directory").mkdir()
+    return made
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is not done here."""
+
+    def work(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("work was begun")
+
+    monkeypatch.setattr(bars._Watch, "phase", work)
+    monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_timed", work)
+    monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_next_piece", work)
+    monkeypatch.setattr(chainfold.model.inspection, "inspect", work)
+    monkeypatch.setattr(chainfold.training.online.run.OnlineRun, "run", work)
+    monkeypatch.setattr(chainfold.paper.experiment, "_pieces", work)
+    monkeypatch.setattr(sys.modules["chainfold.cli.demo"], "_play", work)
+
+
+def seen(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize(("output", "place"), list(cases()))
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(
+    output: str, place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before, where = seen(folder), str(PLACES[place](folder))
+    sentence = failed(*OUTPUTS[output], where)
+    names = where, str(Path(where))
+    assert sentence.startswith((*map(repr, names), *(f"{name}: cannot be written: " for name in names))), sentence
+    assert seen(folder) == before
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("place", ["in a file", "device", "long"])
+@pytest.mark.parametrize("verb", [["demo", "-o"], ["paper", "--out"]])
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(
+    verb: list[str], place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before, where = seen(folder), str(PLACES[place](folder))
+    assert where in failed(*verb, where)
+    assert seen(folder) == before

@@ -1,0 +1,603 @@
+"""`chainfold train`: what it refuses, what it keeps beside the model, and runs that are killed and go on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainfold.chain.stored import open_chain
+from chainfold.model.file import open_model
+from chainfold.system.archive import read_sealed
+from chainfold.training.loop import RUN, RUN_VERSION
+from verbs import conll, failed, run, succeeded
+
+LITTLE = ("--max-iterations", "3")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return conll(tmp_path / "train.txt")
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: chainfold train" in " ".join(succeeded("train", "--help").decode().split())
+
+
+def test_facts_for_machines_and_for_people(text: Path, tmp_path: Path) -> None:
+    facts = json.loads(succeeded("train", text, "-o", tmp_path / "m", "--c1", "0.1", "--json"))
+    model = open_model(tmp_path / "m")
+    assert facts["labels"] == 3
+    assert facts["algorithm"] == "lbfgs"
+    assert facts["finished"].startswith("converged")
+    assert facts["weights"] == model.layout.size
+    assert facts["active_weights"] == np.count_nonzero(model.weights)
+    assert facts["objective"] == model.training["objective"][-1]
+    assert facts["bytes"] == (tmp_path / "m").stat().st_size
+    assert facts["development"] is None
+    shown = succeeded("train", text, "-o", tmp_path / "m", "--dev", text, *LITTLE).decode()
+    for what in ("lbfgs", "iterations", "best on the development set", "stopped: the largest number"):
+        assert what in " ".join(shown.split())
+
+
+def test_verbose_is_a_line_an_iteration(text: Path, tmp_path: Path) -> None:
+    done = run("train", text, "-o", tmp_path / "m", "-v", "--dev", text, *LITTLE)
+    lines = done.stderr.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [f"iteration {k}" for k in (1, 2, 3)]
+    assert all("development" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--algorithm", "magic"), "algorithm is 'magic', but must be one of lbfgs"),
+        (("--algorithm", "ap", "--c1", "1"), "c1 means nothing to algorithm 'ap'"),
+        (("--c1", "-1"), "c1 is -1.0"),
+        (("--c2", "nan"), "c2 is nan"),
+        (("--max-iterations", "0"), "max_iterations is 0"),
+        (("--patience", "0"), "patience is 0"),
+        (("--threads", "0"), "threads is 0"),
+        (("--engine", "warp"), "there is no engine 'warp'"),
+        (("--memory", "much"), "cannot read 'much' as an amount of memory"),
+        (("--resume", "--fresh"), "give --resume or --fresh, not both"),
+        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
+        (("--forbid", "B>Q"), "there is no label 'Q'"),
+        (("--model", "missing"), "missing: there is no such file."),
+        (("--dev", "missing"), "missing: there is no such file."),
+        (("--template", "missing"), "missing: cannot be read"),
+        (("--label", "z"), "there is no label column 'z'; the columns are 0, 1, 2."),
+        (("--weight", "1"), "line 1, column '1': the weight is"),
+        (("--columns", "a,b"), "line 1 has 3 columns, but there are names for 2"),
+        *((("--save-every", each), f"save_every is {each!r}") for each in ("0", "-1", "1.5", "", "5x", "nan", "inf")),
+    ],
+)
+def test_bad_settings(options: tuple[str, ...], sentence: str, text: Path, tmp_path: Path) -> None:
+    assert sentence in failed("train", text, "-o", tmp_path / "m", *options)
+    assert not (tmp_path / "m").exists()
+    assert not (tmp_path / "m.run").exists()
+
+
+BAD = {
+    "empty.txt": (b"", "empty.txt: is empty."),
+    "blank.txt": (b"\n \n", "blank.txt: has only blank lines or comments."),
+    "ragged.txt": (b"a x B\nb I\n", "ragged.txt: line 2"),
+    "number.csv": (b"size,label\n1,x\n2,y\nnan,x\n", "number.csv: line 4, column 'size': nan is no finite number"),
+    "unlabelled.csv": (b"word,label\na,x\nb,\n", "training needs a label at every position"),
+    "short.txt.gz": (gzip.compress(b"a x B\n" * 9999)[:60], "short.txt.gz: the gzip data is cut short"),
+    "letters.txt": (b"\xe8\xff B\n", "letters.txt: line 1, byte 1: 0xe8 is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str, text: Path, tmp_path: Path) -> None:
+    path, (content, sentence) = tmp_path / name, BAD[name]
+    path.write_bytes(content)
+    assert sentence in failed("train", path, "-o", tmp_path / "m", *LITTLE)
+    assert not (tmp_path / "m").exists()
+    if "needs a label" not in sentence and name != "number.csv":
+        assert sentence in failed("train", text, "--dev", path, "-o", tmp_path / "m", *LITTLE)
+        assert not (tmp_path / "m").exists()
+
+
+def test_outputs_that_cannot_be(text: Path, tmp_path: Path) -> None:
+    before = text.read_bytes()
+    assert "is also an input" in failed("train", text, "-o", text)
+    (tmp_path / "dev.txt").write_bytes(before)
+    assert "is also an input" in failed("train", text, "--dev", tmp_path / "dev.txt", "-o", tmp_path / "dev.txt")
+    for name in ("m.run", "m.chain"):
+        (tmp_path / name).write_bytes(before)
+        assert "is also an input" in failed("train", tmp_path / name, "-o", tmp_path / "m", "--fresh")
+        assert "is also an input" in failed("train", text, "--dev", tmp_path / name, "-o", tmp_path / "m", "--fresh")
+        assert (tmp_path / name).read_bytes() == before
+        (tmp_path / name).unlink()
+    assert "there is no folder" in failed("train", text, "-o", tmp_path / "nowhere" / "m")
+    assert "there is no folder" in failed("train", text, "-o", text / "m")
+    assert "is a directory" in failed("train", text, "-o", tmp_path)
+    assert "cannot go to standard output" in failed("train", text, "-o", "-")
+    (tmp_path / "m.run").mkdir()
+    assert "is a directory" in failed("train", text, "-o", tmp_path / "m", "--fresh")
+    (tmp_path / "m.run").rmdir()
+    assert listed(tmp_path) == ["dev.txt", "train.txt"]
+    assert text.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_that_may_not_be_written_to(text: Path, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    assert str(closed) in failed("train", text, "-o", closed / "m")
+
+
+@pytest.mark.parametrize("content", ["a x B\nb x I\n", "a x B\n\nb x I\n"], ids=["one sequence", "one position each"])
+def test_the_least_there_can_be(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(content)
+    for algorithm in ("lbfgs", "adam", "ap", "arow"):
+        path = tmp_path / algorithm
+        facts = json.loads(succeeded("train", tmp_path / "t", "-o", path, "--algorithm", algorithm, "--json"))
+        assert facts["labels"] == 2
+        tagged = content.replace("B\n", "B B\n").replace("I\n", "I I\n")
+        assert succeeded("tag", path, tmp_path / "t") == tagged.encode()
+
+
+def test_what_is_encoded_is_used_again_until_something_changes(text: Path, tmp_path: Path) -> None:
+    model, cache = tmp_path / "m", tmp_path / "m.chain"
+
+    def identity(*options: object) -> tuple[int, int]:
+        succeeded("train", text, "-o", model, *LITTLE, *options)
+        about = cache.stat()
+        return about.st_ino, about.st_mtime_ns
+
+    first = identity()
+    content = model.read_bytes()
+    assert identity() == first
+    assert identity("--c2", "3", "--algorithm", "sgd") == first, "training options say nothing of the chain"
+    second = identity("--min-count", "2")
+    assert second != first
+    assert identity("--min-count", "2") == second
+    third = identity()
+    assert third != second
+    assert model.read_bytes() == content
+    conll(text, seed=1)
+    assert identity() != third
+    assert model.read_bytes() != content
+    cache.write_bytes(cache.read_bytes()[:-1000])
+    fourth = identity()
+    assert open_chain(cache).positions > 0
+    assert identity() == fourth
+
+
+def test_a_chain_gives_the_same_model_as_its_file(text: Path, tmp_path: Path) -> None:
+    how = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
+    succeeded("train", text, "-o", tmp_path / "m", *how)
+    succeeded("encode", text, "-o", tmp_path / "c", *how)
+    succeeded("train", tmp_path / "c", "-o", tmp_path / "n")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+    assert not (tmp_path / "n.chain").exists(), "a chain needs no other beside it"
+    succeeded("train", tmp_path / "m.chain", "-o", tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+    for option in (("--attributes", "word"), ("--min-count", "2"), ("--one-sequence",), ("--label", "tag")):
+        sentence = failed("train", tmp_path / "c", "-o", tmp_path / "n", *option)
+        assert f"is a chain, encoded already; {option[0]} means nothing to it" in sentence
+
+
+def test_from_standard_input(text: Path, tmp_path: Path) -> None:
+    succeeded("train", text, "-o", tmp_path / "m", *LITTLE)
+    succeeded("train", "-", "-o", tmp_path / "n", *LITTLE, given=text.read_bytes())
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+
+
+def test_threads_change_no_bit(text: Path, tmp_path: Path) -> None:
+    for threads in (1, 2):
+        succeeded("train", text, "-o", tmp_path / f"{threads}", "--threads", threads, "--c1", "0.1")
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_a_development_set_may_only_report(text: Path, tmp_path: Path) -> None:
+    made = ("--algorithm", "adagrad", "--c2", "0", "--max-iterations", "12", "--patience", "1")
+    plain = json.loads(succeeded("train", text, "-o", tmp_path / "plain", *made, "--json"))
+    dev = ("--dev", text, "--dev-report")
+    facts = json.loads(succeeded("train", text, "-o", tmp_path / "m", *dev, *made, "--json"))
+    assert facts["iterations"] == plain["iterations"] == 12
+    assert facts["best_iteration"] is None
+    assert facts["development"] == json.loads(succeeded("eval", tmp_path / "m", text, "--json"))["spans"]["f1"]
+    assert open_model(tmp_path / "m").weights.tobytes() == open_model(tmp_path / "plain").weights.tobytes()
+    done = run("train", text, "-o", tmp_path / "m", *dev, *made, "-v")
+    assert all("development" in line and "*" not in line for line in done.stderr.splitlines())
+    assert "│ on the development set" in done.stdout
+    assert "name one with --dev" in failed("train", text, "-o", tmp_path / "m", "--dev-report")
+
+
+def test_a_single_label_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a x O\nb y O\n")
+    assert failed("train", tmp_path / "t", "-o", tmp_path / "m") == (
+        f"{tmp_path / 't'}: every position has the same label, 'O' in column '2', so there is nothing to learn; name "
+        f"the column of labels with --label, or the format with --format."
+    )
+    assert not (tmp_path / "m").exists()
+    succeeded("train", tmp_path / "t", "-o", tmp_path / "m", "--label", "1", *LITTLE)
+
+
+def test_a_development_set_stops_the_run_and_keeps_the_best(text: Path, tmp_path: Path) -> None:
+    dev = conll(tmp_path / "dev.txt", 30, seed=5)
+    dev.write_text(dev.read_text().replace("B-X", "B-NEW", 4))  # which are always wrong
+    made = ("--algorithm", "adagrad", "--c2", "0", "--max-iterations", "60", "--patience", "4")
+    facts = json.loads(succeeded("train", text, "--dev", dev, "-o", tmp_path / "m", *made, "--json"))
+    assert facts["finished"].startswith("stopped: the development set")
+    assert facts["iterations"] == facts["best_iteration"] + 4
+    scores = json.loads(succeeded("eval", tmp_path / "m", dev, "--json"))
+    assert facts["development"] == scores["spans"]["f1"], "the labels are chunk tags"
+    succeeded("encode", dev, "-o", tmp_path / "dev.chain")
+    succeeded("train", text, "--dev", tmp_path / "dev.chain", "-o", tmp_path / "n", *made)
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+
+
+def test_weights_of_positions(tmp_path: Path) -> None:
+    rows = [("a", "x", 1), ("b", "y", 3), ("a", "y", 1), ("b", "x", 0)]
+    (tmp_path / "w.csv").write_text("word,label,w\n" + "".join(f"{w},{y},{k}\n" for w, y, k in rows))
+    (tmp_path / "plain.csv").write_text("word,label\n" + "".join(f"{w},{y}\n" for w, y, _ in rows))
+    (tmp_path / "ones.csv").write_text("word,label,w\n" + "".join(f"{w},{y},1\n" for w, y, _ in rows))
+    how = ("--label", "label", "--attributes", "word")
+    found = {}
+    for name in ("w", "ones", "plain"):
+        weight = () if name == "plain" else ("--weight", "w")
+        dev = ("--dev", tmp_path / "plain.csv")  # the weights of a development set are not looked at
+        succeeded("train", tmp_path / f"{name}.csv", "-o", tmp_path / name, *how, *weight, *dev)
+        found[name] = open_model(tmp_path / name).weights
+    np.testing.assert_allclose(found["ones"], found["plain"], atol=1e-12)
+    assert np.abs(found["w"] - found["plain"]).max() > 0.1
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_model_to_begin_with(in_place: bool, text: Path, tmp_path: Path) -> None:
+    first = json.loads(succeeded("train", text, "-o", tmp_path / "m", "--json"))
+    target = tmp_path / ("m" if in_place else "n")
+    again = json.loads(succeeded("train", text, "--model", tmp_path / "m", "-o", target, "--json"))
+    assert again["iterations"] < first["iterations"] / 2
+    assert again["objective"] <= first["objective"] if again["iterations"] else again["objective"] is None
+    conll(text, seed=9)
+    text.write_text(text.read_text() + "\nnew x NEW\n")
+    facts = json.loads(succeeded("train", text, "--model", target, "-o", target, "--json"))
+    assert facts["labels"] == 4
+    assert "not a model" in failed("train", text, "--model", text, "-o", target)
+
+
+def bio_errors(labels: list[list[str]]) -> int:
+    """How often I-X stands where nothing is open."""
+    return sum(
+        one == "I-X" and before == "O" for tags in labels for before, one in zip(["O", *tags], tags, strict=False)
+    )
+
+
+def predicted(output: bytes) -> list[list[str]]:
+    return [[line.split()[-1] for line in part.splitlines()] for part in output.decode().strip().split("\n\n")]
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "ap"])
+def test_a_scheme_in_training_and_in_tagging(algorithm: str, tmp_path: Path) -> None:
+    train, test = conll(tmp_path / "t", 60), conll(tmp_path / "u", 200, seed=3, noise=0.5)
+    rows, mixed = [line for line in train.read_text().splitlines() if line], tmp_path / "mixed"
+    random.Random(0).shuffle(rows)  # I-X comes after O as well
+    mixed.write_text("".join(f"{row}\n" + "\n" * (number % 5 == 4) for number, row in enumerate(rows)))
+    how = ("--algorithm", algorithm, "--max-iterations", "15")
+    succeeded("train", mixed, "-o", tmp_path / "free", *how)
+    succeeded("train", train, "-o", tmp_path / "bound", *how, "--scheme", "bio")
+    assert bio_errors(predicted(succeeded("tag", tmp_path / "free", test))) > 0
+    for output in (
+        succeeded("tag", tmp_path / "bound", test),
+        succeeded("tag", tmp_path / "free", test, "--scheme", "BIO"),
+        succeeded("tag", tmp_path / "free", test, "--forbid", "O>I-X", "--forbid", "^>I-X"),
+        succeeded("tag", tmp_path / "bound", test, "--nbest", "3"),
+    ):
+        assert bio_errors(predicted(output)) == 0
+    samples = succeeded("tag", tmp_path / "bound", test, "--samples", "1")
+    assert bio_errors(predicted(samples)) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("B>I", "position 1 has the transition 'B>I', which is forbidden; correct its label, or allow 'B>I'"),
+        ("^>B", "position 0 has the transition '^>B'"),
+        ("O>$", "position 2 has the transition 'O>$'"),
+        ("B>$", "position 3 has the transition 'B>$'"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["lbfgs", "sgd", "ap"])
+def test_labels_against_the_constraints(rule: str, sentence: str, algorithm: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a B\nb I\nc O\n\nd B\n")
+    how = ("train", tmp_path / "t", "-o", tmp_path / "m", "--algorithm", algorithm, "--forbid", rule)
+    assert sentence in failed(*how)
+    succeeded(*how, "--allow", rule)
+
+
+@contextmanager
+def stopped_after(pieces: int) -> Iterator[Callable[[], bool]]:
+    """In the place of Ctrl-C."""
+    left = iter(range(pieces))
+    yield lambda: next(left, None) is None
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, pieces: int = 5) -> None:
+    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "interruptible", lambda heard: stopped_after(pieces))
+
+
+def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, state = tmp_path / "m", tmp_path / "m.run"
+    succeeded("train", text, "-o", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        done = run("train", text, "-o", model)
+    assert done.exit_code == 130
+    assert done.stderr.count("\n") == 1
+    assert f"kept in {state}; go on with --resume." in done.stderr
+    assert not model.exists()
+    kept = state.read_bytes()
+    sentence = failed("train", text, "-o", model)
+    assert "holds an unfinished run; go on with --resume, or begin anew with --fresh." in sentence
+    assert "was begun with c2 = 1.0, and now it is 2.0" in failed("train", text, "-o", model, "--resume", "--c2", "2")
+    other = conll(tmp_path / "other.txt", 50)
+    assert "was begun with" in failed("train", other, "-o", model, "--resume")
+    assert "there is no such file" in failed("train", tmp_path / "missing", "-o", model, "--fresh")
+    assert state.read_bytes() == kept, "nothing is thrown away in vain"
+    succeeded("train", text, "-o", model, "--resume")
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not state.exists()
+
+
+def test_to_begin_anew(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeeded("train", text, "-o", tmp_path / "whole", "--c2", "2")
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        assert run("train", text, "-o", tmp_path / "m").exit_code == 130
+    succeeded("train", text, "-o", tmp_path / "m", "--c2", "2", "--fresh")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not (tmp_path / "m.run").exists()
+
+
+def test_a_damaged_state_is_refused(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        assert run("train", text, "-o", tmp_path / "m").exit_code == 130
+    state = tmp_path / "m.run"
+    kept = bytearray(state.read_bytes())
+    kept[-9] ^= 1
+    for content in (bytes(kept), kept[:-1], b"", b"hello"):
+        state.write_bytes(content)
+        assert "not a training run written by chainfold" in failed("train", text, "-o", tmp_path / "m", "--resume")
+
+
+def test_to_resume_what_was_never_begun(text: Path, tmp_path: Path) -> None:
+    succeeded("train", text, "-o", tmp_path / "m")
+    done = run("train", text, "-o", tmp_path / "n", "--resume")
+    assert done.exit_code == 0
+    assert done.stderr == "chainfold: there is no unfinished run to go on with; a new one begins.\n"
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
+
+
+# Processes of their own
+
+
+def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    """A process that can be interrupted, even if this one was started where it cannot."""
+    command = [sys.executable, "-m", "chainfold", *map(str, arguments)]
+    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    return subprocess.Popen(command, preexec_fn=listen, **options)  # type: ignore[call-overload,no-any-return]
+
+
+LONG = ("--c2", "0.01", "--epsilon", "1e-12", "--period", "0", "--max-iterations", "80")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
+    text = conll(tmp_path / "t", 400, noise=0.4)
+    succeeded("train", text, "-o", tmp_path / "whole", *LONG)
+    one = process("train", text, "-o", tmp_path / "m", *LONG, "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with one:
+        assert one.stderr is not None
+        while not one.stderr.readline().startswith(b"iteration 3 "):
+            assert one.poll() is None
+        one.send_signal(number)
+        output, said = one.communicate(timeout=60)
+    assert one.returncode == 128 + number
+    assert output == b""
+    assert "chainfold: saving after this step; Ctrl-C again stops at once.\n" in said.decode()
+    last = said.decode().splitlines()[-1]
+    assert last.startswith("chainfold: training was interrupted after iteration")
+    assert last.endswith("go on with --resume.")
+    assert (tmp_path / "m.run").exists()
+    assert not (tmp_path / "m").exists()
+    succeeded("train", text, "-o", tmp_path / "m", *LONG, "--resume")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
+@pytest.mark.parametrize("algorithm", ["lbfgs", "ap"])
+def test_on_a_terminal(algorithm: str, text: Path, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    how = ("--algorithm", algorithm, "--max-iterations", "5", "--dev", text)
+    one = process("train", text, "-o", tmp_path / "m", *how, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    with one:
+        try:
+            while some := os.read(ours, 65536):
+                seen += some
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        assert one.stdout is not None
+        assert b"iterations" in one.stdout.read()
+    assert one.returncode == 0, seen
+    assert "objective" in seen.decode()
+    assert b"Traceback" not in seen
+
+
+class Nursery:
+    """A process that has everything loaded and gives birth to others, which run a verb and may be killed."""
+
+    SCRIPT = """
+import contextlib, io, json, os, sys
+from chainfold.cli import app
+for arguments in json.loads(sys.stdin.readline()):
+    with contextlib.redirect_stdout(io.StringIO()):
+        app(arguments, standalone_mode=False)
+for line in sys.stdin:
+    log, *arguments = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, 1), os.dup2(file, 2)
+        os._exit(app(arguments, standalone_mode=False) or 0)
+    print(child, flush=True)
+    sys.stdin.readline()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        text = conll(folder / "warm.txt")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self.SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._tell([["train", str(text), "-o", str(folder / "warm"), *HOW[name], "--fresh"] for name in HOW])
+
+    def _tell(self, what: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{json.dumps(what)}\n")
+        self._process.stdin.flush()
+
+    def _told(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def begin(self, *arguments: object) -> int:
+        self.log.write_bytes(b"")
+        self._tell([str(self.log), *map(str, arguments)])
+        return self._told()
+
+    def end(self) -> int:
+        """Wait for the one that was begun: its exit code, or less than zero for a signal."""
+        self._tell("wait")
+        return self._told()
+
+    def close(self) -> None:
+        with self._process as one:
+            one.kill()
+
+    def iterations(self) -> int:
+        """Those that the one that runs has told of."""
+        return self.log.read_bytes().count(b"iteration ")
+
+    def killed(self, when: Callable[[], bool], seconds: float, *arguments: object) -> bool:
+        """Run a verb and kill it so many seconds after something; False: it was done before."""
+        child, begin = self.begin(*arguments), time.monotonic()
+        while not when() and b"peak memory" not in self.log.read_bytes():
+            assert time.monotonic() - begin < 60, self.log.read_text()
+            time.sleep(0.0005)
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)  # it is there, as nobody has waited for it yet
+        status = self.end()
+        assert status in (0, -signal.SIGKILL), self.log.read_text()
+        return status < 0
+
+    def whole(self, *arguments: object) -> None:
+        self.begin(*arguments)
+        assert self.end() == 0, self.log.read_text()
+
+
+GO_ON = ("--resume", "-v")
+HOW: dict[str, tuple[str, ...]] = {
+    "lbfgs": ("--c1", "0.05", *LONG),
+    "adagrad": ("--algorithm", "adagrad", "--max-iterations", "100", "--batch", "300", "--epsilon", "0"),
+    "ap": ("--algorithm", "ap", "--max-iterations", "300", "--epsilon", "0"),
+}
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    if not hasattr(os, "fork"):
+        pytest.skip("processes are not born like this here")
+    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield nursery
+    nursery.close()
+
+
+def reached(nursery: Nursery, iterations: int) -> bool:
+    return nursery.iterations() >= iterations
+
+
+def kill_and_resume(nursery: Nursery, algorithm: str, kills: int, tmp_path: Path) -> None:
+    dice = random.Random(f"{algorithm} {kills}")
+    text, dev = conll(tmp_path / "t", 400, noise=0.4), conll(tmp_path / "d", 20, seed=1, noise=0.4)
+    how = (*HOW[algorithm], *(("--dev", dev, "--patience", "100") if algorithm == "adagrad" else ()))
+    nursery.whole("train", text, "-o", tmp_path / "whole", *how)
+    done = 0
+    for number in range(kills):
+        model, state = tmp_path / f"m{number}", tmp_path / f"m{number}.run"
+        for _ in range(8):
+            iterations = dice.randint(0, 6)
+            arrived, seconds = partial(reached, nursery, iterations), dice.random() * (0.01 if iterations else 0.2)
+            if not nursery.killed(arrived, seconds, "train", text, "-o", model, *how, "--save-every", "1", *GO_ON):
+                break
+            done += 1
+            if state.exists():
+                read_sealed(state, RUN, RUN_VERSION)
+            if model.exists():  # it was about to end
+                assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+        else:
+            nursery.whole("train", text, "-o", model, *how, *GO_ON)
+        assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+        assert not state.exists()
+        if done >= kills:
+            return
+    raise AssertionError(f"only {done} processes were killed in time")
+
+
+@pytest.mark.parametrize("algorithm", HOW)
+def test_killed_and_resumed(nursery: Nursery, algorithm: str, tmp_path: Path) -> None:
+    kill_and_resume(nursery, algorithm, 8, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", HOW)
+def test_killed_and_resumed_very_often(nursery: Nursery, algorithm: str, tmp_path: Path) -> None:
+    kill_and_resume(nursery, algorithm, 200, tmp_path)
+
+
+def test_killed_while_the_chain_is_encoded(nursery: Nursery, tmp_path: Path) -> None:
+    text, cache = conll(tmp_path / "t", 10000), tmp_path / "m.chain"
+    begin = time.monotonic()
+    nursery.whole("train", text, "-o", tmp_path / "whole", *LITTLE)
+    long = time.monotonic() - begin
+
+    def at_once() -> bool:
+        return True
+
+    def written() -> bool:
+        return any(tmp_path.glob(".m.chain.*.part"))
+
+    for when, share in ((at_once, 0.1), (at_once, 0.2), (at_once, 0.3), (written, 0.0), (written, 0.01)):
+        assert nursery.killed(when, share * long, "train", text, "-o", tmp_path / "m", *LITTLE)
+        if cache.exists():
+            assert cache.read_bytes() == (tmp_path / "whole.chain").read_bytes()
+            cache.unlink()
+        assert not (tmp_path / "m").exists()
+    nursery.whole("train", text, "-o", tmp_path / "m", *LITTLE)
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert cache.read_bytes() == (tmp_path / "whole.chain").read_bytes()

@@ -1,0 +1,421 @@
+"""`chainfold watch`: its lines, its JSON, its picture, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from chainfold import ChainfoldError, Layout, Model, SyntheticChain
+from chainfold.chain.chain import KnownBlock, gather
+from chainfold.chain.renumbered import Renumbered
+from chainfold.chain.stored import open_chain
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.cli.options import parse_often
+from chainfold.cli.watch import Every, blocks
+from chainfold.cli.watch_screen import About, summary, view
+from chainfold.inference import tagger as tagging
+from chainfold.inference.monitor import Monitor, Status
+from chainfold.model.file import open_model
+from verbs import conll, failed, run, sentences, succeeded
+
+VERB = sys.modules["chainfold.cli.watch"]  # `chainfold.cli.watch` is what the module defines
+COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
+RULES = ("--alarm", "I-X>0.5", "--alarm", "surprise>0.4", "--alarm", "share(O)<0.5", "--window", "20")
+
+
+class Trained:
+    def __init__(self, folder: Path) -> None:
+        self.path, self.text = folder / "m", conll(folder / "test.txt", 30, seed=7, noise=0.4)
+        succeeded("train", conll(folder / "train.txt", 60), "-o", self.path, *COLUMNS)
+        succeeded("encode", self.text, "-o", folder / "test.chain", *COLUMNS)
+        self.chain = folder / "test.chain"
+        model = open_model(self.path)
+        assert model.vocabulary is not None
+        source = Renumbered(open_chain(self.chain), model.vocabulary)
+        self.names = model.vocabulary.labels
+        self.labels = [self.names[label] for label in tagging.tag(model, source)]
+        self.posteriors = tagging.marginals(model, source)
+        self.gold = [tag for rows in sentences(30, seed=7, noise=0.4) for _, _, tag in rows]
+        self.log_likelihood = float(tagging.log_probabilities(model, source).sum())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("watch"))
+
+
+def events(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.decode().splitlines()]
+
+
+# JSON
+
+
+@pytest.mark.parametrize("source", ["text", "chain", "-"])
+def test_json(source: str, trained: Trained) -> None:
+    given, what = (trained.text.read_bytes(), "-") if source == "-" else (b"", getattr(trained, source))
+    found = events(succeeded("watch", trained.path, what, *RULES, "--json", "--every", "50", given=given))
+    rows = len(trained.gold)
+    assert {one["event"] for one in found} == {"alarm", "over", "status", "end"}
+    probable = trained.posteriors[:, trained.names.index("I-X")] > 0.5
+    first = [t + 1 for t in range(rows) if probable[t] and not (t and probable[t - 1])]
+    raised = [one for one in found if one["event"] == "alarm" and one["rule"] == "I-X>0.5"]
+    assert [one["row"] for one in raised] == first
+    assert [one["label"] for one in raised] == [trained.labels[row - 1] for row in first]
+    over = [one for one in found if one["event"] == "over" and one["rule"] == "I-X>0.5"]
+    assert [one["since"] for one in over] == first[: len(over)]
+    assert all(one["rows"] == one["row"] - one["since"] for one in over)
+    assert [one["rows"] for one in found if one["event"] == "status"] == list(range(50, rows + 1, 50))
+    for one in found:
+        if one["event"] == "status":
+            assert sum(one["shares"].values()) == pytest.approx(1.0)
+            assert one["surprise_is"] == "of the labels given"
+            assert one["window"] == 20
+            assert sum(one["stream"]["labels"].values()) == pytest.approx(one["rows"])
+    assert found[-1]["event"] == "end"
+    check_end(found[-1], trained)
+
+
+def check_end(end: dict[str, Any], trained: Trained) -> None:
+    assert end["rows"] == len(trained.gold)
+    assert end["sequences"] == 30
+    assert end["interrupted"] is False
+    assert end["log_likelihood"] == pytest.approx(trained.log_likelihood)
+    np.testing.assert_allclose(list(end["labels"].values()), trained.posteriors.sum(axis=0))
+    right = np.mean([one == other for one, other in zip(trained.gold, trained.labels, strict=True)])
+    assert end["accuracy"] == pytest.approx(right)
+    assert sum(sum(row.values()) for row in end["transitions"].values()) == pytest.approx(len(trained.gold) - 30)
+    held = int(np.count_nonzero(trained.posteriors[:, trained.names.index("I-X")] > 0.5))
+    assert end["alarms"]["I-X>0.5"]["rows"] == held
+
+
+def test_rows_without_labels(trained: Trained) -> None:
+    bare = "\n".join(" ".join(line.split()[:2]) for line in trained.text.read_text().splitlines()) + "\n"
+    *_, status, end = events(succeeded("watch", trained.path, "-", "--json", "--every", "1", given=bare.encode()))
+    assert status["surprise_is"] == "of the labels predicted"
+    assert (status["accuracy"], end["accuracy"], end["log_likelihood"]) == (None, None, None)
+    best = trained.posteriors.max(axis=1)
+    assert 0.0 < status["surprise"] < -np.log(best.min())
+
+
+def test_an_alarm_of_the_last_rows(trained: Trained) -> None:
+    """Those that are final only because the stream has ended."""
+    first, end = events(succeeded("watch", trained.path, "-", "--json", "--alarm", "O>-1", given=b"b1 x B-X\n"))
+    assert (first["event"], first["row"], end["alarms"]["O>-1"]["on"]) == ("alarm", 1, True)
+
+
+def test_a_status_comes_after_its_rows() -> None:
+    chain = gather(SyntheticChain(100, 3, 10, 2, seed=1))
+    sizes = [0, 3, 5, 15, 1, 0, 40, 36]
+    ends = np.cumsum(sizes).tolist()
+    rows = [
+        KnownBlock(chain.block(end - size, end), chain.labels[end - size : end], end == 64)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
+        cut = list(Every(*parse_often("every", every, "rows")).cut(rows))
+        found = np.cumsum([some.gold.size for some in cut])
+        assert set(found.tolist()) == expected
+        np.testing.assert_array_equal(np.concatenate([some.gold for some in cut]), chain.labels)
+        assert [end for some, end in zip(cut, found, strict=True) if some.ended] == [64]
+        assert all(some.block.labels.size == some.gold.size for some in cut)
+
+
+def test_a_lag_that_is_bounded(trained: Trained) -> None:
+    end = events(succeeded("watch", trained.path, trained.text, "--json", "--max-lag", "0"))[-1]
+    assert end["unproven"] > 0
+    shown = succeeded("watch", trained.path, trained.text, "--max-lag", "0").decode()
+    assert f"{end['unproven']:,} rows had waited for too long" in " ".join(shown.split())
+
+
+# Lines
+
+
+def test_lines(trained: Trained) -> None:
+    done = run("watch", trained.path, trained.text, *RULES, "--every", "100")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    found = events(succeeded("watch", trained.path, trained.text, *RULES, "--json", "--every", "1h"))
+    expected = [
+        f"row {one['row']}: {one['rule']}: {one['value']:.4g}, predicted {one['label']}"
+        if one["event"] == "alarm"
+        else f"row {one['row']}: {one['rule']}: over after {one['rows']} rows"
+        for one in found[:-1]
+    ]
+    assert lines[: len(expected)] == expected
+    assert lines[len(expected)] == f"{len(trained.gold)} rows, 30 sequences."
+    assert len(done.stderr.splitlines()) == len(trained.gold) // 100
+    for what in (" rows/s; ", "entropy 0.", "surprise 0.", "of the labels given", "O "):
+        assert what in done.stderr
+    quiet = succeeded("watch", trained.path, trained.text).decode()
+    for what in ("entropy of the labelling", "log likelihood", "expected segments", "B-X → I-X", "were predicted"):
+        assert what in quiet
+    assert "alarm" not in quiet
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--alarm", "Q>1"), "there is no 'Q' to raise the alarm 'Q>1'; choose surprise, entropy"),
+        (("--alarm", "O"), "cannot read 'O' as an alarm"),
+        (("--window", "0"), "window is 0"),
+        (("--every", "often"), "every is 'often', but must be a number of rows, or a time"),
+        (("--every", "1.5"), "every is '1.5'"),
+        (("--max-lag", "-1"), "max_lag is -1"),
+        (("--columns", "a,b,c"), "there is no"),
+        (("--memory", "some"), "cannot read 'some'"),
+        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
+    ],
+)
+def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
+    assert sentence in failed("watch", trained.path, trained.text, *options)
+
+
+def test_inputs_that_cannot_be_read(trained: Trained, tmp_path: Path) -> None:
+    assert "there is no such file" in failed("watch", trained.path, tmp_path / "missing")
+    (tmp_path / "bad").write_text("b1 x B-X\nb2\n")
+    assert "line 2" in failed("watch", trained.path, tmp_path / "bad")
+    assert "is empty" in failed("watch", trained.path, "-", given=b"")
+
+
+@pytest.mark.parametrize("source", ["-", "file"])
+def test_lines_that_cannot_be_read(source: str, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text(trained.text.read_text().replace("\n", "\noops\n", 1))
+    given, what = ((tmp_path / "bad").read_bytes(), "-") if source == "-" else (b"", tmp_path / "bad")
+    assert "line 2" in failed("watch", trained.path, what, "--json", "--every", "1h", given=given)
+    for way, more in (("skip", 0), ("unknown", 1)):
+        done = run("watch", trained.path, what, "--json", "--on-error", way, given=given)
+        assert done.exit_code == 0
+        assert events(done.stdout_bytes)[-1]["rows"] == len(trained.gold) + more
+        assert done.stderr.startswith("chainfold: ")
+        assert "line 2" in done.stderr
+    assert "--on-error is 'panic'" in failed("watch", trained.path, what, "--on-error", "panic", given=given)
+    assert "cannot be read" in failed("watch", trained.path, tmp_path / "missing", "--on-error", "skip")
+
+
+def test_a_file_that_grows(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is watched at once, and then what is added, until Ctrl-C."""
+    text = trained.text.read_text().splitlines(keepends=True)
+    grown = tmp_path / "grown"
+    grown.write_text("".join(text[:20]))
+
+    def growing(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
+        rows, added = 0, False
+        for known in blocks(*arguments, **options):
+            yield known
+            rows += known.gold.size
+            if not added:
+                with grown.open("a") as file:
+                    file.write("".join(text[20:]) + "\n")
+                added = True
+            if rows == len(trained.gold) and known.ended:
+                for _ in range(2):
+                    yield known._replace(block=known.block.part(0, 0), gold=known.gold[:0], ended=False)
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(VERB, "blocks", growing)
+    done = run("watch", trained.path, grown, "--follow", "--json", *RULES)
+    assert done.exit_code == 130
+    check_end(events(done.stdout_bytes)[-1] | {"interrupted": False}, trained)
+
+
+# How it ends
+
+
+def test_interrupted_in_the_middle(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has come is summed up; that the reader never ends does not matter."""
+
+    def endless(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
+        for rows in blocks(*arguments, **options):
+            yield rows
+        for _ in range(2):  # when the second is taken, what came before the first has been looked at
+            yield KnownBlock(rows.block.part(0, 0), rows.gold[:0], False)
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+
+    monkeypatch.setattr(VERB, "blocks", endless)
+    done = run("watch", trained.path, trained.text, "--json", *RULES)
+    assert done.exit_code == 130
+    assert done.stderr == "chainfold: interrupted.\n"
+    end = events(done.stdout_bytes)[-1]
+    assert end["interrupted"] is True
+    check_end(end | {"interrupted": False}, trained)
+
+
+def test_an_error_in_the_middle_comes_after_the_alarms_before_it(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> Iterator[KnownBlock]:
+        yield from blocks(*arguments, **options)
+        raise ChainfoldError("the line is bad.")
+
+    monkeypatch.setattr(VERB, "blocks", broken)
+    done = run("watch", trained.path, trained.text, *RULES)
+    assert done.exit_code == 2
+    assert done.stderr == "chainfold: the line is bad.\n"
+    assert done.stdout.startswith("row ")
+
+
+def process(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """A process that can be interrupted, even if this one was started where it cannot."""
+    command = [sys.executable, "-m", "chainfold", "watch", *map(str, arguments)]
+    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    return subprocess.Popen(command, preexec_fn=listen, **options)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
+def test_on_a_terminal_until_interrupted(trained: Trained) -> None:
+    """A pipe that stays open is waited for, and let go of."""
+    ours, theirs = os.openpty()
+    ends = {"stdin": subprocess.PIPE, "stdout": theirs, "stderr": subprocess.PIPE}
+    with process(trained.path, "-", *RULES, **ends) as one:
+        os.close(theirs)
+        assert one.stdin is not None
+        assert one.stderr is not None
+        seen = b""
+        while b"waiting for the first rows" not in seen:
+            seen += os.read(ours, 65536)
+        one.send_signal(signal.SIGINT)
+        try:
+            while some := os.read(ours, 65536):
+                seen += some
+        except OSError:  # the other end is closed
+            pass
+        said = one.stderr.read()
+        one.stdin.close()
+    os.close(ours)
+    assert one.returncode == 130
+    assert said == b"chainfold: interrupted.\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
+def test_a_closed_pipe_ends_quietly(trained: Trained) -> None:
+    with process(
+        trained.path, trained.text, "--json", "--every", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as one:
+        assert one.stdout is not None
+        assert one.stderr is not None
+        assert json.loads(one.stdout.readline())["event"] == "status"
+        one.stdout.close()
+        said = one.stderr.read()
+    assert one.returncode == 0
+    assert said == b""
+
+
+# The picture
+
+
+def names(n_labels: int) -> tuple[str, ...]:
+    return tuple(f"label [{j}]{'文' * 20 if j == 43 else ''}" for j in range(n_labels))
+
+
+@cache
+def status_of(n_labels: int, rules: int = 0, rows: int = 900) -> Status:
+    """After so many rows of a stream."""
+    source = SyntheticChain(rows, n_labels, 60, 4, sticky=0.9, informative=0.8, seed=2)
+    vocabulary = Vocabulary(names(n_labels), None, None, np.ones(60, np.int64), np.zeros((60, 1), np.uint64))
+    model = Model(Layout.full(n_labels, 60), source.true_weights(), vocabulary=vocabulary)
+    monitor = Monitor(model, window=50, alarms=[f"label [0]>0.{k}" for k in range(1, rules + 1)])
+    chain = gather(source)
+    monitor.push(chain.block(0, rows), chain.labels)
+    return monitor.status()
+
+
+def with_labels(status: Status, n_labels: int) -> Status:
+    """The same with other labels, for which nothing has to be compiled."""
+    random = np.random.default_rng(0)
+    shares, transitions = np.sort(random.dirichlet(np.full(n_labels, 0.3))), random.random((n_labels, n_labels))
+    quantities = replace(status.quantities, labels=900 * shares, transitions=transitions)
+    return replace(status, shares=random.dirichlet(np.full(n_labels, 0.3)), quantities=quantities)
+
+
+def drawn(status: Status, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
+    about = About("attacks.model", "standard input", 3723.0, 12345.6, "line 3 is left out.")
+    console.print(view(status, names(status.shares.size), about, width, height))
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 200])
+@pytest.mark.parametrize("height", [10, 24, 60])
+@pytest.mark.parametrize("n_labels", [2, 44])
+def test_the_picture_fits(n_labels: int, height: int, width: int) -> None:
+    lines = drawn(with_labels(status_of(3, rules=8), n_labels), width, height)
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) < max(height, 21)
+    assert lines[0].startswith("attacks.model on ")
+    assert lines[0].endswith("1:02:03")
+    assert lines[1].startswith("900 rows · 12,346 rows/s")
+    bars = [line for line in lines if line.startswith("label [")]
+    more = [line for line in lines if line.startswith("and ")]
+    assert len(bars) == n_labels or more[0].startswith(f"and {n_labels - len(bars)} more")
+    assert (len(bars) == n_labels) == (not more)
+    assert n_labels == 2 or bars[0].startswith("label [43]"[: width // 3 - 1])
+    assert n_labels == 2 or bars[0][:20].count("…") == 1, "it is too long"
+    assert any("█" in line for line in lines if line.startswith("entropy"))
+    assert any(line.startswith("alarms") for line in lines)
+    assert any(line.startswith("input     line 3 is left") for line in lines)
+
+
+def test_what_the_picture_says() -> None:
+    status = status_of(3, rules=1)
+    text = "\n".join(drawn(status, 80, 24))
+    assert f"1 sequence · {status.waiting} waiting · 0 unproven" in text
+    assert "last 50 rows, ▓ above ░ below usual" in text
+    for j in range(3):
+        (line,) = (line for line in text.splitlines() if line.startswith(f"label [{j}]"))
+        segments = status.quantities.segments[j]
+        stream = 100 * status.quantities.labels[j] / 900
+        assert line.split()[-5:] == [f"{100 * status.shares[j]:.1f}", "%", f"{stream:.1f}", "%", f"{segments:,.1f}"]
+        assert abs(line.count("█") + line.count("▓") - 39 * status.shares[j]) <= 1
+    (entropy,) = (line for line in text.splitlines() if line.startswith("entropy"))
+    assert entropy.split()[1:] == [
+        entropy.split()[1],
+        f"{status.entropy:.3g}",
+        "peak",
+        f"{max(status.entropies):.3g}",
+    ]
+    assert len(entropy.split()[1]) == len(status.entropies) == (900 - status.waiting) // 50
+    assert "surprise of the labels given" in text
+    assert status.accuracy_of_all is not None
+    assert f"{100 * status.accuracy_of_all:.1f} % of the stream" in text
+    alarms = text[text.index("alarms") :].splitlines()
+    assert f"{sum(status.raised.values()):,} raised, {len(status.on)} now" in alarms[0]
+    assert len(alarms) > 2
+    for line, alarm in zip(alarms[1:], [*status.on, *reversed(status.over)], strict=False):
+        assert line.startswith("●" if alarm.rows is None else "○")
+        assert f"row {alarm.row:,}, {alarm.value:.4g}" in line
+
+
+def test_the_picture_before_there_is_anything() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(view(None, ("a",), About("m", "-", 0.0, 0.0, "line 3 is left out."), 80, 24))
+    text = console.export_text()
+    assert "waiting for the first rows" in text
+    assert "line 3 is left out." in text
+    first = drawn(status_of(3, rows=20), 80, 24)
+    assert any("after a whole window" in line for line in first)
+
+
+def test_the_summary_of_many_labels() -> None:
+    status = with_labels(status_of(3), 44)
+    console = Console(width=80, record=True, file=io.StringIO())
+    summary(status, names(44), console)
+    text = console.export_text()
+    assert "and 4 more" in text
+    assert "alarm" not in text

@@ -1,0 +1,239 @@
+"""How the command ends when it is interrupted, or when nobody takes what it writes: quietly, with the right code."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from chainfold.cli.interrupt import interruptible
+from chainfold.system import signals as stopping
+from verbs import conll, succeeded
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and closed streams are others there")
+
+FULL = "chainfold: cannot write to standard output: No space left on device.\n"
+COMMAND = f"{sys.executable} -m chainfold"
+
+
+def shell(line: str) -> tuple[int, str, str]:
+    line = f"set -o pipefail; {line}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"{COMMAND} --help >/dev/full", (2, "", FULL)),
+        (f"{COMMAND} --version | true", (0, "", "")),
+        (f"{COMMAND} nothing 2>/dev/full >&-", (2, "", "")),
+    ],
+)
+def test_streams_that_take_nothing(line: str, expected: tuple[int, str, str]) -> None:
+    assert shell(line) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["", "--version", "train --help", "engines", "engines --json"])
+def test_full_closed_and_abandoned_streams(arguments: str) -> None:
+    command = f"{COMMAND} {arguments}"
+    code = 2 if not arguments else 0  # no verb is a mistake
+    assert shell(f"{command} >/dev/full") == (2, "", FULL)
+    assert shell(f"{command} >/dev/full 2>/dev/full") == (2, "", "")
+    assert shell(f"{command} | true")[1:] == ("", "")
+    assert shell(f"{command} | true")[0] in (0, code)
+    assert shell(f"{command} >&- <&-") == (code, "", "")
+    assert shell(f"{command} >&- 2>&- <&-") == (code, "", "")
+
+
+@pytest.mark.slow
+def test_every_verb_says_that_the_disk_is_full(tmp_path: Path) -> None:
+    rows = conll(tmp_path / "rows")
+    succeeded("train", rows, "-o", tmp_path / "model", "--max-iterations", 2)
+    for arguments in (
+        "train rows -o again --max-iterations 2",
+        "train rows -o again --max-iterations 2 --json",
+        "train rows -o more --online --hash-bits 8",
+        "tag model rows",
+        "tag model - --follow <rows",
+        "eval model rows",
+        "eval model rows --json",
+        "inspect model",
+        "inspect model --html -",
+        "watch model rows --every 10",
+        "watch model rows --json",
+        "encode rows -o chain",
+        "encode rows -o -",
+        "data model.chain",
+        "data model.chain --decode",
+        "gradient model.chain --model model",
+        "plan model.chain",
+    ):
+        code, _, error = shell(f"cd {tmp_path}; {COMMAND} {arguments} >/dev/full")
+        assert code == 2, arguments
+        assert error.endswith(" No space left on device.\n"), arguments
+        assert error.splitlines()[-1].startswith("chainfold: "), arguments
+        assert "Traceback" not in error
+        code, _, error = shell(f"cd {tmp_path}; {COMMAND} {arguments} | true")
+        assert code == 0, arguments
+        assert "Traceback" not in error
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    script = (
+        "import sys, os\nsys.argv = ['chainfold', 'engines']\nfrom chainfold.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print(os.open({str(tmp_path)!r}, os.O_RDONLY), file=open({str(tmp_path / 'number')!r}, 'w'))\n"
+    )
+    assert shell(f'{sys.executable} -c "{script}" <&- >&- 2>&-') == (0, "", "")
+    assert int((tmp_path / "number").read_text()) > 2
+
+
+# Interrupts
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process hears of Ctrl-C as the command does."""
+    monkeypatch.setattr(stopping, "_requests", stopping._Requests())
+    monkeypatch.setattr(atexit, "register", lambda *arguments: None)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stopping.SIGNALS}
+    stopping.listen()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def wait() -> None:
+    for _ in range(500):
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("listening")
+def test_an_import_is_finished_before_an_interrupt_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n    for _ in range(9999): pass\n"
+    (tmp_path / "interrupted_module.py").write_text(f"{source}except KeyboardInterrupt:\n    raise ImportError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with stopping.in_verb():
+        importlib.import_module("interrupted_module")
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+
+
+@pytest.mark.usefixtures("listening")
+def test_an_interrupt_in_a_callback_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    kept = weakref.ref(thing, lambda gone: signal.raise_signal(signal.SIGINT))
+    with stopping.in_verb():
+        del thing
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+    assert kept() is None
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_second_interrupt_is_the_same_or_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    with stopping.in_verb():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # at once: it is the same
+        monkeypatch.setattr(stopping, "SAME", 0.0)
+        with pytest.raises(SystemExit, match="130"):
+            signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == "chainfold: interrupted.\n"
+    assert stopping.interrupted() == 130
+    with pytest.raises(SystemExit, match="130"):
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == "chainfold: interrupted.\n", "said once"
+
+
+BEGIN = (
+    "from chainfold import stopping; stopping.listen(); print(flush=True); from chainfold.__main__ import main; main()"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_interrupt_at_any_moment_is_one_line(twice: bool, tmp_path: Path) -> None:
+    dice = random.Random(twice)
+    rows = conll(tmp_path / "rows", 40_000)
+    for k in range(50):
+        arguments = ["train", str(rows), "-o", str(tmp_path / f"{k}"), "--epsilon", "0", "--delta", "0"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", BEGIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(dice.uniform(0.0, 2.0))
+        process.send_signal(signal.SIGINT)
+        if twice:
+            time.sleep(dice.choice((0.0, 0.01, 0.1, 0.7)))
+            process.send_signal(signal.SIGINT)
+        output, error = process.communicate(timeout=60)
+        assert process.returncode == 130, error
+        assert output == ""
+        said = error.removeprefix("chainfold: saving after this step; Ctrl-C again stops at once.\n")
+        assert said == "chainfold: interrupted.\n" or said.startswith("chainfold: training was interrupted after")
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_work_that_is_to_be_finished_takes_two_quick_requests_for_one(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with interruptible() as asked:
+        assert not asked()
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        assert asked()
+        monkeypatch.setattr(stopping, "SAME", -1.0)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        assert stopping.code() == 128 + number
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_thread_that_memory_fails_to_start_wakes_whoever_waits() -> None:
+    def wait_in_vain() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(sys.unraisablehook, SimpleNamespace(exc_type=MemoryError))
+            wait()
+
+    with stopping.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
+        wait_in_vain()
+
+
+def test_in_another_thread_nobody_hears_of_signals() -> None:
+    def work() -> bool:
+        stopping.listen()
+        with interruptible() as asked:
+            return asked()
+
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() is False
+    assert signal.getsignal(signal.SIGTERM) is before

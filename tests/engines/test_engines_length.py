@@ -1,0 +1,144 @@
+"""Long chains: engines against one another, against extended precision, and the same bits whatever the threads."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chainfold import Chain, Evaluation, Layout, Model, SyntheticChain, evaluate
+from chainfold.chain.chain import gather
+from tolerances import AT_LENGTH, LOG_DOMAIN_AT_LENGTH
+
+PRODUCTION = ("fb-recompute", "fb-spill", "checkpoint", "stream", "parallel")
+LONG = 200_000
+
+
+def relative(found: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+    """The largest error, each count relative to itself; counts are positive here."""
+    return float(np.max(np.abs(found - truth) / np.maximum(truth, 1e-300), where=truth > 0.0, initial=0.0))
+
+
+@cache
+def long_chain(n_labels: int) -> tuple[Model, Chain, Evaluation]:
+    source = SyntheticChain(LONG, n_labels, 60 * n_labels, 6, seed=n_labels, mean_length=50_000)
+    chain = gather(source)
+    random = np.random.default_rng(n_labels)
+    layout = Layout.full(n_labels, 60 * n_labels)
+    model = Model(layout, source.true_weights() + random.normal(0.0, 0.3, layout.size))
+    return model, chain, evaluate(model, chain, "fb")
+
+
+@pytest.mark.parametrize("engine", PRODUCTION)
+@pytest.mark.parametrize("n_labels", [2, 5, 23, 64])
+def test_production_engines_agree_at_length(n_labels: int, engine: str) -> None:
+    model, chain, reference = long_chain(n_labels)
+    found = evaluate(model, chain, engine, threads=2)
+    assert abs(found.log_z - reference.log_z) <= AT_LENGTH * abs(reference.log_z)
+    assert found.log_likelihood == pytest.approx(reference.log_likelihood, rel=AT_LENGTH)
+    assert relative(found.expected, reference.expected) <= AT_LENGTH
+
+
+@pytest.mark.parametrize("engine", ["emp", "fb-log", "fb-log-recompute", "fb-log-spill"])
+def test_published_algorithms_agree_at_length(engine: str) -> None:
+    source = SyntheticChain(5_000, 3, 12, 3, seed=1, mean_length=1_000)
+    model = Model.random(Layout.full(3, 12), seed=1)
+    reference, found = evaluate(model, source, "fb"), evaluate(model, source, engine)
+    assert abs(found.log_z - reference.log_z) <= LOG_DOMAIN_AT_LENGTH * abs(reference.log_z)
+    assert relative(found.expected, reference.expected) <= LOG_DOMAIN_AT_LENGTH
+
+
+def test_edge_attributes_at_length() -> None:
+    source = SyntheticChain(20_000, 5, 40, 4, seed=2, n_edge_attributes=3)
+    layout = Layout.full(5, 40, 3)
+    model = Model(layout, source.true_weights() + np.random.default_rng(0).normal(0.0, 0.3, layout.size))
+    reference = evaluate(model, source, "fb")
+    for engine in PRODUCTION:
+        found = evaluate(model, source, engine, threads=2)
+        assert abs(found.log_z - reference.log_z) <= AT_LENGTH * abs(reference.log_z)
+        assert relative(found.expected, reference.expected) <= AT_LENGTH, engine
+
+
+def test_sparse_layout_at_length() -> None:
+    source = SyntheticChain(30_000, 12, 30_000, 5, seed=5, mean_length=40)
+    chain = gather(source)
+    layout = Layout.observed(chain)
+    assert 0 < layout.dense < layout.n_attributes, "both kinds of rows are in use"
+    model = Model.random(layout, seed=3)
+    reference = evaluate(model, chain, "fb")
+    for engine in PRODUCTION:
+        assert relative(evaluate(model, chain, engine, threads=2).expected, reference.expected) <= AT_LENGTH, engine
+
+
+def extended(model: Model, chain: Chain) -> tuple[np.longdouble, NDArray[np.longdouble]]:
+    """log Z and expected counts by forward-backward in the 64-bit mantissa of np.longdouble; one sequence."""
+    long = np.longdouble
+    layout, n = model.layout, model.layout.n_labels
+    state = model.weights[: layout.n_state].astype(long).reshape(-1, n)
+    scores = state[chain.ids.reshape(chain.positions, -1)].sum(axis=1)  # [T, N]
+    peaks = scores.max(axis=1)
+    b = np.exp(scores - peaks[:, None])
+    e = np.exp(model.weights[layout.n_state :].astype(long).reshape(n, n))
+    alpha = np.empty_like(b)
+    scale = np.empty(chain.positions, long)
+    row = b[0]
+    for t in range(chain.positions):
+        if t:
+            row = b[t] * (row[:, None] * e).sum(axis=0)
+        scale[t] = row.sum()
+        row = row / scale[t]
+        alpha[t] = row
+    beta = np.ones(n, long)
+    gamma, v = np.empty_like(b), np.empty_like(b)
+    for t in range(chain.positions - 1, -1, -1):
+        gamma[t] = alpha[t] * beta
+        v[t] = b[t] * beta / scale[t]
+        beta = (e * v[t]).sum(axis=1)
+    log_z = np.log(scale).sum() + peaks.sum()
+    counts = np.zeros_like(state)
+    for k in range(chain.ids.size // chain.positions):
+        np.add.at(counts, chain.ids.reshape(chain.positions, -1)[:, k], gamma)
+    pairs = e * (alpha[:-1, :, None] * v[1:, None, :]).sum(axis=0)
+    return log_z, np.concatenate([counts.ravel(), pairs.ravel()])
+
+
+def test_stream_is_as_exact_as_fb_against_extended_precision() -> None:
+    if np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("this machine has no extended precision")
+    source = SyntheticChain(1_000_000, 3, 12, 3, seed=4)
+    model = Model(Layout.full(3, 12), source.true_weights())
+    chain = gather(source)
+    log_z, expected = extended(model, chain)
+    errors = {}
+    for engine in ("fb", "stream"):
+        found = evaluate(model, chain, engine)
+        errors[engine] = (
+            float(abs(found.log_z - log_z) / abs(log_z)),
+            float(np.max(np.abs(found.expected - expected) / expected)),
+        )
+    assert max(errors["stream"]) <= AT_LENGTH, errors
+    rounding = 1e-15  # where both are right to the last digits, which of them is nearer is chance
+    assert errors["stream"][0] <= errors["fb"][0] + rounding, errors
+    assert errors["stream"][1] <= errors["fb"][1] + 100 * rounding, errors
+
+
+@pytest.mark.parametrize("n_edge_attributes", [0, 2])
+def test_gradient_is_the_same_to_the_last_bit_for_any_number_of_threads(n_edge_attributes: int) -> None:
+    source = SyntheticChain(50_000, 4, 50, 5, seed=7, n_edge_attributes=n_edge_attributes)
+    model = Model.random(Layout.full(4, 50, n_edge_attributes), seed=7)
+    runs = [evaluate(model, source, "parallel", threads=threads) for threads in (1, 2, 3, 8, 2)]
+    for run in runs[1:]:
+        assert run.gradient is not None
+        assert run.gradient.tobytes() == runs[0].gradient.tobytes()  # type: ignore[union-attr]
+        assert run.log_z == runs[0].log_z
+
+
+@pytest.mark.parametrize("engine", ["fb", "stream", "checkpoint"])
+def test_a_run_repeats_itself_to_the_last_bit(engine: str) -> None:
+    source = SyntheticChain(20_000, 5, 50, 5, seed=8)
+    model = Model.random(Layout.full(5, 50), seed=8)
+    first, second = (evaluate(model, source, engine) for _ in range(2))
+    assert first.expected.tobytes() == second.expected.tobytes()
+    assert first.log_z == second.log_z

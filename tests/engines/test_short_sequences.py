@@ -1,0 +1,221 @@
+"""Whole sequences that go there and back in the cache, beside long ones; what is kept between evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from chainfold import (
+    Chain,
+    ChainfoldError,
+    Evaluation,
+    Layout,
+    Model,
+    SyntheticChain,
+    evaluate,
+    open_chain,
+    write_chain,
+)
+from chainfold.chain.chain import MOST_LABELS, gather
+from chainfold.engines import workspace as desk
+from chainfold.engines.block_pass import Sequences
+from chainfold.engines.workspace import Desk, Room, held_bytes
+from chainfold.errors import BadSetting
+from chainfold.kernels.scores import padded, tiles_of
+from chainfold.model.model import Floats
+from chainfold.training.objective import Objective, Space
+from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
+
+SHORT_AND_LONG = [1, 2, 700, 5, 5, 40, 683, 682, 1, 3000, 20, 9, 9, 1500, 6]
+
+
+def chain_of(lengths: list[int], n_labels: int, seed: int = 0) -> Chain:
+    random = np.random.default_rng(seed)
+    positions = sum(lengths)
+    starts = np.zeros(positions, bool)
+    starts[np.cumsum([0, *lengths[:-1]])] = True
+    return Chain.from_arrays(
+        labels=random.integers(0, n_labels, positions),
+        starts=starts,
+        offsets=np.arange(positions + 1) * 3,
+        ids=random.integers(0, 30, 3 * positions),
+        n_labels=n_labels,
+        n_attributes=30,
+    )
+
+
+def agree(found: Evaluation, reference: Evaluation, tolerance: float = AT_LENGTH) -> None:
+    assert found.log_z == pytest.approx(reference.log_z, rel=tolerance)
+    assert found.log_likelihood == pytest.approx(reference.log_likelihood, rel=tolerance)
+    assert_allclose(found.expected, reference.expected, rtol=tolerance, atol=FLOOR)
+    assert found.gradient is not None
+    assert reference.gradient is not None
+    assert_allclose(found.gradient, reference.gradient, rtol=tolerance, atol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["stream", "parallel"])
+@pytest.mark.parametrize("order", [1, -1], ids=["as they are", "the other way round"])
+def test_short_and_long_sequences_together(engine: str, order: int) -> None:
+    lengths = SHORT_AND_LONG[::order]
+    chain = chain_of(lengths * 3, 23)
+    model = Model.random(Layout.full(23, 30), seed=1)
+    found = evaluate(model, chain, engine, threads=2)
+    agree(found, evaluate(model, chain, "fb"))
+    assert found.report.passes == 1 or engine == "parallel", "it looks beyond its cuts"
+    progress: list[int] = []
+    evaluate(model, chain, engine, progress=progress.append)
+    assert sum(progress) == chain.positions
+
+
+def test_sequences_whose_numbers_leave_the_range_are_done_in_logarithms() -> None:
+    chain = chain_of([5, 8, 4, 700, 6, 5, 9, 3] * 4, 3)
+    layout = Layout.full(3, 30)
+    weights = np.random.default_rng(2).normal(size=layout.size)
+    weights[7 * 3] = -400.0  # of attribute 7 with label 0, which occurs in some sequences
+    weights[layout.n_state + 4] = -np.inf
+    labels = np.where(np.arange(chain.positions) % 2, 1, 2)  # so that the transition 1 to 1 is never observed
+    labels[chain.starts] = 0
+    model = Model(layout, weights)
+    given = Chain.from_arrays(
+        labels=labels, starts=chain.starts, offsets=chain.offsets, ids=chain.ids, n_labels=3, n_attributes=30
+    )
+    found = evaluate(model, given, "stream")
+    assert 0 < found.report.wide_blocks < found.report.blocks
+    agree(found, evaluate(model, given, "fb"))
+
+
+@pytest.mark.parametrize("stay", [3.0, 12.0, 40.0], ids=["forgets", "slowly", "never"])
+@pytest.mark.parametrize("lengths", [[9_000, 5, 4, 13_000, 2, 20_000, 7], [8_212, 5, 20_000]], ids=["many", "few"])
+def test_what_is_pending_is_settled_by_the_end_of_its_sequence(stay: float, lengths: list[int]) -> None:
+    """Long sequences whose blocks wait for their certificates, short ones between them.
+
+    Of 8,212 positions, the last 20 are too few to certify the block before them, and the next sequence begins anew.
+    """
+    chain = chain_of(lengths, 2)
+    layout = Layout.full(2, 30)
+    weights = np.random.default_rng(5).normal(scale=0.01, size=layout.size)
+    weights[layout.n_state :] = [stay, 0.0, 0.0, stay]
+    model = Model(layout, weights)
+    agree(evaluate(model, chain, "stream"), evaluate(model, chain, "fb"))
+
+
+def test_how_far_whole_sequences_reach() -> None:
+    from chainfold.engines.block_pass import Potentials
+    from chainfold.engines.problem import Problem, Settings
+
+    chain = chain_of([4, 6, 3_000, 5], 3)
+    problem = Problem(Model.random(Layout.full(3, 30)), chain, Settings())
+    sequences = Sequences(problem, Potentials.of(problem))
+    assert sequences.reach(0, chain.positions, closed=True) == 10, "the third is longer than the room"
+    assert sequences.reach(0, 9, closed=False) == 4
+    assert sequences.reach(0, 9, closed=True) == 9
+    assert sequences.reach(2, 9, closed=True) == 0, "nothing starts there"
+    assert sequences.reach(10, chain.positions, closed=True) == 0
+    assert sequences.reach(3_010, chain.positions, closed=False) == 0, "it may go on"
+    assert sequences.reach(3_010, chain.positions, closed=True) == 5
+
+
+@pytest.mark.parametrize("n_labels", [65, 100])
+def test_more_labels_than_a_tile_has(n_labels: int) -> None:
+    chain = chain_of([3, 4], n_labels)
+    model = Model.random(Layout.full(n_labels, 30), seed=3)
+    reference = evaluate(model, chain, "fb-log")
+    for engine in ("stream", "fb"):
+        agree(evaluate(model, chain, engine), reference, LOG_DOMAIN_AT_LENGTH)
+
+
+def test_rows_are_whole_tiles() -> None:
+    assert [padded(n) for n in (1, 8, 9, 22, 64, 65, 88, 100, 256)] == [8, 8, 16, 24, 64, 80, 96, 112, 256]
+    for n_labels in range(1, 300):
+        tile, tiles = tiles_of(n_labels)
+        assert n_labels <= padded(n_labels) == 8 * len(tile) * len(tiles) < 1.25 * n_labels + 8
+    with pytest.raises(BadSetting, match="n_labels"):
+        Layout.full(MOST_LABELS + 1, 1)
+
+
+def test_rows_of_attributes_padded_ones_first_and_zeros_left_out() -> None:
+    chain = Chain.from_arrays(
+        offsets=[0, 3, 3, 7], ids=[5, 0, 4, 1, 5, 0, 2], values=[1.0, 2.0, 0.0, 3.0, 4.0, 5.0, 6.0], n_labels=3
+    )
+    layout = Layout(3, 6, 0, np.array([0, 3, 6, 6, 7, 8, 10]), np.array([0, 1, 2, 0, 1, 2, 1, 0, 0, 2], np.int32))
+    dense, width = layout.dense, layout.width
+    assert dense == 2
+
+    def short(first: int, count: int) -> int:
+        return first << 16 | count
+
+    found = layout.find_rows(chain.block(0, 3))
+    assert found.begin.tolist() == [0, 2, 2, 6]
+    assert found.turn.tolist() == [1, 2, 4]
+    assert found.row[:6].tolist() == [0, short(2, 2), width, 0, short(2, 2), short(0, 0)]
+    assert found.value[:6].tolist() == [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
+    plain = Chain.from_arrays(offsets=[0, 3, 3, 7], ids=[5, 0, 4, 1, 5, 0, 2], n_labels=3)
+    found = layout.find_rows(plain.block(2, 3), found)
+    assert found.begin.tolist() == [0, 4]
+    assert found.turn.tolist() == [2]
+    assert found.row.tolist() == [width, 0, short(0, 0), short(2, 2)]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    write_chain(tmp_path / "x.chain", SyntheticChain(9_000, 5, 400, 4, seed=2, mean_length=30))
+    return tmp_path / "x.chain"
+
+
+def values(path: Path, points: list[Floats]) -> list[tuple[float, Floats]]:
+    objective = Objective(Space.of(open_chain(path)), c2=0.1, threads=2)
+    return [objective(point) for point in points]
+
+
+def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = Space.of(open_chain(stored)).layout.size
+    random = np.random.default_rng(0)
+    points = [random.normal(size=size), random.normal(size=size)]
+    held = values(stored, [*points, points[0]])
+    assert held[0][0] == held[2][0]
+    assert_array_equal(held[0][1], held[2][1], err_msg="what an evaluation leaves behind changes nothing")
+    monkeypatch.setattr(desk, "_HELD", 1000)
+    for (value, gradient), (other, other_gradient) in zip(held, values(stored, points), strict=False):
+        assert value == other
+        assert_array_equal(gradient, other_gradient)
+
+
+def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = open_chain(stored)
+    layout = Layout.observed(chain)
+    assert Desk(layout, chain).source is not chain
+    assert Desk(layout, chain, hold=False).source is chain
+    whole = gather(chain)
+    assert Desk(layout, whole).source is whole
+    monkeypatch.setattr(desk, "_HELD", held_bytes(chain) - 1)
+    assert Desk(layout, chain).found is None
+    valued = replace(whole, values=np.ones(whole.ids.size))
+    assert held_bytes(valued) > held_bytes(whole) == held_bytes(chain)
+    assert held_bytes(SyntheticChain(100, 2, 10, 2, n_edge_attributes=2)) == np.inf
+
+
+def test_a_desk_serves_one_chain_under_one_layout() -> None:
+    chain, other = chain_of([5, 4], 3), chain_of([5, 4], 3, seed=1)
+    layout = Layout.full(3, 30)
+    kept = Desk(layout, chain)
+    model = Model.random(layout)
+    assert evaluate(model, chain, desk=kept).log_z == evaluate(model, chain).log_z
+    for wrong_model, wrong_chain in ((model, other), (Model.random(Layout.full(3, 30)), chain)):
+        with pytest.raises(ChainfoldError, match="one chain under one layout"):
+            evaluate(wrong_model, wrong_chain, desk=kept)
+
+
+def test_room_lends_an_array_to_one_at_a_time() -> None:
+    room = Room()
+    first, second = room.take(100), room.take(100)
+    assert not np.shares_memory(first, second)
+    first[:] = 7.0
+    room.give(first)
+    again = room.zeros(100)
+    assert again is first
+    assert not again.any()
+    assert again.ctypes.data % 64 == 0

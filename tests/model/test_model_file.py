@@ -1,0 +1,502 @@
+"""The model file: what is written comes back, the same model gives the same bytes, and damage is one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from chainfold import Chain, Layout, Model, Vocabulary, evaluate, write_chain
+from chainfold.chain.matrix import chain_from_matrix
+from chainfold.errors import BadFile, ChainfoldError
+from chainfold.features.encode import chain_from_sequences
+from chainfold.features.schema import Encoding
+from chainfold.features.template import parse_template
+from chainfold.model.file import open_model, save_model, without_zeros
+from chainfold.system.archive import read_sealed, write_sealed
+from rows import encoded
+
+SENTENCES = [
+    [("the", "B"), ("black", "I"), ("cat", "I"), ("sat", "O")],
+    [("über", "O"), ("the", "B"), ("naïve", "I"), ("mat", "I")],
+    [("☃", "O")],
+]
+EDGES = parse_template("U0:%x[0,0]\nU1:%x[-1,0]\nB\nB2:%x[0,0]\n", "edges")
+MODELS = ("named", "full", "edges", "hashed", "matrix", "bare", "masked", "empty")
+
+
+def chain_of(name: str) -> Chain:
+    items = [[{"w": word, "long": len(word) > 3} for word, _ in sentence] for sentence in SENTENCES]
+    labels = [[label for _, label in sentence] for sentence in SENTENCES]
+    if name == "edges":
+        return encoded(SENTENCES, ["w", "y"], Encoding(label="y", template=EDGES))
+    if name == "hashed":
+        return chain_from_sequences(items, labels, hash_bits=5)
+    if name == "matrix":
+        return chain_from_matrix(np.eye(5, 4), labels=["x", "y", "x", "z", "z"])
+    if name == "bare":
+        return Chain.from_arrays(offsets=[0, 2, 3, 5], ids=[0, 1, 2, 0, 3], labels=[0, 1, 1])
+    return chain_from_sequences(items, labels)
+
+
+def model_of(name: str, seed: int = 0) -> Model:
+    chain = chain_of(name)
+    layout = Layout.observed(chain)
+    if name == "full":
+        layout = Layout.full(chain.n_labels, chain.n_attributes)
+    if name == "empty":
+        return Model(Layout.full(2, 0), np.zeros(4))
+    model = replace(Model.random(layout, seed), vocabulary=chain.vocabulary)
+    if name == "masked":
+        first, last = np.array([True, False, True]), np.array([False, True, True])
+        training = {"method": "lbfgs", "c2": 0.1, "history": [{"iteration": 1, "value": -3.5}], "stopped": None}
+        return replace(model, first=first, last=last, training=training)
+    return model
+
+
+def same(a: Model, b: Model) -> None:
+    for name in ("n_labels", "n_attributes", "n_edge_attributes"):
+        assert getattr(a.layout, name) == getattr(b.layout, name)
+    for x, y in (
+        (a.weights, b.weights),
+        (a.layout.row_offsets, b.layout.row_offsets),
+        (a.layout.row_labels, b.layout.row_labels),
+        (a.first, b.first),
+        (a.last, b.last),
+    ):
+        assert (x is None) == (y is None)
+        if x is not None and y is not None:
+            assert x.dtype == y.dtype
+            assert x.tobytes() == y.tobytes()
+    assert a.training == b.training
+    assert (a.vocabulary is None) == (b.vocabulary is None)
+    if a.vocabulary is not None and b.vocabulary is not None:
+        same_vocabulary(a.vocabulary, b.vocabulary)
+
+
+def same_vocabulary(a: Vocabulary, b: Vocabulary) -> None:
+    for name in ("labels", "label", "template", "hash_bits", "min_count"):
+        assert getattr(a, name) == getattr(b, name)
+    for x, y in ((a.attributes, b.attributes), (a.edge_attributes, b.edge_attributes)):
+        assert (x is None) == (y is None)
+        assert x is None or (x.type == y.type and x.to_pylist() == y.to_pylist())
+    for name in ("counts", "marks"):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_written_comes_back(name: str, tmp_path: Path) -> None:
+    model = model_of(name)
+    save_model(tmp_path / "model", model)
+    found = open_model(tmp_path / "model")
+    same(found, model)
+    save_model(tmp_path / "again", found)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "model"]
+
+
+def test_a_model_that_came_back_computes_the_same(tmp_path: Path) -> None:
+    chain, model = chain_of("edges"), model_of("edges")
+    save_model(tmp_path / "model", model)
+    before, after = evaluate(model, chain), evaluate(open_model(str(tmp_path / "model")), chain)
+    assert before.log_likelihood == after.log_likelihood
+    np.testing.assert_array_equal(before.expected, after.expected)
+
+
+def test_forbidding_weights_and_odd_names_come_back(tmp_path: Path) -> None:
+    weights = np.array([-np.inf, -0.0, 5e-324, 1e300, *np.zeros(4)])
+    names = pa.array(["left out", 'a"<\n\\', "\x00é☃"], pa.large_string()).slice(1)
+    vocabulary = Vocabulary(("", "</x>"), names, None, np.array([7, 0]), np.array([[3], [0]], np.uint64))
+    model = Model(Layout.full(2, 2), weights, vocabulary=vocabulary)
+    save_model(tmp_path / "model", model)
+    same(open_model(tmp_path / "model"), model)
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from model.test_model_file import model_of
+from chainfold.model.file import save_model
+save_model(sys.argv[1], model_of("masked"))
+"""
+
+
+def test_the_same_model_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
+    save_model(tmp_path / "here", model_of("masked"))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "there"), str(Path(__file__).parents[1])]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_reader_of_safetensors_can_read_it(name: str, tmp_path: Path) -> None:
+    model = model_of(name)
+    save_model(tmp_path / "model", model)
+    data = (tmp_path / "model").read_bytes()
+    with safe_open(tmp_path / "model", "np") as file:
+        metadata = file.metadata()
+        tensors: dict[str, NDArray[Any]] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    np.testing.assert_array_equal(tensors["weights"], model.weights)
+    about = json.loads(metadata["chainfold"])
+    assert (about["version"], about["n_labels"], about["training"]) == (1, model.layout.n_labels, model.training)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    for key, array in tensors.items():  # where they lie in the file, they may be used as they are
+        assert (8 + int.from_bytes(data[:8], "little") + header[key]["data_offsets"][0]) % array.itemsize == 0
+    assert set(header) == {"__metadata__", *tensors}
+
+
+# Damage
+
+
+def opens_or_says_why(path: Path, data: bytes, model: Model) -> bool:
+    """Did it open? If so, to the same model; if not, with a sentence."""
+    path.write_bytes(data)
+    problem = None
+    try:
+        found = open_model(path)
+    except BadFile as error:
+        problem = str(error)
+    if problem is None:
+        same(found, model)
+        return True
+    assert problem.startswith(f"{path}: ")
+    assert problem.endswith(".")
+    return False
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[Model, bytes]:
+    model = model_of("masked")
+    save_model(tmp_path / "whole", model)
+    return model, (tmp_path / "whole").read_bytes()
+
+
+def test_a_file_that_is_cut_short_does_not_open(small: tuple[Model, bytes], tmp_path: Path) -> None:
+    model, data = small
+    for size in range(len(data)):
+        assert not opens_or_says_why(tmp_path / "cut", data[:size], model)
+    assert not opens_or_says_why(tmp_path / "cut", data + b"\x00", model)
+
+
+def test_no_byte_can_be_changed_unnoticed(small: tuple[Model, bytes], tmp_path: Path) -> None:
+    model, data = small
+    header = 8 + int.from_bytes(data[:8], "little")
+    rng = np.random.default_rng(1)
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= int(rng.integers(1, 256))
+        opened = opens_or_says_why(tmp_path / "flipped", bytes(damaged), model)
+        assert not opened or place < header, place
+
+
+def test_random_damage_is_one_sentence(small: tuple[Model, bytes], tmp_path: Path) -> None:
+    model, data = small
+    rng = np.random.default_rng(2)
+    for _ in range(1000):
+        damaged = bytearray(data)
+        for _ in range(rng.integers(1, 6)):
+            low = int(rng.integers(len(damaged)))
+            part = rng.integers(0, 256, rng.integers(1, 9), np.uint8).tobytes()
+            kind = rng.integers(3)
+            damaged[low : low + (len(part) if kind else 0)] = part if kind < 2 else b""
+        opens_or_says_why(tmp_path / "damaged", bytes(damaged), model)
+
+
+def test_the_header_of_another_model_does_not_fit(tmp_path: Path) -> None:
+    files = []
+    for seed in (0, 1):
+        save_model(tmp_path / "model", model_of("named", seed))
+        files.append((tmp_path / "model").read_bytes())
+    size = 8 + int.from_bytes(files[0][:8], "little")
+    assert len(files[0]) == len(files[1])
+    for a, b in itertools.permutations(files):
+        assert not opens_or_says_why(tmp_path / "swapped", a[:size] + b[size:], model_of("named"))
+
+
+NO_MODEL = "this is not a model written by chainfold, or it is cut short or damaged"
+
+
+def test_files_that_are_no_model_say_so(tmp_path: Path) -> None:
+    write_chain(tmp_path / "data.chain", chain_of("bare"))
+    with pytest.raises(BadFile, match="this is a chain, not a model"):
+        open_model(tmp_path / "data.chain")
+    with pytest.raises(BadFile, match="there is no such file"):
+        open_model(tmp_path / "nothing")
+    with pytest.raises(BadFile, match="cannot be read: Is a directory"):
+        open_model(tmp_path)
+    with pytest.raises(BadFile, match="cannot be read: Not a directory"):
+        open_model(tmp_path / "data.chain" / "model")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadFile, match="no ordinary file"):
+        open_model(tmp_path / "pipe")
+    save_file({"weights": np.zeros(3)}, tmp_path / "other")
+    for name, data in (("empty", b""), ("text", b"the cat\n" * 100), ("other", None)):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(BadFile, match=NO_MODEL):
+            open_model(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", model_of("bare"))
+    (tmp_path / "model").chmod(0)
+    with pytest.raises(BadFile, match="Permission denied"):
+        open_model(tmp_path / "model")
+
+
+def forge(path: Path, change: Any) -> None:
+    """Change a stored model and give it a digest that fits, made here by the rule itself."""
+    with safe_open(path, "np") as file:
+        about = json.loads(file.metadata()["chainfold"])
+        tensors: dict[str, NDArray[Any]] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del about["digest"]
+    change(about, tensors)
+    state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        array = tensors[name]
+        state.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode() + array.tobytes())
+    save_file(tensors, path, {"chainfold": json.dumps({**about, "digest": state.hexdigest()})})
+
+
+def put(key: str, value: Any, vocabulary: bool = False) -> Any:
+    def change(about: Any, tensors: Any) -> None:
+        (about["vocabulary"] if vocabulary else about)[key] = value
+
+    return change
+
+
+def array(name: str, make: Any) -> Any:
+    def change(about: Any, tensors: Any) -> None:
+        found = make(tensors.pop(name).copy())
+        if found is not None:
+            tensors[name] = found
+
+    return change
+
+
+def with_first(value: float) -> Any:
+    def make(numbers: NDArray[Any]) -> NDArray[Any]:
+        numbers[0] = value
+        return numbers
+
+    return make
+
+
+FORGERIES: dict[str, Any] = {
+    "too few labels": put("n_labels", 2),
+    "no labels": put("n_labels", 0),
+    "labels by truth": put("n_labels", True),
+    "attributes as text": put("n_attributes", "5"),
+    "too many attributes": put("n_attributes", 10**6),
+    "fewer than no edges": put("n_edge_attributes", -1),
+    "an edge attribute": put("n_edge_attributes", 1),
+    "training as list": put("training", []),
+    "vocabulary as list": put("vocabulary", [1]),
+    "no vocabulary": put("vocabulary", None),
+    "label names missing": put("labels", ["B"], True),
+    "label names twice": put("labels", ["B", "B", "O"], True),
+    "label names as numbers": put("labels", [1, 2, 3], True),
+    "label column": put("label", 5, True),
+    "template": put("template", '{"features": 3}', True),
+    "template as number": put("template", 3, True),
+    "hash bits of names": put("hash_bits", 4, True),
+    "hash bits below zero": put("hash_bits", -1, True),
+    "least count": put("min_count", "1", True),
+    "weights as float32": array("weights", lambda w: w.astype(np.float32)),
+    "weights in two dimensions": array("weights", lambda w: w[None]),
+    "a weight too many": array("weights", lambda w: np.append(w, 0.0)),
+    "a weight that is no number": array("weights", with_first(np.nan)),
+    "an infinite weight": array("weights", with_first(np.inf)),
+    "no weights": array("weights", lambda w: None),
+    "label beyond": array("row_labels", with_first(3)),
+    "label below": array("row_labels", with_first(-1)),
+    "labels out of order": array("row_labels", lambda x: x[::-1].copy()),
+    "labels as int64": array("row_labels", lambda x: x.astype(np.int64)),
+    "no row labels": array("row_labels", lambda x: None),
+    "no row offsets": array("row_offsets", lambda x: None),
+    "offsets that begin late": array("row_offsets", with_first(1)),
+    "offsets that fall": array("row_offsets", lambda x: np.concatenate([x[:1], x[1:-1][::-1], x[-1:]])),
+    "first as two": array("first", with_first(2)),
+    "last too short": array("last", lambda x: x[:-1]),
+    "names that are no UTF-8": array("names", with_first(255)),
+    "names without offsets": array("name_offsets", lambda x: None),
+    "offsets without names": array("names", lambda x: None),
+    "name offsets that fall": array("name_offsets", lambda x: np.concatenate([x[:1], x[1:-1][::-1], x[-1:]])),
+    "name offsets beyond": array("name_offsets", lambda x: x + 1),
+    "counts missing": array("counts", lambda x: None),
+    "counts below zero": array("counts", with_first(-1)),
+    "marks of no label": array("marks", with_first(8)),
+    "marks without words": array("marks", lambda x: x[:, :0]),
+    "an array too many": lambda about, tensors: tensors.update(more=np.zeros(1)),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_kernels_can_trust_what_opens_even_if_the_digest_was_made_to_fit(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    save_model(path, model_of("masked"))
+    forge(path, lambda about, tensors: None)
+    same(open_model(path), model_of("masked"))  # so it is not the forging itself that is noticed
+    forge(path, FORGERIES[name])
+    with pytest.raises(BadFile, match=NO_MODEL):
+        open_model(path)
+
+
+def test_another_version_is_named(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", model_of("bare"))
+    forge(tmp_path / "model", put("version", 99))
+    with pytest.raises(BadFile, match=r"its version is 99, and this chainfold reads 1; train it anew\.$"):
+        open_model(tmp_path / "model")
+    write_sealed(tmp_path / "state", "saved stream", 2, {}, {})
+    with pytest.raises(BadFile, match=r"its version is 2, and this chainfold reads 3; begin anew\.$"):
+        read_sealed(tmp_path / "state", "saved stream", 3)
+
+
+def test_what_could_not_be_opened_again_is_not_written(tmp_path: Path) -> None:
+    model = model_of("named")
+    assert model.vocabulary is not None
+    names = model.vocabulary.attributes
+    nothing = pa.array([None] * len(names), pa.large_string())
+    for wrong, sentence in (
+        (replace(model, training={"x": np.zeros(1)}), "training record"),
+        (replace(model, vocabulary=replace(model.vocabulary, labels=("B",))), "3 labels, but 1 names"),
+        (replace(model, vocabulary=replace(model.vocabulary, attributes=names[1:])), "name_offsets"),
+        (replace(model, vocabulary=replace(model.vocabulary, attributes=nothing)), "without a name"),
+        (replace(model, vocabulary=replace(model.vocabulary, hash_bits=3)), "hashed"),
+    ):
+        with pytest.raises(ChainfoldError, match=sentence):
+            save_model(tmp_path / "model", wrong)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(BadFile, match="there is no folder"):
+        save_model(tmp_path / "no" / "model", model)
+
+
+# Without zeros
+
+
+def thinned(model: Model, seed: int, share: float = 0.6) -> Model:
+    """Many weights set to zero, a few to -inf, and all those of some attributes to zero."""
+    rng = np.random.default_rng(seed)
+    weights, layout = model.weights.copy(), model.layout
+    weights[rng.random(weights.size) < share] = 0.0
+    begin = layout.features.begin
+    for a in range(0, layout.n_attributes, 3):
+        weights[begin[a] : begin[a + 1]] = 0.0
+    pairs = weights[layout.n_state :].reshape(-1, layout.n_labels**2)
+    pairs[1::2] = 0.0
+    weights[int(rng.integers(layout.n_state))] = -np.inf
+    return replace(model, weights=weights)
+
+
+def table(model: Model) -> dict[tuple[object, ...], float]:
+    """Weights by the names of what they belong to, zeros left out."""
+    layout, vocabulary = model.layout, model.vocabulary
+    found: dict[tuple[object, ...], float] = {}
+    state: Any = None if vocabulary is None else vocabulary.attributes
+    edge: Any = None if vocabulary is None else vocabulary.edge_attributes
+    for a in range(layout.n_attributes):
+        for m in range(layout.features.begin[a], layout.features.begin[a + 1]):
+            name = a if state is None else state[a].as_py()
+            found[name, int(layout.features.label[m])] = float(model.weights[m])
+    pairs = model.weights[layout.n_state :].reshape(-1, layout.n_labels, layout.n_labels)
+    for b, i, j in np.ndindex(pairs.shape):
+        name = "" if b == 0 else (b - 1 if edge is None else edge[b - 1].as_py())
+        found[name, i, j] = float(pairs[b, i, j])
+    return {key: weight for key, weight in found.items() if weight != 0.0}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "empty"])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_zeros_the_same_weights_remain(name: str, seed: int, tmp_path: Path) -> None:
+    model = thinned(model_of(name, seed), seed)
+    lean = without_zeros(model)
+    assert table(lean) == table(model)
+    assert lean.layout.row_offsets is None or (lean.weights[: lean.layout.n_state] != 0.0).all()
+    named = model.vocabulary is not None and model.vocabulary.attributes is not None
+    assert (lean.layout.n_attributes < model.layout.n_attributes) == named
+    assert lean.layout.size < model.layout.size
+    assert (lean.first is model.first, lean.last is model.last, lean.training) == (True, True, model.training)
+    save_model(tmp_path / "lean", lean)
+    same(open_model(tmp_path / "lean"), lean)
+    same(without_zeros(lean), lean)
+
+
+def test_without_zeros_every_chain_scores_the_same() -> None:
+    """Ids of the chain are carried over by name, unknown attributes dropped."""
+    chain, model = chain_of("edges"), thinned(model_of("edges"), 5)
+    lean = without_zeros(model)
+    assert model.vocabulary is not None
+    assert lean.vocabulary is not None
+    parts: dict[str, Any] = {}
+    for prefix, before, after in (
+        ("", model.vocabulary.attributes, lean.vocabulary.attributes),
+        ("edge_", model.vocabulary.edge_attributes, lean.vocabulary.edge_attributes),
+    ):
+        now = {name: k for k, name in enumerate(after.to_pylist())}
+        ids = np.array([now.get(name, -1) for name in before.to_pylist()])[getattr(chain, f"{prefix}ids")]
+        known = np.concatenate([[0], np.cumsum(ids >= 0)])
+        parts[f"{prefix}ids"] = ids[ids >= 0]
+        parts[f"{prefix}offsets"] = known[getattr(chain, f"{prefix}offsets")]
+    n_edges = lean.layout.n_edge_attributes
+    chain = replace(chain, labels=np.full_like(chain.labels, -1))  # one of them is forbidden
+    moved = Chain.from_arrays(starts=chain.starts, n_labels=chain.n_labels, n_edge_attributes=n_edges, **parts)
+    assert moved.ids.size < chain.ids.size
+    assert 0 < n_edges < model.layout.n_edge_attributes
+    assert evaluate(lean, moved).log_z == pytest.approx(evaluate(model, chain).log_z, rel=1e-13)
+
+
+def test_counts_marks_and_names_move_together() -> None:
+    model = thinned(model_of("named"), 1)
+    assert model.vocabulary is not None
+    size = model.layout.n_attributes
+    marks = np.arange(size, dtype=np.uint64)[:, None] % 8
+    model = replace(model, vocabulary=replace(model.vocabulary, counts=np.arange(size), marks=marks))
+    lean = without_zeros(model)
+    assert model.vocabulary is not None
+    assert lean.vocabulary is not None
+    old, new = model.vocabulary, lean.vocabulary
+    places = [old.attributes.to_pylist().index(name) for name in new.attributes.to_pylist()]
+    assert places == sorted(places)
+    np.testing.assert_array_equal(old.counts[places], new.counts)
+    np.testing.assert_array_equal(old.marks[places], new.marks)
+
+
+def test_a_full_layout_becomes_rows_only_where_that_is_smaller() -> None:
+    model = model_of("full")
+    assert without_zeros(model).layout.row_offsets is None
+    same(without_zeros(model), model)
+    weights = model.weights.copy()
+    weights[: model.layout.n_state] *= np.arange(model.layout.n_state) % 3 == 0
+    assert without_zeros(replace(model, weights=weights)).layout.row_offsets is not None
+
+
+def test_edge_attributes_without_names_stay() -> None:
+    model = replace(thinned(model_of("edges"), 1), vocabulary=None)
+    lean = without_zeros(model)
+    assert lean.layout.n_edge_attributes == model.layout.n_edge_attributes
+    assert lean.layout.n_attributes == model.layout.n_attributes
+    assert table(lean) == table(model)
+
+
+def test_nothing_but_zeros_leaves_the_transitions() -> None:
+    model = model_of("named")
+    lean = without_zeros(replace(model, weights=np.zeros_like(model.weights)))
+    assert (lean.layout.n_attributes, lean.layout.size) == (0, 9)
+    assert lean.vocabulary is not None
+    assert len(lean.vocabulary.attributes) == 0

@@ -1,0 +1,262 @@
+"""Compiled kernels on disk: damaged, full, gone or another's, they are compiled, and one warning says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from chainfold.errors import ChainfoldWarning
+from chainfold.kernels import messages
+from chainfold.system import jit
+from chainfold.system import kernel_cache as cache
+
+HEAD = 72
+
+
+def twice(number: Any) -> Any:
+    """Twice the number."""
+    return 2 * number
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where kernels are kept; nothing was warned of yet."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "_warned", False)
+    return tmp_path
+
+
+def started() -> Any:
+    """The kernel as another process has it."""
+    return jit.kernel(fastmath=jit.STRICT)(twice)
+
+
+def files(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.rglob(f"*.{kind}"))
+
+
+def hits(kernel: Any) -> int:
+    return sum(kernel.stats.cache_hits.values())
+
+
+def warned(number: float = 3) -> tuple[Any, list[str]]:
+    """A new process calls the kernel; what it was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = started()
+        assert kernel(number) == 2 * number
+    assert all(issubclass(one.category, ChainfoldWarning) for one in caught)
+    return kernel, [str(one.message) for one in caught]
+
+
+def test_a_kernel_is_compiled_once(folder: Path) -> None:
+    assert hits(warned()[0]) == 0
+    assert (len(files(folder, "nbi")), len(files(folder, "nbc"))) == (1, 1)
+    kernel, said = warned()
+    assert (hits(kernel), said) == (1, [])
+    assert hits(warned(1.5)[0]) == 0
+    assert hits(warned(1.5)[0]) == hits(warned()[0]) == 1
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut in the head": lambda content: content[: HEAD - 1],
+    "cut in the middle": lambda content: content[: len(content) // 2],
+    "cut at the end": lambda content: content[:-1],
+    "random": lambda content: bytes(range(7, 256)) * 20,
+    "one bit": lambda content: content[:-9] + bytes([content[-9] ^ 4]) + content[-8:],
+    "another pickle": lambda _: pickle.dumps({"a": 1}),
+    "numba's own": lambda _: pickle.dumps(numba.__version__) + pickle.dumps(("stamp", {})),
+}
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_is_noticed_and_replaced(kind: str, damage: str, folder: Path) -> None:
+    kept = cache._Files(str(folder), "kernel", "sources")
+    kept.save("key", [1, 2])
+    (path,) = files(folder, kind)
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(cache._Damaged, match=f"{path.name} is cut short or damaged"):
+        kept.load("key")
+    kept.save("key", [3])
+    assert kept.load("key") == [3]
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_damaged_kernel_is_compiled_again(kind: str, folder: Path) -> None:
+    started()(3)
+    (path,) = files(folder, kind)
+    path.write_bytes(path.read_bytes()[:-1])
+    kernel, (said,) = warned()
+    assert hits(kernel) == 0
+    assert said.startswith(f"{path.parent}: a compiled kernel kept there cannot be used, and is compiled again: ")
+    assert f": {path.name} is cut short" in said
+    assert said.endswith("delete the folder or set NUMBA_CACHE_DIR to a folder that can be written.")
+    kernel, silent = warned()
+    assert (hits(kernel), silent) == (1, [])
+
+
+def test_a_sound_file_with_something_else_in_it(folder: Path) -> None:
+    started()(3)
+    kernel = started()
+    kept = kernel._cache._cache_file
+    kept._write(str(files(folder, "nbi")[0]), ["no", "index"])
+    assert len(warned()[1]) == 1
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_directory_in_its_place(kind: str, folder: Path) -> None:
+    started()(3)
+    (path,) = files(folder, kind)
+    path.unlink()
+    path.mkdir()
+    assert "Is a directory" in warned()[1][0]
+
+
+@pytest.mark.parametrize(("kind", "number"), [("nbi", errno.EACCES), ("nbc", errno.EIO)])
+def test_a_file_that_cannot_be_read(kind: str, number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started()(3)
+    (path,) = files(folder, kind)
+    read = Path.read_bytes
+
+    def refused(self: Path) -> bytes:
+        if self == path:
+            raise OSError(number, os.strerror(number), str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert os.strerror(number) in warned()[1][0]
+
+
+def test_a_folder_that_takes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    (said,) = warned()[1]
+    assert "compiled kernels cannot be kept there, and each process compiles its own" in said
+    assert os.strerror(errno.ENOSPC) in said
+    assert "NUMBA_CACHE_DIR" in said
+    assert not [path for path in folder.rglob("*") if path.is_file()], "nothing half-written is left"
+
+
+def test_a_folder_that_vanishes(folder: Path) -> None:
+    kernel = started()
+    kernel(3)
+    shutil.rmtree(folder)
+    assert kernel(1.5) == 3.0
+    assert hits(warned(1.5)[0]) == 1
+    (data,) = files(folder, "nbc")
+    data.unlink()
+    kernel, said = warned(1.5)
+    assert (hits(kernel), said) == (0, [])
+
+
+def test_no_folder_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+    kernel, (said,) = warned()
+    assert said.startswith("there is no folder to keep compiled kernels in")
+    assert said.endswith("set NUMBA_CACHE_DIR to a folder that can be written.")
+    assert kernel(2.5) == 5.0
+    assert kernel.stats.cache_path is None
+
+
+def test_one_warning_a_process(folder: Path) -> None:
+    started()(3)
+    for path in [*files(folder, "nbi"), *files(folder, "nbc")]:
+        path.write_bytes(b"")
+    assert len(warned()[1]) == 1
+    files(folder, "nbi")[0].write_bytes(b"")
+    assert warned()[1] == []
+
+
+def test_what_other_sources_gave_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started()(3)
+    monkeypatch.setattr(jit, "_STAMP", "0" * 64)
+    kernel, said = warned()
+    assert (hits(kernel), said) == (0, [])
+    assert len(files(folder, "nbc")) == 1, "old files are replaced"
+
+
+def test_a_kernel_never_gets_the_file_of_another_signature(folder: Path) -> None:
+    """Two processes that begin with an empty folder take the same name; the index of one, the file of the other."""
+    started()(3)
+    (index,), (data,) = files(folder, "nbi"), files(folder, "nbc")
+    whole = data.read_bytes()
+    index.unlink()
+    data.unlink()
+    started()(1.5)
+    data.write_bytes(whole)
+    kernel, said = warned(1.5)
+    assert (hits(kernel), said) == (0, [])
+    assert hits(warned(1.5)[0]) == 1
+
+
+def test_an_index_that_is_older_than_its_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was killed before it had written its file has left the one of other sources under that name."""
+    started()(3)
+    (data,) = files(folder, "nbc")
+    old = data.read_bytes()
+    monkeypatch.setattr(jit, "_STAMP", "0" * 64)
+    started()(3)
+    data.write_bytes(old)
+    kernel, said = warned()
+    assert (hits(kernel), said) == (0, [])
+
+
+def test_memory_that_runs_out_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise MemoryError
+
+    started()(3)
+    monkeypatch.setattr(pickle, "loads", none_left)
+    with pytest.raises(MemoryError):
+        started()(3)
+
+
+def test_a_kernel_asks_for_room_before_llvm_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "address_room", lambda: 100 << 20)
+    with pytest.raises(MemoryError, match="a kernel needs 128 MB of address space, and a limit leaves 100 MB"):
+        started()(3)
+
+
+def test_a_kept_kernel_is_stamped_with_the_whole_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
+    stamps = {messages.forward._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}
+    assert len(stamps) == 1
+    monkeypatch.setattr(jit, "_STAMP", "0" * 64)
+    assert started()._cache._cache_file._source_stamp not in stamps
+
+
+MANY = """
+import numba, warnings
+from chainfold.system import jit
+warnings.simplefilter("error")
+def twice(number):
+    return 2 * number
+kernel = jit.kernel(fastmath=jit.STRICT)(twice)
+for number in (3, 1.5, True, 2j):
+    assert kernel(number) == 2 * number
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_write_at_once(folder: Path) -> None:
+    script = folder / "many.py"
+    script.write_text(MANY)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kernels")}
+    for _ in range(3):
+        running = [subprocess.Popen([sys.executable, str(script)], env=environment) for _ in range(4)]
+        assert [one.wait() for one in running] == [0] * 4

@@ -1,0 +1,37 @@
+"""What the operating system says of this process's memory, and what is said where it says nothing."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainfold.system import machine as module
+from chainfold.system.machine import resident
+
+
+def test_the_peak_stays_when_memory_is_given_back() -> None:
+    before = resident("VmRSS")
+    held = np.ones(20_000_000)
+    assert resident("VmRSS") > before + 0.9 * held.nbytes
+    del held
+    assert resident("VmRSS") < before + 100_000_000
+    assert resident() > before + 100_000_000
+
+
+def test_it_is_read_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmHWM:\t    2000 kB\nVmRSS:\t    1000 kB\nThreads:\t1\n")
+    monkeypatch.setattr(module, "_STATUS", status)
+    assert [resident(), resident("VmRSS")] == [2_048_000, 1_024_000]
+
+
+def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STATUS", tmp_path / "nothing")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert resident("VmRSS") == peak
+    monkeypatch.setattr("sys.platform", "freebsd")
+    assert resident() == 1024 * peak
