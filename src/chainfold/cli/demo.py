@@ -18,8 +18,8 @@ from chainfold.cli import options
 from chainfold.cli.console import console, table
 from chainfold.errors import BadFile, BadSetting
 from chainfold.escape import visible
+from chainfold.system.files import temporary_directory
 from chainfold.system.machine import resident
-from chainfold.system.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

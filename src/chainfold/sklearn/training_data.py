@@ -33,7 +33,7 @@ from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import gathered, grown, grown_sequences, known_blocks, known_sequences
 from chainfold.inference.tagger import BLOCK, blocks_of
-from chainfold.system.temporary import temporary_directory
+from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
