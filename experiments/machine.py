@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from chainfold.paper.plan import Result
 
-from chainfold.engines.plan import cores
+from chainfold.system.machine import cores
 
 
 def machine() -> Result:

@@ -11,7 +11,8 @@ from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
 
 from chainfold import SyntheticChain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.training.objective import Objective, Space
 from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
 

@@ -23,7 +23,7 @@ from benchmarks.corpora import READERS, Items, sequences_of
 from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 ONE_SEQUENCE = "one-sequence"
 _WARM = 2  # iterations at the beginning of a training that do not count

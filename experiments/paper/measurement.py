@@ -28,7 +28,7 @@ from chainfold.system.machine import resident
 if TYPE_CHECKING:
     from chainfold.paper.paging import Pager, Traffic
 
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.engines.log_likelihood import Evaluation
     from chainfold.model.model import Model
 
@@ -221,7 +221,8 @@ def _opened(point: Point) -> tuple[Model, Source]:
     from chainfold.chain.stored import StoredChain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.model.file import open_model
-    from chainfold.model.model import Layout, Model
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
 
     if point.synthetic is not None:
         source = SyntheticChain(point.positions, *point.synthetic, seed=SEED)

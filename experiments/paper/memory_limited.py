@@ -15,7 +15,7 @@ import numpy as np
 from chainfold.paper.held import Prefix, fill
 from chainfold.paper.paging import Pager
 
-from chainfold.chain.chain import Block, Source, frozen
+from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
@@ -23,7 +23,8 @@ from chainfold.engines.problem import Problem, Report, Settings, Tally
 from chainfold.engines.published import fb_log
 from chainfold.engines.published.fb_log_spill import Spill
 from chainfold.engines.published.log_domain import there_and_back
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.spill import SpillFile
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once

@@ -23,7 +23,8 @@ from chainfold.paper.readings import CASES, OURS
 from chainfold.paper.scaling import LIMITED, LINES, key, pieces
 
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.errors import ChainfoldError

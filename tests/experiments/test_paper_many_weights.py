@@ -13,7 +13,8 @@ from chainfold.paper.many_weights import Size, pieces, sizes
 from chainfold.paper.plan import Piece, Plan, full_plan, quick_plan
 
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 
 QUICK, FULL = quick_plan(3_000_000_000, 1_000_000), full_plan(3_000_000_000, 50_000_000)
 KEYS = [

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, frozen
+from chainfold.chain.block import NO_LABEL, Block, frozen
 from chainfold.chain.entries import without_gaps
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.system.spill import SpillFile

@@ -20,14 +20,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, checked_labels, frozen
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, checked_labels, frozen
 from chainfold.engines.block_pass import Belief, Horizon
 from chainfold.engines.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.engines.problem import DEFAULT_TOLERANCE, Settings, cut
 from chainfold.errors import BadChain, BadSetting
 from chainfold.kernels import decode, messages
 from chainfold.kernels.certificate import look_ahead
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
 from chainfold.system.spill import Arrays, ArrayStore, StoredArrays
 
