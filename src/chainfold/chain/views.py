@@ -50,7 +50,12 @@ class SinglePositions(View):
     """A source whose positions are all sequences of their own: without neighbours, a CRF is a logistic regression."""
 
     def block(self, low: int, high: int) -> Block:
-        return super().block(low, high)._replace(starts=frozen(np.ones(high - low), np.bool_))
+        return single_positions(super().block(low, high))
+
+
+def single_positions(block: Block) -> Block:
+    """The block with a start mark at every position."""
+    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
 
 class SourceSizes(NamedTuple):

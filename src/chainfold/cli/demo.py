@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-    from chainfold.chain.block import Source
+    from chainfold.chain.block import Block, Source
     from chainfold.features.encoder import Progress
     from chainfold.inference.tagger import Tagged
     from chainfold.metrics import Scores
@@ -243,7 +243,9 @@ def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findi
 
 def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:
     """The same without a look at the neighbours."""
-    return _found(model, map(_cut, _blocks(model, [log], progress)), lambda one: None)
+    from chainfold.chain.views import single_positions
+
+    return _found(model, map(single_positions, _blocks(model, [log], progress)), lambda one: None)
 
 
 def _blocks(model: Model, inputs: Any, progress: Progress) -> Iterator[Block]:
