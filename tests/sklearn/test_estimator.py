@@ -826,7 +826,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
     real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
 
     def interrupted(trainer: OnlineTrainer, high: int, share: Share) -> Any:
-        if trainer.doings.batches == begun + 3:
+        if trainer.totals.batches == begun + 3:
             raise KeyboardInterrupt
         return real(trainer, high, share)
 

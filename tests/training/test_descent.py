@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.training.optimisers import base
 from chainfold.training.optimisers.descent import ALGORITHMS, Descent, DescentSettings
-from chainfold.training.optimisers.team import _LEAST_SHARED
+from chainfold.training.optimisers.vector_threads import _LEAST_SHARED
 
 Floats = NDArray[np.float64]
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
@@ -45,7 +45,7 @@ def whole(gradient: BatchGradient, c2: float) -> Callable[[Floats], tuple[float,
     return objective
 
 
-def run(optimiser: base.Optimiser) -> list[base.Step]:
+def run(optimiser: base.Optimiser) -> list[base.Iteration]:
     steps = []
     while not optimiser.finished:
         step = optimiser.advance()

@@ -21,9 +21,9 @@ from chainfold.system.machine import resident
 if TYPE_CHECKING:
     from chainfold.features.encode import Options
     from chainfold.model.model import Model
-    from chainfold.training.loop import Every
+    from chainfold.training.loop import SaveInterval
     from chainfold.training.online.prequential import Interval
-    from chainfold.training.online.trainer import Learnt
+    from chainfold.training.online.trainer import BatchResult
 
 _SETTINGS = ("rate", "batch", "c2", "forget")
 _ROWS = 12  # intervals in the live table
@@ -38,7 +38,7 @@ def learn(
     settings: dict[str, Any],
     *,
     pointless: list[str],
-    every: Every,
+    every: SaveInterval,
     prequential: Path | None,
     resume: bool,
     verbose: bool,
@@ -46,10 +46,10 @@ def learn(
 ) -> None:
     """Learn from the inputs as they arrive, and tell what came of it. `pointless` names options given in vain."""
     from chainfold.training.loop import only_label
+    from chainfold.training.online.adagrad import OnlineSettings
     from chainfold.training.online.arriving import arriving
-    from chainfold.training.online.prequential import Table
-    from chainfold.training.online.run import Asked, OnlineRun, Stopped
-    from chainfold.training.online.weights import OnlineSettings
+    from chainfold.training.online.prequential import IntervalTable
+    from chainfold.training.online.run import OnlineRun, Stopped, StopRequested
 
     begin = time.perf_counter()
     _check(algorithm, [name.replace("_", "-") for name in settings], pointless)
@@ -72,11 +72,11 @@ def learn(
                     f"to its end; they are left out."
                 )
         if prequential is not None:
-            shown.tell(stack.enter_context(Table(prequential, run.learnt)).add)
+            shown.tell(stack.enter_context(IntervalTable(prequential, run.learnt)).add)
         asked = stack.enter_context(interruptible(run.leave_if_waiting))
         try:
             model = run.run(run.wait(lambda: arriving(inputs, how, run.piped)))
-        except Asked:
+        except StopRequested:
             shown.say("chainfold: interrupted before there was anything to learn from; nothing has changed.")
             raise typer.Exit(stopping.code()) from None
         except Stopped as stopped:
@@ -117,7 +117,7 @@ class _Shown:
         else:
             self.live.console.print(visible(text))
 
-    def learnt(self, learnt: Learnt) -> None:
+    def learnt(self, learnt: BatchResult) -> None:
         self._positions += learnt.positions
 
     def interval(self, interval: Interval) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from chainfold.features.encode import Options
     from chainfold.model.constraints import Constraints
     from chainfold.model.model import Model
-    from chainfold.training.loop import Development, Every, Progress
+    from chainfold.training.loop import Development, IterationReport, SaveInterval
 
 _ALGORITHM, _STEPS, _ONLINE, _RUN = "The algorithm", "Its steps", "Learning as it arrives", "The run"
 _ROWS = 12  # iterations in the live table
@@ -401,11 +401,11 @@ def _check_state(state: Path, resume: bool, fresh: bool) -> None:
         say("chainfold: there is no unfinished run to go on with; a new one begins.")
 
 
-def _every(text: str) -> Every:
+def _every(text: str) -> SaveInterval:
     """How often to save."""
-    from chainfold.training.loop import Every
+    from chainfold.training.loop import SaveInterval
 
-    return Every(*options.parse_often("save_every", text, "iterations"))
+    return SaveInterval(*options.parse_often("save_every", text, "iterations"))
 
 
 def _source(inputs: list[str], cache: Path, how: Options) -> Source:
@@ -495,7 +495,7 @@ class _Shown:
             self._done = count + (self._done if self._done < self._total else 0)
             self._bar.update(self._bar.task_ids[0], completed=self._done)
 
-    def iteration(self, progress: Progress) -> None:
+    def iteration(self, progress: IterationReport) -> None:
         if self._verbose:
             say(_line(progress))
         if self._live is not None:
@@ -527,7 +527,7 @@ def _live_view(rows: list[tuple[str, ...]], bar: Any) -> Any:
     return Group(table(headings, rows), bar) if rows else bar
 
 
-def _row(progress: Progress) -> tuple[str, ...]:
+def _row(progress: IterationReport) -> tuple[str, ...]:
     step = progress.step
     score = "" if progress.dev is None else f"{progress.dev:.2%}{' *' if progress.best else ''}"
     gradient = "" if math.isnan(step.gradient_norm) else f"{step.gradient_norm:,.4g}"
@@ -542,7 +542,7 @@ def _row(progress: Progress) -> tuple[str, ...]:
     )
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: IterationReport) -> str:
     names = ("iteration", "objective", "gradient", "weights", "non-zero", "development", "seconds")
     return "  ".join(f"{name} {value}" for name, value in zip(names, _row(progress), strict=True) if value)
 

@@ -26,10 +26,10 @@ from chainfold.model.model import Model
 from chainfold.sklearn.log import TrainingLog, watched
 from chainfold.sklearn.training_data import Lengths, development, further, known, learnable
 from chainfold.system.machine import cores
-from chainfold.training.incremental import Learnt, learn, learn_online, online_trainer
-from chainfold.training.loop import Progress, Training, option_names, train
+from chainfold.training.incremental import IncrementalState, learn, learn_online, online_trainer
+from chainfold.training.loop import IterationReport, Training, option_names, train
 from chainfold.training.online.trainer import OnlineTrainer
-from chainfold.training.perceptron import ALGORITHMS as MISTAKES
+from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
 
 _OPTIONS = (
     *("c1", "c2", "max_iterations", "num_memories", "epsilon", "period", "delta", "linesearch", "max_linesearch"),
@@ -231,7 +231,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 assert piece is not None, "an empty one was refused"
                 piece = replace(piece, n_labels=len(vocabulary.labels), vocabulary=vocabulary)
                 learnt, step = learn(piece, training, before, self._constraints(piece))
-            report(Progress(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
+            report(IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
         self._keep(learnt.model, log, learnt, trainer)
         return self
@@ -256,17 +256,21 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             )
 
     def _keep(
-        self, model: Model, log: TrainingLog, pieces: Learnt | None = None, online: OnlineTrainer | None = None
+        self,
+        model: Model,
+        log: TrainingLog,
+        pieces: IncrementalState | None = None,
+        online: OnlineTrainer | None = None,
     ) -> None:
         self.model_, self.training_log_, self._pieces, self._online = model, log, pieces, online
         self._tagger: Tagger | None = None
         self._features: dict[str, dict[tuple[str, str], float]] = {}
 
-    def _learnt(self) -> Learnt | None:
+    def _learnt(self) -> IncrementalState | None:
         """What to go on from."""
         if not self.__sklearn_is_fitted__():
             return None
-        return self._pieces or Learnt(self.model_)
+        return self._pieces or IncrementalState(self.model_)
 
     def _options(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in _OPTIONS} | {"type": self.pa_type}
@@ -293,7 +297,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if self._training({}).algorithm == "lbfgs":
             options = {name: value for name, value in options.items() if name in option_names(_BY_PIECES)}
             return self._training({"c2": 0.0, "decay": 0.0, **options}, _BY_PIECES)
-        if self._training({}).algorithm in MISTAKES:
+        if self._training({}).algorithm in PERCEPTRONS:
             return self._training(options)
         return self._training({"c2": 0.0, "decay": 0.0, **options})
 

@@ -16,9 +16,9 @@ from scipy.optimize import minimize, rosen, rosen_der
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.kernels.vectors import CHUNK
 from chainfold.training.optimisers import base, linesearch
-from chainfold.training.optimisers.lbfgs import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
+from chainfold.training.optimisers.lbfgs_owlqn import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.training.optimisers.linesearch import Trial
-from chainfold.training.optimisers.team import _LEAST_SHARED
+from chainfold.training.optimisers.vector_threads import _LEAST_SHARED
 
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -50,7 +50,7 @@ def rosenbrock(x: Floats) -> tuple[float, Floats]:
     return float(rosen(x)), np.asarray(rosen_der(x))
 
 
-def run(optimiser: base.Optimiser) -> list[base.Step]:
+def run(optimiser: base.Optimiser) -> list[base.Iteration]:
     steps = []
     while not optimiser.finished:
         step = optimiser.advance()
