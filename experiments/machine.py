@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from chainfold.engines.plan import cores
-from chainfold.paper.plan import Result
+from experiments.paper.sizes import Result
 
 
 def machine() -> Result:

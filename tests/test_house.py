@@ -50,11 +50,10 @@ LEVELS = {
     "online": 11,
     "growth": 12,
     "estimator": 13,
-    "paper": 13,
     "cli": 14,
     "__main__": 15,
 }
-WITHIN = {"kernels", "data", "engines", "live", "online", "optimize", "paper", "cli"}
+WITHIN = {"kernels", "data", "engines", "live", "online", "optimize", "cli"}
 ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
 
 

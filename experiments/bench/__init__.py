@@ -1,7 +1,7 @@
-"""What chainfold costs, beside other programs and on its own: `python -m benchmarks`.
+"""What chainfold costs, beside other programs and on its own: `python -m experiments bench`.
 
-measure ── interleaved rounds, ratios, fresh processes      results ── tables, bars, charts, the file they are kept in
-corpora ── the data sets, as files and as attributes        peers ── other programs behind one interface
+timing ── interleaved rounds, ratios, fresh processes      findings ── tables, bars, charts, the file they are kept in
+datasets ── the data sets, as files and as attributes        peers ── other programs behind one interface
   └── the pieces: gradient, kdd, training, encoding, tagging, memory, scaling, startup, roofline, quality
-        └── __main__ ── one after another; page and pictures draw what the file says
+        └── command ── one after another; report and charts draw what the file says
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Chart, Found, Json
 from chainfold.files import written_whole
-from chainfold.paper.words import count
+from experiments.bench.findings import Chart, Found, Json
+from experiments.formatting import count
 
 _OURS, _THEIRS = ("#009e73", "#0072b2", "#56b4e9"), ("#d55e00", "#e69f00", "#cc79a7")
 _MARKERS = "os^"

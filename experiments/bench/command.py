@@ -1,6 +1,6 @@
 """Measure what chainfold costs, piece by piece, and write the page.
 
-    python -m benchmarks [NAME...] [--rounds 5] [--quick] [--out docs] [--data FOLDER] [--fresh] [--redraw]
+    python -m experiments bench [NAME...] [--rounds 5] [--quick] [--out docs] [--data FOLDER] [--fresh] [--redraw]
 
 Each finished piece is kept in OUT/benchmarks/results.json at once: after an interruption the same command goes on with
 the next one. With names, just these are measured, again if they were before.
@@ -8,26 +8,42 @@ the next one. With names, just these are measured, again if they were before.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from benchmarks import encoding, gradient, kdd, memory, quality, roofline, scaling, startup, streams, tagging, training
-from benchmarks.corpora import Corpora
-from benchmarks.measure import ROOT
-from benchmarks.page import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
-from benchmarks.pictures import draw
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Found, Ledger, Unusable, read
+from chainfold import stopping
+from chainfold.cli.show import say
+from chainfold.errors import BadSetting
 from chainfold.files import written_whole
+from experiments import ROOT
+from experiments.bench import (
+    encoding,
+    gradient,
+    kdd,
+    memory,
+    quality,
+    roofline,
+    scaling,
+    startup,
+    streams,
+    tagging,
+    training,
+)
+from experiments.bench.charts import draw
+from experiments.bench.datasets import Corpora
+from experiments.bench.findings import Found, Ledger, read
+from experiments.bench.report import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
+from experiments.bench.section import Context, Piece
 
 PIECES: dict[str, Piece] = {
     module.PIECE.name: module.PIECE
@@ -97,37 +113,52 @@ def _show(found: Found, judged: bool, console: Console) -> None:
         console.print(note)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *PIECES], help=", ".join(PIECES))
-    parser.add_argument("--rounds", type=int, help=f"rounds of each comparison; {_ROUNDS}, quickly {_QUICK_ROUNDS}")
-    parser.add_argument("--quick", action="store_true", help="small made-up data, to see that everything runs")
-    parser.add_argument("--out", type=Path, help=f"where the page goes; {_OUT}, quickly {_QUICK_OUT}")
-    parser.add_argument("--data", type=Path, help="the real data sets; CHAINFOLD_DATA, or ../shared/data")
-    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
-    parser.add_argument("--redraw", action="store_true", help="only write the page and pictures again")
-    asked = parser.parse_args()
-    out = asked.out or ROOT / (_QUICK_OUT if asked.quick else _OUT)
-    data = asked.data or Path(os.environ.get("CHAINFOLD_DATA", ROOT.parent / "shared" / "data"))
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help=", ".join(PIECES))] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help=f"Rounds of each comparison: {_ROUNDS}, or {_QUICK_ROUNDS} if quick.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small made-up data, to see that everything runs.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help=f"The folder of the page: {_OUT}, or {_QUICK_OUT} if quick.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The real data sets; CHAINFOLD_DATA, or ../shared/data.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard what was measured before.")] = False,
+    draw_only: Annotated[bool, typer.Option("--redraw", help="Only write the page and its charts again.")] = False,
+) -> None:
+    """Measure chainfold's speed, memory and quality, beside other programs, and write the page.
+
+    Each finished piece is kept at once: after an interruption the same command continues with the next one. With
+    names, only these are measured, again if they were before.
+
+    Example: python -m experiments bench startup --quick
+    """
+    for name in names or []:
+        if name not in PIECES:
+            raise BadSetting("names", name, f"one of {', '.join(PIECES)}")
+    out = out or ROOT / (_QUICK_OUT if quick else _OUT)
+    data = data or Path(os.environ.get("CHAINFOLD_DATA", ROOT.parent / "shared" / "data"))
     console = Console(width=None if Console().is_terminal else _WIDTH)
-    try:
-        if not asked.redraw:
-            with TemporaryDirectory(prefix="chainfold-") as folder:
-                corpora = Corpora(data.resolve() if data.exists() else None, Path(folder), asked.quick)
-                rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
-                ledger = Ledger(out / FOLDER / RESULTS, asked.quick, corpora.real, asked.fresh)
-                if not corpora.real and not asked.quick:
-                    console.print(f"Not all real data sets are in {data}: made-up files take their place.")
-                names = asked.names or ledger.left or [name for name, piece in PIECES.items() if piece.by_default]
-                context = Context(rounds, asked.quick, corpora, Path(folder), lambda what: None)
-                measure(names, ledger, context, console)
-        redraw(out)
-    except Unusable as problem:
-        raise SystemExit(str(problem)) from None
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted; the same command, without --fresh, goes on with the next piece.") from None
+    if not draw_only:
+        with TemporaryDirectory(prefix="chainfold-") as folder:
+            corpora = Corpora(data.resolve() if data.exists() else None, Path(folder), quick)
+            ledger = Ledger(out / FOLDER / RESULTS, quick, corpora.real, fresh)
+            if not corpora.real and not quick:
+                console.print(f"Not all real data sets are in {data}: made-up files take their place.")
+            chosen = names or ledger.left or [name for name, piece in PIECES.items() if piece.by_default]
+            rounds = rounds or (_QUICK_ROUNDS if quick else _ROUNDS)
+            context = Context(rounds, quick, corpora, Path(folder), lambda what: None)
+            try:
+                measure(chosen, ledger, context, console)
+            except KeyboardInterrupt:
+                say("chainfold: interrupted; the same command, without --fresh, goes on with the next piece.")
+                raise typer.Exit(stopping.code()) from None
+    redraw(out)
     console.print(f"The page: {out / PAGE}", soft_wrap=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from benchmarks.corpora import READERS, Corpus, opened
-from benchmarks.measure import Times, chainfold, interleaved, ratios
-from benchmarks.peers import CRFSUITE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
 from chainfold import encode
+from experiments.bench.datasets import READERS, Corpus, opened
+from experiments.bench.findings import Cell, Found, Table
+from experiments.bench.peers import CRFSUITE, has, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import Times, chainfold, interleaved, ratios
 
 _REPEATED = {"smurf.", "neptune.", "normal.", "satan.", "ipsweep.", "portsweep.", "nmap."}
 _HASHED = ["--hash-bits", "20"]

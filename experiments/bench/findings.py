@@ -17,11 +17,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import median
-from benchmarks.peers import PEERS
 from chainfold import __version__
+from chainfold.errors import ChainfoldError
 from chainfold.files import written_whole
-from chainfold.paper.machine import machine
+from experiments.bench.peers import PEERS
+from experiments.bench.timing import median
+from experiments.machine import machine
 
 FORMAT = 1
 
@@ -96,7 +97,7 @@ class Found:
         )
 
 
-class Unusable(Exception):
+class Unusable(ChainfoldError):
     """The file of results cannot be used; the text says why."""
 
 

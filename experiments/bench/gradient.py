@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.measure import Times, each, median, ratios, timed
-from benchmarks.peers import CRFSUITE, has, iterations_between, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
 from chainfold import SyntheticChain
 from chainfold.data.chain import Source, gather
 from chainfold.objective import Objective, Space
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
+from experiments.bench.findings import Bar, Cell, Chart, Curve, Found, Table
+from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import Times, each, median, ratios, timed
 
 ONE, TWO, ITERATION = "gradient, 1 thread", "gradient, 2 threads", "iteration, 2 threads"
 PEER = f"{CRFSUITE.package}, iteration"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
-from benchmarks.measure import each, ratios, timed
-from benchmarks.peers import CRFSUITE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
 from chainfold import evaluate
 from chainfold.data.chain import gather
+from experiments.bench.findings import Bar, Cell, Found, Table
+from experiments.bench.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
+from experiments.bench.peers import CRFSUITE, has, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import each, ratios, timed
 
 
 def run(context: Context) -> Found:

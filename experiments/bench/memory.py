@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from benchmarks.measure import chainfold, told
-from benchmarks.peers import CRFSUITE, ONE_SEQUENCE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
+from experiments.bench.findings import Bar, Cell, Chart, Curve, Found, Table
+from experiments.bench.peers import CRFSUITE, ONE_SEQUENCE, has, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import chainfold, told
 
 _FLAT = 5.0  # MB
 
@@ -77,7 +77,7 @@ def _theirs(context: Context, shape: Shape) -> list[tuple[float, float]]:
     found = []
     for power in _QUICK_POWERS if context.quick else _THEIR_POWERS:
         context.say(f"{CRFSUITE.package}, {shape.title}: 10^{power} positions")
-        facts = told("benchmarks.peers", ONE_SEQUENCE, *shape.sizes(10**power))
+        facts = told("experiments.bench.peers", ONE_SEQUENCE, *shape.sizes(10**power))
         found.append((10.0**power, round(facts["peak_rss_mb"], 1)))
     return found
 

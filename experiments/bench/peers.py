@@ -1,7 +1,7 @@
 """Other programs for linear-chain CRFs, behind one small interface: train on sequences, tag them.
 
-    python -m benchmarks.peers PEER KIND TEXT MODEL [ITERATIONS]
-    python -m benchmarks.peers one-sequence POSITIONS LABELS ATTRIBUTES ACTIVE
+    python -m experiments.bench.peers PEER KIND TEXT MODEL [ITERATIONS]
+    python -m experiments.bench.peers one-sequence POSITIONS LABELS ATTRIBUTES ACTIVE
 
 train in a process of their own, from a text file or on one sequence that is drawn at random, and say in JSON what was
 found and what it took. All three programs stand on the C code of CRFsuite; the settings are c2 = 1, a weight for every
@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from benchmarks.corpora import READERS, Items, sequences_of
 from chainfold.resident import resident
+from experiments.bench.datasets import READERS, Items, sequences_of
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source

@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.corpora import Corpus
-from benchmarks.measure import chainfold
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
-from benchmarks.training import train_ours
+from experiments.bench.datasets import Corpus
+from experiments.bench.findings import Cell, Found, Table
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import chainfold
+from experiments.bench.training import train_ours
 
 # attacks by the class that the contest gave them; some are in the test file alone
 _CLASSES = {

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import fill
 
-from benchmarks.measure import median
-from benchmarks.piece import Piece
-from benchmarks.results import Bar, Cell, Found, Json, Table
-from chainfold.paper.words import digits, size
+from experiments.bench.findings import Bar, Cell, Found, Json, Table
+from experiments.bench.section import Piece
+from experiments.bench.timing import median
+from experiments.formatting import digits, size
 
 FOLDER = "benchmarks"  # of the pictures and the numbers, beside the page
 
 _HOW = (
     "Every comparison is a ratio within one run: the sides take turns, round by round, and a ratio is taken within "
     "each round. A cell is the median of the rounds, with the least and the most in brackets. A bar is judged by the "
-    "median. `make bench` measures everything again, `python -m benchmarks NAME` one section."
+    "median. `make bench` measures everything again, `python -m experiments bench NAME` one section."
 )
 _QUICK = "**This was a quick run on small made-up data: its figures mean nothing, and no bar is judged.**"
 _MADE_UP = "**Real data sets were missing, and made-up files took their place: no bar is judged.**"

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, median
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
-from benchmarks.work import Work, kernels_on
 from chainfold import Layout, SyntheticChain
 from chainfold.data.chain import gather
 from chainfold.kernels.jit import CONTRACT, kernel
 from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
+from experiments.bench.findings import Cell, Found, Table
+from experiments.bench.kernel_work import Work, kernels_on
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import interleaved, median
 
 _UNROLLED = 8  # vectors in one step of the loops below
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

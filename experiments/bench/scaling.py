@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.measure import each, interleaved, median, ratios, timed
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Chart, Curve, Found, Table
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
 from chainfold.data.chain import gather
+from experiments.bench.findings import Cell, Chart, Curve, Found, Table
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import each, interleaved, median, ratios, timed
 
 _LENGTH_SHAPE = 5, 100, 8  # labels, attributes, active
 _ROUNDS = {10**7: 2, 10**8: 1}  # of the longest chains

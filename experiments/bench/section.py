@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.corpora import Corpora, Corpus
-from benchmarks.results import Found
 from chainfold import encode, open_chain
+from experiments.bench.datasets import Corpora, Corpus
+from experiments.bench.findings import Found
 
 
 class Context(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import python
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
+from experiments.bench.findings import Bar, Cell, Found, Table
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import python
 
 _LINES = 300
 _IMPORT, _HELP = '`python -c "import chainfold"`', "`chainfold --help`"

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from benchmarks.corpora import Corpus
-from benchmarks.measure import Times, interleaved, ratios
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
-from benchmarks.training import train_ours
 from chainfold import Model, open_model, write_chain
 from chainfold.data.known import gathered, known_blocks
 from chainfold.live.follow import Following
+from experiments.bench.datasets import Corpus
+from experiments.bench.findings import Bar, Cell, Found, Table
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import Times, interleaved, ratios
+from experiments.bench.training import train_ours
 
 _ITERATIONS = 20
 _LEAST = 200_000.0  # rows a second, of encoded data

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.corpora import READERS, Corpus
-from benchmarks.measure import Times, interleaved, ratios
-from benchmarks.peers import CRFSUITE, Tag, has, installed, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
-from benchmarks.training import train_ours
 from chainfold import Model, Tagger, open_chain, open_model, tag_to, write_chain
 from chainfold.data.encode import encode
 from chainfold.data.renumbered import Renumbered
 from chainfold.tagging import blocks_of
+from experiments.bench.datasets import READERS, Corpus
+from experiments.bench.findings import Bar, Cell, Found, Table
+from experiments.bench.peers import CRFSUITE, Tag, has, installed, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import Times, interleaved, ratios
+from experiments.bench.training import train_ours
 
 OURS = "chainfold"
 _ITERATIONS = 10  # of the models, which have to be of some use but not good

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.corpora import READERS, Corpus
-from benchmarks.measure import chainfold, median, ratios, told
-from benchmarks.peers import CRFSUITE, Peer, installed, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
 from chainfold.metrics import Count, Scores
+from experiments.bench.datasets import READERS, Corpus
+from experiments.bench.findings import Bar, Cell, Found, Table
+from experiments.bench.peers import CRFSUITE, Peer, installed, missing
+from experiments.bench.section import Context, Piece
+from experiments.bench.timing import chainfold, median, ratios, told
 
 OURS = "chainfold"
 _FEW = 20  # iterations, where all programs take part
@@ -29,7 +29,7 @@ def train_ours(corpus: Corpus, model: Path, *options: str) -> Facts:
 
 def train_peer(peer: Peer, corpus: Corpus, model: Path, iterations: int | None) -> Facts:
     limit = [] if iterations is None else [str(iterations)]
-    return told("benchmarks.peers", peer.package, corpus.kind, str(corpus.train), str(model), *limit)
+    return told("experiments.bench.peers", peer.package, corpus.kind, str(corpus.train), str(model), *limit)
 
 
 def scores_of_ours(corpus: Corpus, model: Path) -> tuple[float, float | None]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from chainfold.engines import ENGINES
 from chainfold.engines.base import LOG_ADDITION, Settings, Shape
 from chainfold.errors import ChainfoldError
-from chainfold.paper.machine import memory_info
-from chainfold.paper.plan import (
+from experiments.formatting import size
+from experiments.machine import memory_info
+from experiments.paper.measurement import Point, measure, predicted_bytes, unmeasured, warm_up
+from experiments.paper.sizes import (
     CHECKPOINT,
     EMP,
     EMP_HELD,
@@ -34,11 +36,9 @@ from chainfold.paper.plan import (
     Plan,
     Result,
 )
-from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, warm_up
-from chainfold.paper.words import size
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 
 LINES = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, CHECKPOINT, STREAM, STREAM_HELD, SCALED)

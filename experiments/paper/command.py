@@ -1,4 +1,4 @@
-"""`chainfold paper`: the experiments of Ilić et al., measured here, on one page."""
+"""`python -m experiments paper`: the experiments of Ilić et al., measured on this machine, on one page."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ from chainfold.cli.options import parse_size
 from chainfold.cli.show import console, say, table
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.plain import visible
+from experiments import ROOT
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from chainfold.paper.plan import Result
+    from experiments.paper.sizes import Result
 
 _LONGEST = 50_000_000
 _SETTLED = 10.0  # planned seconds after which the pace can be told
 _LIMITS = {False: "3GB", True: "64MB"}
+_OUT, _QUICK_OUT = "docs/paper", "build/paper"
 
 
 def paper(
     quick: Annotated[bool, typer.Option("--quick", help="Everything in small, in under three minutes.")] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes, and what it is made of.")] = Path(
-        "chainfold-paper"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The folder of the page: docs/paper, or build/paper if quick.", show_default=False
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +62,7 @@ def paper(
     Ilić, Mančev, Todorović, Stanković: Gradient Computation in Linear-Chain Conditional Random Fields Using the Entropy
     Message Passing Algorithm. A run that was interrupted goes on where it stopped when the same command is given again.
 
-    Example: chainfold paper --quick
+    Example: python -m experiments paper --quick
     """
     from importlib.util import find_spec
 
@@ -65,12 +70,13 @@ def paper(
         raise BadSetting("max_length", max_length, "at least 1000 positions")
     if find_spec("matplotlib") is None:
         raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
-    from chainfold.paper.experiment import PAGE, run
-    from chainfold.paper.plan import LEAST_LIMIT, full_plan, quick_plan
+    from experiments.paper.experiment import PAGE, run
+    from experiments.paper.sizes import LEAST_LIMIT, full_plan, quick_plan
 
     limit = parse_size(memory_limit or _LIMITS[quick])
     if not limit or limit < LEAST_LIMIT:
         raise BadSetting("memory_limit", memory_limit, f"at least {LEAST_LIMIT // 1_000_000}MB")
+    out = out or ROOT / (_QUICK_OUT if quick else _OUT)
     plan = (quick_plan if quick else full_plan)(limit, max_length)
     terminal = console()
     with _watched() as watch:

@@ -35,9 +35,9 @@ from chainfold.data.vocabulary import Vocabulary
 from chainfold.engines.plan import cores
 from chainfold.errors import BadFile, BadSetting
 from chainfold.model_file import open_model, save_model
-from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
 from chainfold.tagging import blocks_of, tag
 from chainfold.training import Training, train
+from experiments.paper.sizes import MAIN, SETTINGS, Piece, Plan, Result
 
 NORMAL, ATTACK = "normal", "attack"
 

@@ -23,13 +23,13 @@ from chainfold.data.store import open_chain
 from chainfold.evaluation import evaluate
 from chainfold.model import Model
 from chainfold.model_file import open_model
-from chainfold.paper.numerics import kernels
-from chainfold.paper.plan import MAIN, Piece, Plan, Result
 from chainfold.semiring import entropy
 from chainfold.tagging import entropies, log_probabilities, sample
+from experiments.paper.numerics import kernels
+from experiments.paper.sizes import MAIN, Piece, Plan, Result
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 _LEAST = 1.0  # nats: a labelling that is surer than that leaves nothing to estimate
 _TEMPER = 0.3  # of the weights, where it is

@@ -26,16 +26,16 @@ from chainfold import __version__
 from chainfold.errors import BadFile
 from chainfold.files import written_whole
 from chainfold.outputs import claimed
-from chainfold.paper import certificate, entropy, many_weights, numerics, scaling
-from chainfold.paper.corpus import Corpus
-from chainfold.paper.counting import counted_tables
-from chainfold.paper.figures import draw
-from chainfold.paper.machine import machine
-from chainfold.paper.page import page
-from chainfold.paper.paging import obstacle
-from chainfold.paper.plan import Line, Piece, Plan, Result
-from chainfold.paper.verdicts import verdicts
-from chainfold.paper.words import size
+from experiments.formatting import size
+from experiments.machine import machine
+from experiments.paper import cases, entropy, lookahead, many_weights, numerics
+from experiments.paper.corpus import Corpus
+from experiments.paper.counting import counted_tables
+from experiments.paper.figures import draw
+from experiments.paper.paging import obstacle
+from experiments.paper.report import page
+from experiments.paper.sizes import Line, Piece, Plan, Result
+from experiments.paper.verdicts import verdicts
 
 FORMAT = 1
 RESULTS, PAGE = "results.json", "index.html"
@@ -100,7 +100,7 @@ def _pieces(plan: Plan, corpus: Corpus, reason: str | None) -> Iterator[Piece]:
     yield from corpus.pieces()
     yield Piece("corpus", "the data", 1.0, lambda done: corpus.about())
     yield Piece("tables", "Tables 1 and 2: counting operations and registers", 1.0, lambda done: counted_tables())
-    for module in (numerics, certificate, entropy, many_weights, scaling):
+    for module in (numerics, lookahead, entropy, many_weights, cases):
         yield from module.pieces(plan, corpus)
 
 
@@ -143,7 +143,7 @@ def _assembled(plan: Plan, done: Mapping[str, Result]) -> Result:
         "tables": done["tables"],
         "numerics": {"digits": numerics.DIGITS, "chains": under("numerics/")},
         "certificate": {
-            "tolerance": certificate.TOLERANCE,
+            "tolerance": lookahead.TOLERANCE,
             "chains": under("certificate/lookahead/"),
             "bound": [row for result in under("certificate/bound/") for row in result["bound"]],
         },
@@ -188,7 +188,7 @@ def _taken_apart(results: Result) -> dict[str, Result]:
         for one in results["weights"][name]
     }
     points = {
-        scaling.key(one["setting"], Line(one["engine"], one["held"]), one["positions"], one["limit"]): one
+        cases.key(one["setting"], Line(one["engine"], one["held"]), one["positions"], one["limit"]): one
         for one in results["scaling"]["points"]
     }
     return {

@@ -15,19 +15,8 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from chainfold.files import written_whole
-from chainfold.paper.plan import (
-    EMP,
-    EMP_HELD,
-    FB,
-    RECOMPUTE_HELD,
-    SCALED,
-    SETTINGS,
-    SPILL,
-    STREAM,
-    STREAM_HELD,
-    Line,
-)
-from chainfold.paper.readings import (
+from experiments.formatting import count, digits, duration, power, size
+from experiments.paper.series import (
     CASES,
     FLAT,
     OURS,
@@ -45,8 +34,19 @@ from chainfold.paper.readings import (
     section,
     slopes,
 )
-from chainfold.paper.verdicts import crossing
-from chainfold.paper.words import count, digits, duration, power, size
+from experiments.paper.sizes import (
+    EMP,
+    EMP_HELD,
+    FB,
+    RECOMPUTE_HELD,
+    SCALED,
+    SETTINGS,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+)
+from experiments.paper.verdicts import crossing
 
 _WIDTH = 12.0  # inches; at 72 points each, about the 900 pixels of a page
 _DOTS = 130  # an inch, in PNG

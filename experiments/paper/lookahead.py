@@ -26,10 +26,10 @@ from chainfold.evaluation import evaluate
 from chainfold.kernels.collapse import NEGLIGIBLE
 from chainfold.model import Floats, Layout, Model
 from chainfold.model_file import open_model
-from chainfold.paper.plan import SETTINGS, Piece, Plan, Result
+from experiments.paper.sizes import SETTINGS, Piece, Plan, Result
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 TOLERANCE = DEFAULT_TOLERANCE  # of the lookaheads
 TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)  # of the bounds

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from chainfold.data.synthetic import SyntheticChain
-from chainfold.paper import point
-from chainfold.paper.plan import Piece, Plan, Result
+from experiments.paper import measurement
+from experiments.paper.sizes import Piece, Plan, Result
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 ACTIVE = 5  # attributes a position
 ENGINES = ("emp", "stream")
@@ -102,10 +102,10 @@ def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float
 
 def _measured(plan: Plan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:
     """The chain is held in memory, made before the clock starts: of `stream`'s time it would be a good part."""
-    what = point.Point(engine=engine, positions=positions, held="memory", synthetic=(*size, ACTIVE))
-    rounds = [point.measure(what)]
+    what = measurement.Point(engine=engine, positions=positions, held="memory", synthetic=(*size, ACTIVE))
+    rounds = [measurement.measure(what)]
     if rounds[0]["outcome"] == "measured" and rounds[0]["seconds"] < _SHORT:
-        rounds += [point.measure(what) for _ in range(plan.rounds - 1)]
+        rounds += [measurement.measure(what) for _ in range(plan.rounds - 1)]
     measured = [each for each in rounds if each["outcome"] == "measured"]
     seconds = [each["seconds"] for each in measured]
     return {
@@ -124,5 +124,5 @@ def _measured(plan: Plan, size: Size, engine: str, positions: int, done: Mapping
 
 def _seen(size: Size, positions: int) -> float:
     """The share of the attributes that occur in the first positions."""
-    block = SyntheticChain(positions, *size, ACTIVE, seed=point.SEED).block(0, min(positions, _LOOKED))
+    block = SyntheticChain(positions, *size, ACTIVE, seed=measurement.SEED).block(0, min(positions, _LOOKED))
     return int(np.unique(block.ids).size) / size.n_attributes

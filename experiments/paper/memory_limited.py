@@ -22,8 +22,8 @@ from chainfold.engines.logdomain import there_and_back
 from chainfold.engines.spilling import spilling
 from chainfold.evaluation import Evaluation, evaluation_of
 from chainfold.model import Floats, Model
-from chainfold.paper.held import Prefix, fill
-from chainfold.paper.paging import Pager
+from experiments.paper.paging import Pager
+from experiments.paper.prefix import Prefix, fill
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it

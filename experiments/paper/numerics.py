@@ -28,12 +28,12 @@ from chainfold.evaluation import evaluate
 from chainfold.kernels.expectation import active, most_active
 from chainfold.model import Floats, Model
 from chainfold.model_file import open_model
-from chainfold.paper.plan import MAIN, Piece, Plan, Result
 from chainfold.semiring import Expectation, SumProduct, forward
 from chainfold.tagging import blocks_of
+from experiments.paper.sizes import MAIN, Piece, Plan, Result
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 DIGITS = 50
 ENGINES = ("fb-log", "emp", "fb", "stream")

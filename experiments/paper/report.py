@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from chainfold.paper.figures import name_of
-from chainfold.paper.plan import EMP, EMP_HELD, FB, MAIN, SCALED, SETTINGS, STREAM, STREAM_HELD, Line
-from chainfold.paper.readings import (
+from experiments.formatting import count, digits, duration, power, size, times
+from experiments.paper.figures import name_of
+from experiments.paper.series import (
     CASES,
     FLAT,
     OWN,
@@ -33,7 +33,7 @@ from chainfold.paper.readings import (
     section,
     slopes,
 )
-from chainfold.paper.words import count, digits, duration, power, size, times
+from experiments.paper.sizes import EMP, EMP_HELD, FB, MAIN, SCALED, SETTINGS, STREAM, STREAM_HELD, Line
 
 TITLE = "The entropy message passing paper, measured here"
 

@@ -10,22 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from chainfold.paper.counting import QUOTIENT
-from chainfold.paper.plan import (
-    CHECKPOINT,
-    EMP,
-    EMP_HELD,
-    FB,
-    RECOMPUTE,
-    RECOMPUTE_HELD,
-    SCALED,
-    SPILL,
-    STREAM,
-    STREAM_HELD,
-    Line,
-    Result,
-)
-from chainfold.paper.readings import (
+from experiments.formatting import count, power, size, times
+from experiments.paper.counting import QUOTIENT
+from experiments.paper.series import (
     FLAT,
     OWN,
     Points,
@@ -44,7 +31,20 @@ from chainfold.paper.readings import (
     slope,
     slopes,
 )
-from chainfold.paper.words import count, power, size, times
+from experiments.paper.sizes import (
+    CHECKPOINT,
+    EMP,
+    EMP_HELD,
+    FB,
+    RECOMPUTE,
+    RECOMPUTE_HELD,
+    SCALED,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+    Result,
+)
 
 CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not measured"
 

@@ -13,20 +13,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import benchmarks.__main__ as command
 import pytest
-from benchmarks import corpora, gradient, measure, memory, peers, scaling
-from benchmarks.corpora import READERS, Corpora
-from benchmarks.page import page
-from benchmarks.peers import CRFSUITE, has, iterations_between
-from benchmarks.piece import Context
-from benchmarks.results import Bar, Chart, Curve, Found, Ledger, Table, Unusable, read
 
+import experiments.bench.command as command
 from chainfold import SyntheticChain, encode, open_chain
 from chainfold.data.chain import gather
+from experiments.bench import datasets, gradient, memory, peers, scaling, timing
+from experiments.bench.datasets import READERS, Corpora
+from experiments.bench.findings import Bar, Chart, Curve, Found, Ledger, Table, Unusable, read
+from experiments.bench.peers import CRFSUITE, has, iterations_between
+from experiments.bench.report import page
+from experiments.bench.section import Context
 from verbs import succeeded
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite is not installed")
 
 
@@ -36,7 +36,7 @@ def in_this_process(*arguments: str, environment: Mapping[str, str] | None = Non
     kind, what, *rest = arguments[1:]
     if (kind, what) == ("-m", "chainfold"):
         text = succeeded(*rest).decode()
-    elif (kind, what) == ("-m", "benchmarks.peers"):
+    elif (kind, what) == ("-m", "experiments.bench.peers"):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
             patch.setattr(sys, "argv", [what, *rest])
             peers.main()
@@ -50,8 +50,8 @@ def in_this_process(*arguments: str, environment: Mapping[str, str] | None = Non
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """The smallest sizes at which everything still runs."""
-    monkeypatch.setattr(measure, "fresh", in_this_process)
-    monkeypatch.setattr(corpora, "_QUICK_ROWS", 240)
+    monkeypatch.setattr(timing, "fresh", in_this_process)
+    monkeypatch.setattr(datasets, "_QUICK_ROWS", 240)
     monkeypatch.setattr(gradient, "_QUICK_POSITIONS", {2: 200})
     monkeypatch.setattr(memory, "_QUICK_POWERS", (2, 3))
     monkeypatch.setattr(scaling, "_SHAPES", ((2, 10, 2, 0.01),))

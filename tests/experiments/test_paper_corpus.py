@@ -20,10 +20,10 @@ from chainfold.data.store import StoredChain
 from chainfold.errors import ChainfoldError
 from chainfold.evaluation import evaluate
 from chainfold.model_file import open_model
-from chainfold.paper import corpus as module
-from chainfold.paper.corpus import KDD_COLUMNS, Corpus
-from chainfold.paper.plan import SETTINGS, Plan, full_plan, quick_plan
 from chainfold.tagging import tag
+from experiments.paper import corpus as module
+from experiments.paper.corpus import KDD_COLUMNS, Corpus
+from experiments.paper.sizes import SETTINGS, Plan, full_plan, quick_plan
 
 LABELS = ["normal", "smurf", "back", "neptune", "nmap", "satan", "warezclient", "perl", "ipsweep", "portsweep", "pod"]
 CLASSES = {"normal": "normal", "warezclient": "r2l", "perl": "u2r"}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainfold.paper.counting import (
+from experiments.paper.counting import (
     ALGORITHMS,
     ASYMPTOTIC,
     COLUMNS,
@@ -37,7 +37,7 @@ from chainfold.paper.counting import (
 TOLERANCE = 1e-10
 SIZES = [(1, 1, 1, 1), (1, 6, 2, 3), (2, 1, 1, 4), (2, 4, 3, 3), (3, 3, 2, 5), (2, 3, 1, 40), (4, 2, 4, 6)]
 COLUMN_OF_TABLE = list(product(TABLES, COLUMNS))
-PAGE = Path(__file__).parents[1] / "docs" / "paper.md"
+PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 
 
 def shown(sizes: tuple[int, int, int, int]) -> str:

@@ -14,9 +14,9 @@ import pytest
 from chainfold import Chain, Model
 from chainfold.data.store import write_chain
 from chainfold.model_file import save_model
-from chainfold.paper import entropy
-from chainfold.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
-from chainfold.paper.plan import quick_plan
+from experiments.paper import entropy
+from experiments.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
+from experiments.paper.sizes import quick_plan
 from oracle import features, score
 from shapes import CASES, plain
 

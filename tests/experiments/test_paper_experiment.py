@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 
 from chainfold.errors import ChainfoldError
-from chainfold.paper import experiment
-from chainfold.paper.experiment import redraw, run
-from chainfold.paper.figures import draw
-from chainfold.paper.plan import Plan, full_plan, quick_plan
-from chainfold.paper.point import FIGURES, Point
+from experiments import ROOT
+from experiments.__main__ import app
+from experiments.paper import experiment
+from experiments.paper.experiment import redraw, run
+from experiments.paper.figures import draw
+from experiments.paper.measurement import FIGURES, Point
+from experiments.paper.sizes import Plan, full_plan, quick_plan
 from verbs import failed
 from verbs import run as invoke
 
@@ -72,9 +74,9 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
         }
         return {"outcome": "measured", "reason": None, "seconds": 1e-6 * point.positions, **figures}
 
-    monkeypatch.setattr("chainfold.paper.point.measure", measured)
-    monkeypatch.setattr("chainfold.paper.scaling.measure", measured)
-    monkeypatch.setattr("chainfold.paper.scaling.warm_up", lambda point: None)
+    monkeypatch.setattr("experiments.paper.measurement.measure", measured)
+    monkeypatch.setattr("experiments.paper.cases.measure", measured)
+    monkeypatch.setattr("experiments.paper.cases.warm_up", lambda point: None)
     return asked
 
 
@@ -238,8 +240,10 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
         plans.append(replace(TINY, memory_limit=limit, quick=longest == 5_000))
         return plans[-1]
 
-    monkeypatch.setattr("chainfold.paper.plan.quick_plan", planned)
-    done = invoke("paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB")
+    monkeypatch.setattr("experiments.paper.sizes.quick_plan", planned)
+    done = invoke(
+        "paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB", program=app
+    )
     assert done.exit_code == 0, done.output
     assert "The paper's claims, measured here" in done.output
     assert "confirmed" in done.output
@@ -258,7 +262,7 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments)
+    said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments, program=app)
     assert sentence in said
     assert not (tmp_path / "out").exists()
 
@@ -268,7 +272,7 @@ def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "run", interrupted)
-    done = invoke("paper", "--quick", "--out", str(tmp_path))
+    done = invoke("paper", "--quick", "--out", str(tmp_path), program=app)
     assert done.exit_code == 130
     assert "the same command, without --fresh, goes on where it stopped" in done.output
 
@@ -277,7 +281,7 @@ def test_without_matplotlib_it_says_so_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"))
+    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
     assert not (tmp_path / "out").exists()
 
 
@@ -300,8 +304,8 @@ def test_lengths_end_where_they_are_told_to() -> None:
 
 @pytest.mark.slow
 def test_a_quick_run_as_a_user_starts_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "chainfold", "paper", "--quick", "--out", "made"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "experiments", "paper", "--quick", "--out", str(tmp_path / "made")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "made" / "results.json").read_text())
     assert {one["outcome"] for one in results["scaling"]["points"]} <= {"measured", "too long"}

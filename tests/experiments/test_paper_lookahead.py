@@ -17,10 +17,10 @@ from chainfold.data.chain import gather
 from chainfold.data.store import write_chain
 from chainfold.data.synthetic import SyntheticChain
 from chainfold.model_file import save_model
-from chainfold.paper import certificate
-from chainfold.paper.certificate import TOLERANCES, Boundaries, bounds, lookaheads, pieces
-from chainfold.paper.plan import Plan, full_plan, quick_plan
 from chainfold.tagging import marginals
+from experiments.paper import lookahead
+from experiments.paper.lookahead import TOLERANCES, Boundaries, bounds, lookaheads, pieces
+from experiments.paper.sizes import Plan, full_plan, quick_plan
 from tolerances import ORACLE
 
 ROUNDING = 1e-13
@@ -82,7 +82,7 @@ def enumerated(model: Model, chain: Chain, position: int) -> NDArray[np.float64]
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boundaries every two positions, so that chains that can be enumerated have some."""
-    monkeypatch.setattr(certificate, "_LEAST_SPACING", 2)
+    monkeypatch.setattr(lookahead, "_LEAST_SPACING", 2)
 
 
 @pytest.mark.usefixtures("short")

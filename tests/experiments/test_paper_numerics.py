@@ -16,8 +16,9 @@ import pytest
 from chainfold import Chain, Layout, Model, evaluate
 from chainfold.data.store import write_chain
 from chainfold.model_file import save_model
-from chainfold.paper import numerics
-from chainfold.paper.numerics import (
+from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper import numerics
+from experiments.paper.numerics import (
     ENGINES,
     PLAIN,
     WEIGHTS,
@@ -33,8 +34,7 @@ from chainfold.paper.numerics import (
     reference,
     sum_product,
 )
-from chainfold.paper.plan import quick_plan
-from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper.sizes import quick_plan
 from oracle import enumerate_paths
 from shapes import CASES, plain
 

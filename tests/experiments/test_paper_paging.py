@@ -13,10 +13,10 @@ import pytest
 from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
 from chainfold.data.store import StoredChain
 from chainfold.errors import ChainfoldError
-from chainfold.paper import paging
-from chainfold.paper.held import hold
-from chainfold.paper.paging import Pager, clocks, in_memory, obstacle, traffic
-from chainfold.paper.within import HeldWithin, PastCache, SpillPastCache, evaluate_within
+from experiments.paper import paging
+from experiments.paper.memory_limited import HeldWithin, PastCache, SpillPastCache, evaluate_within
+from experiments.paper.paging import Pager, clocks, in_memory, obstacle, traffic
+from experiments.paper.prefix import hold
 
 LIMIT, POSITIONS, BLOCK = 2_000_000, 60_000, 512
 
@@ -43,8 +43,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read beside a batch is small beside a chain of megabytes too."""
-    monkeypatch.setattr("chainfold.paper.within._ENDS", 4096)
-    monkeypatch.setattr("chainfold.paper.within._BESIDE", 4096)
+    monkeypatch.setattr("experiments.paper.memory_limited._ENDS", 4096)
+    monkeypatch.setattr("experiments.paper.memory_limited._BESIDE", 4096)
 
 
 @pytest.fixture(scope="module")

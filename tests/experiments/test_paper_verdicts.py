@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chainfold.paper.plan import Line
-from chainfold.paper.verdicts import CONFIRMED, IN_PART, REFUTED, UNKNOWN, crossing, exponent, verdicts
+from experiments.paper.sizes import Line
+from experiments.paper.verdicts import CONFIRMED, IN_PART, REFUTED, UNKNOWN, crossing, exponent, verdicts
 from paper_results import LINES, point, sample
 
 Result = dict[str, Any]
@@ -216,7 +216,7 @@ def test_spilling_is_compared_past_the_cache() -> None:
 
 def test_the_documents_say_what_the_results_say() -> None:
     """docs/paper.md has the verdicts on docs/paper/results.json, as this version of the program finds them."""
-    docs = Path(__file__).parents[1] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     results = json.loads((docs / "paper" / "results.json").read_text())
     assert results["verdicts"] == verdicts(results)
     rows = [f"| {one['case']} | {one['claim']} | {one['verdict']} | {one['evidence']} |" for one in results["verdicts"]]

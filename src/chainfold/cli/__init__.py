@@ -26,7 +26,6 @@ from chainfold.cli.failures import FAILURES, check_room, output_fails, sentence_
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
 from chainfold.cli.options import holding
-from chainfold.cli.paper import paper
 from chainfold.cli.plan import plan
 from chainfold.cli.show import abandon, say
 from chainfold.cli.tag import tag
@@ -85,7 +84,7 @@ def _failed(error: Exception, verb: str = "") -> int:
 app.command("train")(guarded(train))
 app.command("tag")(guarded(tag))
 app.command("eval")(guarded(evaluate))
-for verb in (watch, inspect, encode, data, gradient, plan, engines, paper, demo):
+for verb in (watch, inspect, encode, data, gradient, plan, engines, demo):
     app.command()(guarded(verb))
 
 

@@ -29,7 +29,6 @@ _REMEDIES = {
     "tag": "take a smaller model, or do without --nbest, --samples and --marginals",
     "evaluate": "take a smaller model",
     "watch": "take a smaller model, or a smaller --max-lag",
-    "paper": "give it a lower --memory-limit",
 }
 
 
