@@ -8,6 +8,7 @@ from chainfold import stopping
 from chainfold.cli import guarded
 from experiments.bench.command import bench
 from experiments.paper.command import paper
+from experiments.runner import resumable
 
 app = typer.Typer(
     name="experiments",
@@ -16,8 +17,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(guarded(paper))
-app.command()(guarded(bench))
+app.command()(guarded(resumable(paper)))
+app.command()(guarded(resumable(bench)))
 
 
 if __name__ == "__main__":

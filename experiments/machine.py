@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from chainfold.engines.plan import cores
-from experiments.paper.sizes import Result
+from experiments.ledger import Result
 
 
 def machine() -> Result:

@@ -16,9 +16,10 @@ from chainfold.engines import ENGINES
 from chainfold.engines.base import LOG_ADDITION, Settings, Shape
 from chainfold.errors import ChainfoldError
 from experiments.formatting import size
+from experiments.ledger import Result
 from experiments.machine import memory_info
 from experiments.paper.measurement import Point, measure, predicted_bytes, unmeasured, warm_up
-from experiments.paper.sizes import (
+from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
     EMP_HELD,
@@ -32,10 +33,9 @@ from experiments.paper.sizes import (
     STREAM,
     STREAM_HELD,
     Line,
-    Piece,
-    Plan,
-    Result,
+    RunPlan,
 )
+from experiments.runner import Piece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -58,7 +58,7 @@ def key(setting: str, line: Line, positions: int, limit: int | None = None) -> s
     return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
     """All points, the shortest first, and then those under a memory limit, the smallest first."""
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
     for limit, lengths in plan.limited.items() if MAIN in plan.lengths else ():
@@ -70,7 +70,7 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
 class _Work(NamedTuple):
     """A point, and what is needed to measure it."""
 
-    plan: Plan
+    plan: RunPlan
     corpus: Corpus
     setting: str
     line: Line
@@ -91,7 +91,7 @@ class _Work(NamedTuple):
         return [done[name] for name in keys if name in done]
 
 
-def _places(plan: Plan) -> Iterator[tuple[str, Line, int]]:
+def _places(plan: RunPlan) -> Iterator[tuple[str, Line, int]]:
     for setting, lengths in plan.lengths.items():
         for positions in sorted(lengths):
             yield from ((setting, line, positions) for line in (LINES if setting == MAIN else BRIEFLY))

@@ -37,7 +37,9 @@ from chainfold.errors import BadFile, BadSetting
 from chainfold.model_file import open_model, save_model
 from chainfold.tagging import blocks_of, tag
 from chainfold.training import Training, train
-from experiments.paper.sizes import MAIN, SETTINGS, Piece, Plan, Result
+from experiments.ledger import Result
+from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
+from experiments.runner import Piece
 
 NORMAL, ATTACK = "normal", "attack"
 
@@ -70,7 +72,7 @@ _MARGIN = 1.02  # of the space on disk
 class Corpus:
     """The chains and models of all settings, in a folder; `data` is a KDD file or a folder with one, None: invent."""
 
-    def __init__(self, plan: Plan, folder: Path, data: Path | None) -> None:
+    def __init__(self, plan: RunPlan, folder: Path, data: Path | None) -> None:
         self._plan = plan
         self._log: _Log = _Invented(plan.rows) if data is None else _Kdd(_kdd_file(data))
         self._folder = folder

@@ -25,8 +25,10 @@ from chainfold.model import Model
 from chainfold.model_file import open_model
 from chainfold.semiring import entropy
 from chainfold.tagging import entropies, log_probabilities, sample
+from experiments.ledger import Result
 from experiments.paper.numerics import kernels
-from experiments.paper.sizes import MAIN, Piece, Plan, Result
+from experiments.paper.run_plan import MAIN, RunPlan
+from experiments.runner import Piece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -40,13 +42,13 @@ _WARM = 10  # positions, and samples, with which everything is run before it is 
 Found = TypeVar("Found")
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
     """One piece."""
     seconds = 5.0 + _SECONDS * plan.entropy_positions * plan.samples
     return [Piece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
 
 
-def _run(plan: Plan, corpus: Corpus, done: Mapping[str, Result]) -> Result:
+def _run(plan: RunPlan, corpus: Corpus, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.entropy_positions)), plan.entropy_positions)
     return {"setting": MAIN, **compare(open_model(corpus.model(MAIN)), chain, plan.samples)}
 

@@ -26,7 +26,9 @@ from chainfold.evaluation import evaluate
 from chainfold.kernels.collapse import NEGLIGIBLE
 from chainfold.model import Floats, Layout, Model
 from chainfold.model_file import open_model
-from experiments.paper.sizes import SETTINGS, Piece, Plan, Result
+from experiments.ledger import Result
+from experiments.paper.run_plan import SETTINGS, RunPlan
+from experiments.runner import Piece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -49,7 +51,7 @@ _LEAST_COUNT = 1e-6  # of the largest: counts below it are not compared
 Case = Callable[[int], tuple[Model, Chain]]  # at most so many positions of a chain, with a model
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
     """For each setting and kind of weights, and a chain that forgets slowly: the lookaheads, then the bounds."""
     cases: list[tuple[str, str, str, Case]] = [
         (setting, weights, SETTINGS[setting].title, partial(_stored, corpus, setting, longest, weights))

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from chainfold.data.synthetic import SyntheticChain
+from experiments.ledger import Result
 from experiments.paper import measurement
-from experiments.paper.sizes import Piece, Plan, Result
+from experiments.paper.run_plan import RunPlan
+from experiments.runner import Piece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -61,7 +63,7 @@ class Size(NamedTuple):
         return self.n_labels**2 * (self.weights + ACTIVE)
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
     """One for each size and engine; the chains are made up, and nothing is wanted of the corpus."""
     of_labels = [Size(n_labels, _ATTRIBUTES) for n_labels in (_QUICK_NUMBERS if plan.quick else _NUMBERS)]
     return [
@@ -70,7 +72,7 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
     ]
 
 
-def sizes(plan: Plan) -> Iterator[Size]:
+def sizes(plan: RunPlan) -> Iterator[Size]:
     """For each number of labels, weights by decades up to the most, from as few as there can be; quickly, by two."""
     wanted, step = [plan.most_weights], _QUICK_STEP if plan.quick else _STEP
     while wanted[-1] >= step * _FEWEST:
@@ -80,7 +82,7 @@ def sizes(plan: Plan) -> Iterator[Size]:
         yield from (Size(n_labels, each) for each in sorted(attributes))
 
 
-def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
+def _piece(plan: RunPlan, kind: str, size: Size, engine: str) -> Piece:
     positions, seconds = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
     rounds = plan.rounds if seconds < _SHORT else 1
     return Piece(
@@ -91,7 +93,7 @@ def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
     )
 
 
-def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float]:
+def _length(plan: RunPlan, size: Size, engine: str, least: int) -> tuple[int, float]:
     """How many positions, and about how many seconds they take."""
     if engine == "stream":
         return _STREAM_POSITIONS, _STREAM_SECONDS
@@ -100,7 +102,7 @@ def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float
     return positions, positions * one
 
 
-def _measured(plan: Plan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:
+def _measured(plan: RunPlan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:
     """The chain is held in memory, made before the clock starts: of `stream`'s time it would be a good part."""
     what = measurement.Point(engine=engine, positions=positions, held="memory", synthetic=(*size, ACTIVE))
     rounds = [measurement.measure(what)]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.resident import resident
 from experiments import ROOT
-from experiments.paper.sizes import Result
+from experiments.ledger import Result
 
 if TYPE_CHECKING:
     from chainfold.data.chain import Source

@@ -30,7 +30,9 @@ from chainfold.model import Floats, Model
 from chainfold.model_file import open_model
 from chainfold.semiring import Expectation, SumProduct, forward
 from chainfold.tagging import blocks_of
-from experiments.paper.sizes import MAIN, Piece, Plan, Result
+from experiments.ledger import Result
+from experiments.paper.run_plan import MAIN, RunPlan
+from experiments.runner import Piece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -69,7 +71,7 @@ class Truth(NamedTuple):
 Method = Callable[[Floats, Floats, Sequence[int]], list[Answer]]  # from u, f and ascending lengths
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
     """The chain with each of the `WEIGHTS`."""
     seconds = _SECONDS * plan.numeric_length
     return [
@@ -78,7 +80,7 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
     ]
 
 
-def _run(plan: Plan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
+def _run(plan: RunPlan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.numeric_length)), plan.numeric_length)
     model, title = _weighted(name, open_model(corpus.model(MAIN)), chain)
     return {"name": name, "title": title, **compare(model, chain)}

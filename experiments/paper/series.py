@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from experiments.formatting import times
-from experiments.paper.sizes import (
+from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
     EMP_HELD,

@@ -11,7 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from experiments.formatting import count, power, size, times
+from experiments.ledger import Result
 from experiments.paper.counting import QUOTIENT
+from experiments.paper.run_plan import (
+    CHECKPOINT,
+    EMP,
+    EMP_HELD,
+    FB,
+    RECOMPUTE,
+    RECOMPUTE_HELD,
+    SCALED,
+    SPILL,
+    STREAM,
+    STREAM_HELD,
+    Line,
+)
 from experiments.paper.series import (
     FLAT,
     OWN,
@@ -30,20 +44,6 @@ from experiments.paper.series import (
     section,
     slope,
     slopes,
-)
-from experiments.paper.sizes import (
-    CHECKPOINT,
-    EMP,
-    EMP_HELD,
-    FB,
-    RECOMPUTE,
-    RECOMPUTE_HELD,
-    SCALED,
-    SPILL,
-    STREAM,
-    STREAM_HELD,
-    Line,
-    Result,
 )
 
 CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not measured"

@@ -25,8 +25,9 @@ from experiments.paper.cases import LIMITED, LINES, key, pieces
 from experiments.paper.measurement import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
 from experiments.paper.paging import obstacle
 from experiments.paper.prefix import Prefix, hold
+from experiments.paper.run_plan import RunPlan, quick_plan
 from experiments.paper.series import CASES, OURS
-from experiments.paper.sizes import Piece, Plan, quick_plan
+from experiments.runner import Piece
 
 POSITIONS = 3000
 ALLOWED = 3 * 10**9
@@ -215,7 +216,7 @@ class Children:
         return {"outcome": "measured", "reason": None, **figures, **self.answer(asked)}
 
 
-def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> Plan:
+def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> RunPlan:
     made = quick_plan(ALLOWED, 10**6)
     return replace(
         made, lengths={"2-few": lengths}, limited={ALLOWED: limited} if limited else {}, rounds=rounds, budget=6.0

@@ -16,7 +16,7 @@ from chainfold.data.store import write_chain
 from chainfold.model_file import save_model
 from experiments.paper import entropy
 from experiments.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
-from experiments.paper.sizes import quick_plan
+from experiments.paper.run_plan import quick_plan
 from oracle import features, score
 from shapes import CASES, plain
 

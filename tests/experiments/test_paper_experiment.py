@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -19,11 +18,13 @@ import pytest
 from chainfold.errors import ChainfoldError
 from experiments import ROOT
 from experiments.__main__ import app
+from experiments.ledger import read
 from experiments.paper import experiment
-from experiments.paper.experiment import redraw, run
+from experiments.paper.experiment import assembled, redraw, run
 from experiments.paper.figures import draw
 from experiments.paper.measurement import FIGURES, Point
-from experiments.paper.sizes import Plan, full_plan, quick_plan
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
+from experiments.runner import Display
 from verbs import failed
 from verbs import run as invoke
 
@@ -41,11 +42,11 @@ TINY = replace(
 TIMES = ("seconds", "nanoseconds", "date")
 
 
-class Watch:
-    """Who is told what is being done; interrupts after so many pieces."""
+class Watch(Display):
+    """Records the titles of pieces; interrupts after a number of them."""
 
     def __init__(self, stop_after: int | None = None) -> None:
-        self.expected, self._left = 0.0, stop_after
+        self.expected, self._allowed = 0.0, stop_after
         self.titles: list[str] = []
 
     def total(self, seconds: float) -> None:
@@ -53,7 +54,7 @@ class Watch:
 
     @contextmanager
     def doing(self, title: str, seconds: float) -> Iterator[None]:
-        if self._left is not None and len(self.titles) >= self._left:
+        if self._allowed is not None and len(self.titles) >= self._allowed:
             raise KeyboardInterrupt
         self.titles.append(title)
         yield
@@ -98,7 +99,7 @@ def test_a_run_from_nothing_to_the_page_and_the_same_again(
     folder, watch = tmp_path / "made" / "here", Watch()
     monkeypatch.setattr(experiment, "draw", partial(draw, formats=("svg",)))
     results = run(TINY, folder, None, watch)
-    assert json.loads((folder / "results.json").read_text()) == results
+    assert assembled(read(folder / "results.json")["pieces"]) == results
     page = (folder / "index.html").read_text()
     assert all(escape(one["evidence"].split("`")[0]) in page for one in results["verdicts"])
     assert {path.suffix for path in folder.iterdir()} == {".json", ".html", ".svg"}, "no chains are left"
@@ -146,16 +147,16 @@ def test_chains_that_are_gone_are_made_again(no_children: list[Point], tmp_path:
 def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(TINY, tmp_path, None, Watch(4))
-    before = (tmp_path / "pieces.json").read_bytes()
-    with pytest.raises(
-        ChainfoldError, match="other sizes, other data or another version; give another --out, or --fresh"
-    ):
+    before = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(ChainfoldError, match="of other sizes, data or versions; give another --out, or --fresh"):
         run(replace(TINY, samples=31), tmp_path, None, Watch())
-    assert (tmp_path / "pieces.json").read_bytes() == before
-    for damaged in (before[:-20], b"[]", b'{"of": 1}', b'{"done": []}'):
-        (tmp_path / "pieces.json").write_bytes(damaged)
-        with pytest.raises(ChainfoldError, match="is damaged; measure everything anew with --fresh"):
+    assert (tmp_path / "results.json").read_bytes() == before
+    shutil.rmtree(tmp_path / "chains")
+    for damaged in (before[:-20], b'{"mine": 1}'):
+        (tmp_path / "results.json").write_bytes(damaged)
+        with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
             run(TINY, tmp_path, None, Watch())
+        assert [path.name for path in tmp_path.iterdir()] == ["results.json"], "nothing is made there"
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -182,24 +183,6 @@ def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point],
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_only_results_of_the_same_kind_are_gone_on_from(no_children: list[Point], tmp_path: Path) -> None:
-    results = run(TINY, tmp_path / "first", None, Watch())
-    (tmp_path / "second").mkdir()
-    there = tmp_path / "second" / "results.json"
-    for wrong, sentence in (
-        (results | {"format": 0}, "has results of other sizes, other data or another version"),
-        (results | {"about": results["about"] | {"max_length": 7}}, "has results of other sizes"),
-        (results | {"corpus": results["corpus"] | {"file": "other"}}, "has results of other sizes"),
-        (results | {"certificate": {}}, "is damaged; measure everything anew with --fresh"),
-        ({"mine": 1}, "has other files in it; name a folder of its own with --out"),
-    ):
-        there.write_text(json.dumps(wrong))
-        with pytest.raises(ChainfoldError, match=sentence):
-            run(TINY, tmp_path / "second", None, Watch())
-        assert [path.name for path in (tmp_path / "second").iterdir()] == ["results.json"], "nothing is made there"
-
-
-@pytest.mark.usefixtures("no_figures")
 def test_where_no_limit_can_be_kept_it_says_why(
     no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +206,7 @@ def test_a_fresh_run_forgets_at_once(no_children: list[Point], tmp_path: Path) -
         run(TINY, tmp_path, None, Watch(3))
     with pytest.raises(KeyboardInterrupt):
         run(TINY, tmp_path, None, Watch(0), fresh=True)
-    assert json.loads((tmp_path / "pieces.json").read_text())["done"] == {}
+    assert read(tmp_path / "results.json")["pieces"] == {}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -234,13 +217,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_figures")
 def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans: list[Plan] = []
+    plans: list[RunPlan] = []
 
-    def planned(limit: int, longest: int) -> Plan:
+    def planned(limit: int, longest: int) -> RunPlan:
         plans.append(replace(TINY, memory_limit=limit, quick=longest == 5_000))
         return plans[-1]
 
-    monkeypatch.setattr("experiments.paper.sizes.quick_plan", planned)
+    monkeypatch.setattr("experiments.paper.run_plan.quick_plan", planned)
     done = invoke(
         "paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB", program=app
     )
@@ -274,13 +257,13 @@ def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(experiment, "run", interrupted)
     done = invoke("paper", "--quick", "--out", str(tmp_path), program=app)
     assert done.exit_code == 130
-    assert "the same command, without --fresh, goes on where it stopped" in done.output
+    assert "the same command, without --fresh, continues with the next piece" in done.output
 
 
 def test_without_matplotlib_it_says_so_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.paper.command.find_spec", lambda name: None)
     assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
     assert not (tmp_path / "out").exists()
 
@@ -307,7 +290,7 @@ def test_a_quick_run_as_a_user_starts_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments", "paper", "--quick", "--out", str(tmp_path / "made")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "made" / "results.json").read_text())
+    results = assembled(read(tmp_path / "made" / "results.json")["pieces"])
     assert {one["outcome"] for one in results["scaling"]["points"]} <= {"measured", "too long"}
     found = {one["claim"]: one["verdict"] for one in results["verdicts"]}
     assert found["The memory of `stream` does not grow with the length."] == "confirmed"

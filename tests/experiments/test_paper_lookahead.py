@@ -20,7 +20,7 @@ from chainfold.model_file import save_model
 from chainfold.tagging import marginals
 from experiments.paper import lookahead
 from experiments.paper.lookahead import TOLERANCES, Boundaries, bounds, lookaheads, pieces
-from experiments.paper.sizes import Plan, full_plan, quick_plan
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
 from tolerances import ORACLE
 
 ROUNDING = 1e-13
@@ -52,7 +52,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return StubCorpus(tmp_path_factory.mktemp("corpus"), 6_000)
 
 
-def small(plan: Plan, **changes: Any) -> Plan:
+def small(plan: RunPlan, **changes: Any) -> RunPlan:
     return replace(plan, boundaries=40, lengths={"2-few": (3_000, 6_000)}, **changes)
 
 

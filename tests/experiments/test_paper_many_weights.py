@@ -13,7 +13,8 @@ from chainfold.data.synthetic import SyntheticChain
 from chainfold.model import Layout, Model
 from experiments.paper import measurement
 from experiments.paper.many_weights import Size, pieces, sizes
-from experiments.paper.sizes import Piece, Plan, full_plan, quick_plan
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
+from experiments.runner import Piece
 
 QUICK, FULL = quick_plan(3_000_000_000, 1_000_000), full_plan(3_000_000_000, 50_000_000)
 KEYS = [
@@ -45,13 +46,13 @@ class Measured:
         return {"outcome": "measured", "seconds": seconds, "peak_rss": 1000 * len(self.points)}
 
 
-def found(plan: Plan) -> dict[str, Piece]:
+def found(plan: RunPlan) -> dict[str, Piece]:
     corpus: Any = None
     return {piece.key: piece for piece in pieces(plan, corpus)}
 
 
 @pytest.mark.parametrize("plan", [QUICK, FULL], ids=["quick", "full"])
-def test_weights_go_up_by_decades_to_the_most(plan: Plan) -> None:
+def test_weights_go_up_by_decades_to_the_most(plan: RunPlan) -> None:
     for n_labels in (2, 5) if plan.quick else (2, 5, 22):
         weights = [size.weights for size in sizes(plan) if size.n_labels == n_labels]
         least = n_labels * 5 + n_labels**2
@@ -76,7 +77,7 @@ def test_the_weights_are_those_of_the_layout(size: Size) -> None:
 
 
 @pytest.mark.parametrize("plan", [QUICK, FULL], ids=["quick", "full"])
-def test_every_length_is_within_its_limits(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_length_is_within_its_limits(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Measured(9.0)
     monkeypatch.setattr(measurement, "measure", asked)
     for piece in found(plan).values():

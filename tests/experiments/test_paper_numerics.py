@@ -34,7 +34,7 @@ from experiments.paper.numerics import (
     reference,
     sum_product,
 )
-from experiments.paper.sizes import quick_plan
+from experiments.paper.run_plan import quick_plan
 from oracle import enumerate_paths
 from shapes import CASES, plain
 

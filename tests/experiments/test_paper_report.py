@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable
 from functools import partial
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from experiments.formatting import count, digits, duration, power, size, times
 from experiments.paper import figures, series
 from experiments.paper.figures import FIGURES, draw
 from experiments.paper.report import TITLE, page
-from experiments.paper.sizes import EMP, FB, STREAM
+from experiments.paper.run_plan import EMP, FB, STREAM
 from paper_results import BASE, LIMIT, point, sample
 
 Result = dict[str, Any]
@@ -239,7 +240,7 @@ def test_the_page_stands_alone(results: Result, pictures: dict[str, str]) -> Non
     assert len(text) < 6_000_000
     assert not {"script", "link", "iframe", "object"} & set(seen.tags)
     plain = re.sub(r"base64,[^\"]*", "", text)
-    assert "default-src 'none'" in plain
+    assert "default-src 'none'" in unescape(plain)
     assert not re.search(r"https?:|//\w|url\(|@import", plain)
     assert TITLE in seen.text
     for name in FIGURES:
