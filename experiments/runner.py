@@ -25,7 +25,7 @@ _SETTLED = 10.0  # planned seconds after which the pace is known
 
 
 @dataclass(frozen=True)
-class Piece:
+class RunPiece:
     """A part of an experiment that is measured once; an interrupted run continues with the next piece."""
 
     key: str  # as "scaling/2-few/fb-log/memory/1000000"
@@ -35,7 +35,7 @@ class Piece:
 
 
 def run_pieces(
-    pieces: Sequence[Piece],
+    pieces: Sequence[RunPiece],
     ledger: Ledger,
     display: Display,
     finished: Callable[[str, Result], None] = lambda key, result: None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.findings import Chart, Findings
+from experiments.bench.findings import Chart, SectionResults
 from experiments.formatting import count
 from experiments.ledger import Result
 from experiments.plots import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, PINK, STYLE, YELLOW, new_figure, save
@@ -21,7 +21,7 @@ def draw(results: Result, folder: Path) -> list[Path]:
     drawn = []
     with matplotlib.rc_context(STYLE):
         for kept in results["pieces"].values():
-            for chart in Findings.of(kept).charts:
+            for chart in SectionResults.of(kept).charts:
                 drawn.append(folder / f"{chart.name}.png")
                 save(_figure(chart), folder, chart.name, ["png"])
     return drawn

@@ -38,13 +38,13 @@ from experiments.bench import (
 )
 from experiments.bench.charts import draw
 from experiments.bench.datasets import Datasets
-from experiments.bench.findings import Findings
+from experiments.bench.findings import SectionResults
 from experiments.bench.peers import PEERS
 from experiments.bench.report import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
 from experiments.bench.section import Context, Section
 from experiments.ledger import Ledger, Result, read, write
 from experiments.machine import machine
-from experiments.runner import Piece, new_display, run_pieces
+from experiments.runner import RunPiece, new_display, run_pieces
 
 SECTIONS: dict[str, Section] = {
     module.SECTION.name: module.SECTION
@@ -64,10 +64,10 @@ def redraw(out: Path) -> None:
     write(out / PAGE, page(results, SECTIONS.values()))
 
 
-def pieces(names: Sequence[str], context: Context) -> list[Piece]:
+def pieces(names: Sequence[str], context: Context) -> list[RunPiece]:
     """The sections of these names, to be run."""
     return [
-        Piece(name, SECTIONS[name].title, 60.0 * SECTIONS[name].minutes, partial(_measured, SECTIONS[name], context))
+        RunPiece(name, SECTIONS[name].title, 60.0 * SECTIONS[name].minutes, partial(_measured, SECTIONS[name], context))
         for name in names
     ]
 
@@ -105,7 +105,7 @@ def _version(package: str) -> str | None:
 
 def _show(name: str, result: Result, judged: bool, terminal: Console) -> None:
     """Print the tables of a section."""
-    found = Findings.of(result)
+    found = SectionResults.of(result)
     tables = [(one.title, one.columns, table_rows(one)) for one in found.tables]
     if found.bars:
         tables.append(("What has to be reached", BAR_COLUMNS, bar_rows(found.bars, judged)))

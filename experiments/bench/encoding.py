@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chainfold import encode
 from experiments.bench.datasets import READERS, Dataset, opened
-from experiments.bench.findings import Cell, Findings, ResultTable
+from experiments.bench.findings import Cell, ResultTable, SectionResults
 from experiments.bench.peers import CRFSUITE, has, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import Times, chainfold, interleaved, ratios
@@ -94,8 +94,8 @@ def _lengthen(source: Path, target: Path) -> None:
             out.write(line * (10 if line[line.rindex(",") + 1 :].strip() in _REPEATED else 1))
 
 
-def run(context: Context) -> Findings:
-    return Findings([_speeds(context), _growth(context)], notes=[] if has(CRFSUITE) else missing()[:1])
+def run(context: Context) -> SectionResults:
+    return SectionResults([_speeds(context), _growth(context)], notes=[] if has(CRFSUITE) else missing()[:1])
 
 
 SECTION = Section(

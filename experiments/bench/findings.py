@@ -3,7 +3,7 @@
 Target        a number to be reached, and what was measured
 ResultTable   columns and rows; a list of numbers in a cell is one number for each round
 Chart         curves of a figure
-Findings      all results of a section
+SectionResults      all results of a section
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SectionResults:
     tables: list[ResultTable]
     bars: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Findings:
+    def of(cls, kept: Mapping[str, Any]) -> SectionResults:
         """From the file."""
         charts = [
             Chart(**{**one, "curves": [Curve(**curve) for curve in one["curves"]]}) for one in kept.get("charts", [])

@@ -10,7 +10,7 @@ from chainfold import SyntheticChain
 from chainfold.data.chain import Source, gather
 from chainfold.objective import Objective, Space
 from chainfold.optimize.lbfgs import Lbfgs, LbfgsSettings
-from experiments.bench.findings import Cell, Chart, Curve, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import Times, each, median, ratios, timed
@@ -90,7 +90,7 @@ def cases(context: Context) -> Iterator[tuple[str, Source]]:
         yield f"synthetic, {n_labels} labels", gather(chain)
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     measured: dict[str, Times] = {}
     sizes: dict[str, list[Cell]] = {}
     for name, source in cases(context):
@@ -120,7 +120,7 @@ def run(context: Context) -> Findings:
         tables.append(
             ResultTable(f"{CRFSUITE.package}'s iteration as a multiple of ours", ["data", *columns[1:]], speeds)
         )
-    return Findings(tables, bars, missing()[:1] if not has(CRFSUITE) else [], [_chart(measured, sizes)])
+    return SectionResults(tables, bars, missing()[:1] if not has(CRFSUITE) else [], [_chart(measured, sizes)])
 
 
 def _chart(measured: dict[str, Times], sizes: dict[str, list[Cell]]) -> Chart:

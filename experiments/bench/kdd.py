@@ -6,14 +6,14 @@ from functools import partial
 
 from chainfold import evaluate
 from chainfold.data.chain import gather
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
 from experiments.bench.peers import CRFSUITE, has, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import each, ratios, timed
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     corpus = context.corpora.kdd()
     chain = gather(context.encoded(corpus))
     context.say(f"{corpus.name}: {chain.positions:,} positions")
@@ -35,7 +35,7 @@ def run(context: Context) -> Findings:
     ]
     title = f"{corpus.name} as one sequence: {chain.positions:,} positions, {chain.n_labels} labels"
     columns = ["what", "nanoseconds a position", f"times as fast as {PEER}"]
-    return Findings([ResultTable(title, columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1])
+    return SectionResults([ResultTable(title, columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1])
 
 
 SECTION = Section(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from experiments.bench.findings import Cell, Chart, Curve, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, ONE_SEQUENCE, has, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import chainfold, told
@@ -37,7 +37,7 @@ def lattice_bytes(labels: int) -> int:
     return 44 * labels + 8
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     rows: list[list[Cell]] = []
     curves: list[Curve] = []
     bars: list[Target] = []
@@ -58,7 +58,7 @@ def run(context: Context) -> Findings:
             curves.append(Curve(name, sorted(least), dashed=True))
     chart = Chart("memory", "Peak memory against the length of one sequence", "positions", "peak memory, MB", curves)
     columns = ["program", "chain", "positions", "peak MB"]
-    return Findings(
+    return SectionResults(
         [ResultTable("Peak memory of a process", columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1], [chart]
     )
 

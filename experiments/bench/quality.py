@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.bench.datasets import Dataset
-from experiments.bench.findings import Cell, Findings, ResultTable
+from experiments.bench.findings import Cell, ResultTable, SectionResults
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import chainfold
 from experiments.bench.training import train_ours
@@ -82,7 +82,7 @@ def _trained(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{corpus.name}{told}", _scored(corpus, Path(name), *options, *quick)
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     rows: list[list[Cell]] = []
     for name, facts in _trained(context):
         scores = facts.get("scores")
@@ -101,7 +101,7 @@ def run(context: Context) -> Findings:
             ]
         )
     columns = ["data", "positions", "seconds", "peak MB", "iterations", "objective", "weights not zero"]
-    return Findings([ResultTable("Models of chainfold", [*columns, "accuracy %", "span F1 %"], rows)])
+    return SectionResults([ResultTable("Models of chainfold", [*columns, "accuracy %", "span F1 %"], rows)])
 
 
 SECTION = Section(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.section import Section
 from experiments.bench.timing import median
 from experiments.formatting import digits, size
@@ -24,7 +24,9 @@ _MADE_UP = "**Real data sets were missing, and made-up files took their place: n
 
 def page(results: Result, pieces: Iterable[Section]) -> str:
     about = results["about"]
-    found = {piece: Findings.of(results["pieces"][piece.name]) for piece in pieces if piece.name in results["pieces"]}
+    found = {
+        piece: SectionResults.of(results["pieces"][piece.name]) for piece in pieces if piece.name in results["pieces"]
+    }
     judged = about["real_data"] and not about["quick"]
     parts = ["# Benchmarks", wrapped(_HOW), wrapped(_machine(about))]
     if not judged:
@@ -37,7 +39,7 @@ def page(results: Result, pieces: Iterable[Section]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _section(found: Findings) -> Iterable[str]:
+def _section(found: SectionResults) -> Iterable[str]:
     yield from found.notes
     for table in found.tables:
         yield f"**{table.title}**"

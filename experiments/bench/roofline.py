@@ -13,7 +13,7 @@ from chainfold import Layout, SyntheticChain
 from chainfold.data.chain import gather
 from chainfold.kernels.jit import CONTRACT, kernel
 from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
-from experiments.bench.findings import Cell, Findings, ResultTable
+from experiments.bench.findings import Cell, ResultTable, SectionResults
 from experiments.bench.kernel_work import KernelWork, kernels_on
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import interleaved, median
@@ -62,7 +62,7 @@ def cache_sizes() -> dict[str, int]:
     return sizes
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     sizes = cache_sizes()
     areas = {**{level: size // _SHARE for level, size in sizes.items()}, "memory": _BEYOND * sizes["L3"]}
     total, steps = context.sized(_BYTES, _BYTES >> 5), context.sized(_STEPS, _STEPS >> 6)
@@ -97,7 +97,7 @@ def run(context: Context) -> Findings:
         ("padded rows only", dense, Layout.full(dense.n_labels, dense.n_attributes)),
     ):
         tables.append(_compared(name, kernels_on(source, layout, context.rounds), ceilings))
-    return Findings(tables)
+    return SectionResults(tables)
 
 
 def _together(pool: ThreadPoolExecutor, work: Any, arguments: list[tuple[Any, ...]]) -> Callable[[], object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
 from chainfold.data.chain import gather
-from experiments.bench.findings import Cell, Chart, Curve, Findings, ResultTable
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import each, interleaved, median, ratios, timed
 
@@ -100,9 +100,9 @@ def _against_the_paper(context: Context) -> ResultTable:
     return ResultTable("The paper's algorithm as published, nanoseconds a position", columns, [row])
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     lengths, chart = _lengths(context)
-    return Findings([lengths, _engines(context), _against_the_paper(context)], charts=[chart])
+    return SectionResults([lengths, _engines(context), _against_the_paper(context)], charts=[chart])
 
 
 SECTION = Section(

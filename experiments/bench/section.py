@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from chainfold import encode, open_chain
 from experiments.bench.datasets import Dataset, Datasets
-from experiments.bench.findings import Findings
+from experiments.bench.findings import SectionResults
 
 
 class Context(NamedTuple):
@@ -43,5 +43,5 @@ class Section(NamedTuple):
     title: str
     words: str  # what is measured, and how
     minutes: float  # that a full run takes, about
-    run: Callable[[Context], Findings]
+    run: Callable[[Context], SectionResults]
     by_default: bool = True  # False: measured only when it is named

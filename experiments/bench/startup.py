@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import python
 
@@ -21,7 +21,7 @@ def _small_file(path: Path) -> None:
     path.write_text(words * (_LINES // 5))
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     text = context.folder / "small.txt"
     _small_file(text)
     found: dict[str, list[float]] = {name: [] for name in _BARS}
@@ -45,7 +45,7 @@ def run(context: Context) -> Findings:
             found[_SECOND].append(train(folder / "cache", folder))
     rows: list[list[Cell]] = [[name, seconds] for name, seconds in found.items()]
     bars = [Target(f"{name}, seconds", seconds, _BARS[name], "at most") for name, seconds in found.items()]
-    return Findings([ResultTable("Fresh processes", ["what", "seconds"], rows)], bars)
+    return SectionResults([ResultTable("Fresh processes", ["what", "seconds"], rows)], bars)
 
 
 SECTION = Section(

@@ -16,7 +16,7 @@ from chainfold import Model, open_model, write_chain
 from chainfold.data.known import gathered, known_blocks
 from chainfold.live.follow import Following
 from experiments.bench.datasets import Dataset
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import Times, interleaved, ratios
 from experiments.bench.training import train_ours
@@ -32,7 +32,7 @@ _TEMPLATE, _TEXT, _MARGINALS, _ENCODED = (
 _SHARES = (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     tables: list[ResultTable] = []
     waits: list[list[Cell]] = []
     bars: list[Target] = []
@@ -53,7 +53,7 @@ def run(context: Context) -> Findings:
             context.say(f"{corpus.name}: rows one by one, {what}")
             waits.append([corpus.name, what, *_waits(corpus, model, marginals)])
     columns = ["data", "until all is final", *(name for name, _ in _SHARES), "looked ahead by the template"]
-    return Findings([*tables, ResultTable("Rows that a row waits for", columns, waits)], bars, [])
+    return SectionResults([*tables, ResultTable("Rows that a row waits for", columns, waits)], bars, [])
 
 
 def _run_together(corpus: Dataset, folder: Path) -> Dataset:

@@ -10,7 +10,7 @@ from chainfold.data.encode import encode
 from chainfold.data.renumbered import Renumbered
 from chainfold.tagging import blocks_of
 from experiments.bench.datasets import READERS, Dataset
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, Tag, has, installed, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import Times, interleaved, ratios
@@ -21,7 +21,7 @@ _ITERATIONS = 10  # of the models, which have to be of some use but not good
 _PREPARED = f"{CRFSUITE.package}, ItemSequence"
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     corpus = context.corpora.chunks()
     context.say(f"{corpus.name}: training the models")
     train_ours(corpus, context.folder / "tags.model", "--max-iterations", str(_ITERATIONS))
@@ -46,7 +46,7 @@ def run(context: Context) -> Findings:
         ResultTable(f"{title}: {corpus.name}, test file, {positions:,} positions", _COLUMNS, _rows(times, positions))
         for title, times in (("Text to labels", text), ("Encoded data to labels", encoded))
     ]
-    return Findings(tables, bars, missing())
+    return SectionResults(tables, bars, missing())
 
 
 def _text(context: Context, corpus: Dataset, model: Model, taggers: dict[str, Tag]) -> dict[str, Callable[[], object]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from chainfold.metrics import Count, Scores
 from experiments.bench.datasets import READERS, Dataset
-from experiments.bench.findings import Cell, Findings, ResultTable, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, Peer, installed, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import chainfold, median, ratios, told
@@ -77,7 +77,7 @@ def contest(
     return found
 
 
-def run(context: Context) -> Findings:
+def run(context: Context) -> SectionResults:
     chunks, xpos = context.corpora.chunks(), context.corpora.tags("xpos")
     peers = installed()
     first = [peer for peer in peers if peer is CRFSUITE]
@@ -103,7 +103,7 @@ def run(context: Context) -> Findings:
     tables = [ResultTable("From the raw file to a model", columns, rows)]
     if speeds:
         tables.append(ResultTable("Time as a multiple of chainfold's", ["data", "program", "times"], speeds))
-    return Findings(tables, bars, missing())
+    return SectionResults(tables, bars, missing())
 
 
 def _times(found: dict[str, list[Facts]], name: str) -> list[float]:

@@ -2,7 +2,9 @@
 
 Begin with `experiment`, which runs everything.
 
-sizes            settings, algorithms, and the lengths and limits of a full and a quick run
+command          the command
+experiment       the pieces, the ledger, and what figures and page are made from
+run_plan         settings, algorithms, and the lengths and limits of a full and a quick run
 corpus           the data and the trained models
 counting         Algorithms 1 and 2 with every operation counted, beside the paper's Tables 1 and 2
 numerics         where plain sums and products leave the range of a double

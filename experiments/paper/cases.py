@@ -35,7 +35,7 @@ from experiments.paper.run_plan import (
     Line,
     RunPlan,
 )
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -58,7 +58,7 @@ def key(setting: str, line: Line, positions: int, limit: int | None = None) -> s
     return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
-def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """All points, the shortest first, and then those under a memory limit, the smallest first."""
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
     for limit, lengths in plan.limited.items() if MAIN in plan.lengths else ():
@@ -97,11 +97,11 @@ def _places(plan: RunPlan) -> Iterator[tuple[str, Line, int]]:
             yield from ((setting, line, positions) for line in (LINES if setting == MAIN else BRIEFLY))
 
 
-def _piece(work: _Work) -> Piece:
+def _piece(work: _Work) -> RunPiece:
     where = "in memory" if work.line.held == "memory" else "from disk"
     under = f", within {size(work.limit)}" if work.limit else ""
     title = f"{SETTINGS[work.setting].title}: {work.line.engine} {where}, {work.positions:,} positions{under}"
-    return Piece(work.key(), title, _estimate(work), partial(_run, work))
+    return RunPiece(work.key(), title, _estimate(work), partial(_run, work))
 
 
 def _estimate(work: _Work) -> float:

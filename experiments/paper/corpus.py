@@ -39,7 +39,7 @@ from chainfold.tagging import blocks_of, tag
 from chainfold.training import Training, train
 from experiments.ledger import Result
 from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 NORMAL, ATTACK = "normal", "attack"
 
@@ -86,10 +86,10 @@ class Corpus:
         """All that decides what the data are."""
         return self._log.identity
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[RunPiece]:
         """One for each setting of the plan, which makes its chains and its model and says what they are."""
         return [
-            Piece(
+            RunPiece(
                 f"corpus/{setting}",
                 f"chains and model: {SETTINGS[setting].title}",
                 self._seconds(setting),

@@ -28,7 +28,7 @@ from chainfold.tagging import entropies, log_probabilities, sample
 from experiments.ledger import Result
 from experiments.paper.numerics import kernels
 from experiments.paper.run_plan import MAIN, RunPlan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -42,10 +42,10 @@ _WARM = 10  # positions, and samples, with which everything is run before it is 
 Found = TypeVar("Found")
 
 
-def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """One piece."""
     seconds = 5.0 + _SECONDS * plan.entropy_positions * plan.samples
-    return [Piece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
+    return [RunPiece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
 
 
 def _run(plan: RunPlan, corpus: Corpus, done: Mapping[str, Result]) -> Result:

@@ -30,7 +30,7 @@ from experiments.paper.paging import obstacle
 from experiments.paper.report import page
 from experiments.paper.run_plan import RunPlan
 from experiments.paper.verdicts import verdicts
-from experiments.runner import Display, Piece, run_pieces
+from experiments.runner import Display, RunPiece, run_pieces
 
 RESULTS, PAGE = "results.json", "index.html"
 _CHAINS = "chains"
@@ -62,13 +62,13 @@ def redraw(folder: Path) -> Result:
     return results
 
 
-def _pieces(plan: RunPlan, corpus: Corpus, reason: str | None) -> Iterator[Piece]:
+def _pieces(plan: RunPlan, corpus: Corpus, reason: str | None) -> Iterator[RunPiece]:
     limits = "+".join(str(limit) for limit, lengths in plan.limited.items() if lengths)
-    yield Piece("about", "this machine", 1.0, lambda done: _about(plan))
-    yield Piece(f"limit/{limits or 'none'}", "memory limits", 1.0, lambda done: _limits(plan, reason))
+    yield RunPiece("about", "this machine", 1.0, lambda done: _about(plan))
+    yield RunPiece(f"limit/{limits or 'none'}", "memory limits", 1.0, lambda done: _limits(plan, reason))
     yield from corpus.pieces()
-    yield Piece("corpus", "the data", 1.0, lambda done: corpus.about())
-    yield Piece("tables", "Tables 1 and 2: counting operations and registers", 1.0, lambda done: counted_tables())
+    yield RunPiece("corpus", "the data", 1.0, lambda done: corpus.about())
+    yield RunPiece("tables", "Tables 1 and 2: counting operations and registers", 1.0, lambda done: counted_tables())
     for module in (numerics, lookahead, entropy, many_weights, cases):
         yield from module.pieces(plan, corpus)
 

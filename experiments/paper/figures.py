@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+from experiments import plots
 from experiments.formatting import count, digits, duration, power, size
 from experiments.paper.run_plan import (
     EMP,
@@ -46,24 +47,7 @@ from experiments.paper.series import (
     slopes,
 )
 from experiments.paper.verdicts import crossing
-from experiments.plots import (
-    BLACK,
-    BLUE,
-    BROWN,
-    GREEN,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    PINK,
-    STYLE,
-    YELLOW,
-    annotate,
-    grid,
-    log_axis,
-    new_figure,
-    save,
-    set_title,
-)
+from experiments.plots import annotate, grid, log_axis
 
 _WIDTH = 12.0  # inches; at 72 points each, about the 900 pixels of a page
 _EXACT = 1e-17  # where an error of exactly nothing is drawn
@@ -82,15 +66,15 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "fb-log": Look("FB", ORANGE),
-    "fb-log-recompute": Look("FB recomputing", YELLOW),
-    "fb-log-spill": Look("FB spilling", BROWN),
-    "emp": Look("EMP", BLUE),
-    "fb": Look("FB scaled", GREY, 1.1),
-    "checkpoint": Look("checkpoint", PINK, 1.2),
-    "stream": Look("stream", GREEN, 2.8),
-    "sum-product FB": Look("sum-product FB", YELLOW),
-    "expectation semiring": Look("expectation semiring", LIGHT_BLUE),
+    "fb-log": Look("FB", plots.ORANGE),
+    "fb-log-recompute": Look("FB recomputing", plots.YELLOW),
+    "fb-log-spill": Look("FB spilling", plots.BROWN),
+    "emp": Look("EMP", plots.BLUE),
+    "fb": Look("FB scaled", plots.GREY, 1.1),
+    "checkpoint": Look("checkpoint", plots.PINK, 1.2),
+    "stream": Look("stream", plots.GREEN, 2.8),
+    "sum-product FB": Look("sum-product FB", plots.YELLOW),
+    "expectation semiring": Look("expectation semiring", plots.LIGHT_BLUE),
 }
 
 
@@ -99,14 +83,14 @@ def draw(results: Results, folder: Path, formats: Sequence[str] = ("svg", "png")
     import matplotlib
 
     drawn = {}
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(plots.STYLE):
         for name, made in FIGURES.items():
             figure = made(results)
             for suffix in formats:
                 (folder / f"{name}.{suffix}").unlink(missing_ok=True)  # of another run
             if figure is not None:
                 drawn[name] = folder / f"{name}.svg"
-                save(figure, folder, name, formats)
+                plots.save(figure, folder, name, formats)
     return drawn
 
 
@@ -115,7 +99,7 @@ def name_of(line: Line) -> str:
 
 
 def _look(engine: str) -> Look:
-    return LOOKS.get(engine, Look(engine, BLACK))
+    return LOOKS.get(engine, Look(engine, plots.BLACK))
 
 
 def _style(line: Line) -> dict[str, Any]:
@@ -180,7 +164,7 @@ def _cases(results: Results) -> Any:
     steep, flat = grows.get(FB, 0.0), (EMP, STREAM)
     if all(abs(grows.get(line, math.inf)) < 0.05 * steep for line in flat):
         title = "FB's memory grows with the sequence; that of EMP and stream, which read it from disk, does not"
-    figure = new_figure(title, _WIDTH, 8.2)
+    figure = plots.new_figure(title, _WIDTH, 8.2)
     base = baseline(results)
     axes = grid(figure, 2, len(columns), sharex=True, sharey="row")
     lengths, seconds, memory = [], [], []
@@ -217,7 +201,7 @@ def _limit(results: Results) -> Any:
     if not found:
         return None
     rows = math.ceil(len(found) / 2)
-    figure = new_figure(_limit_title(results), _WIDTH, 1.6 + 3.1 * rows)
+    figure = plots.new_figure(_limit_title(results), _WIDTH, 1.6 + 3.1 * rows)
     flat = [axes for row in grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
     heights: list[float] = []
     for axes, (limit, lines) in zip(flat, found.items(), strict=False):
@@ -275,7 +259,7 @@ def _settings(results: Results) -> Any:
     if not found:
         return None
     rows = math.ceil(len(found) / 2)
-    figure = new_figure("", _WIDTH, 1.2 + 3.1 * rows)
+    figure = plots.new_figure("", _WIDTH, 1.2 + 3.1 * rows)
     flat = [axes for row in grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
     every: list[float] = []
     last: dict[str, list[float]] = {}
@@ -309,7 +293,7 @@ def _settings(results: Results) -> Any:
         _ends(axes, texts)
     ranges = {name: dict.fromkeys((duration(min(of)), duration(max(of)))) for name, of in last.items()}
     said = ", ".join(f"{name} {' to '.join(of)}" for name, of in ranges.items() if name != "FB scaled")
-    set_title(figure, f"Time a position at the greatest length measured: {said}")
+    plots.set_title(figure, f"Time a position at the greatest length measured: {said}")
     return figure
 
 
@@ -322,7 +306,7 @@ def _memory(results: Results) -> Any:
     title = "Memory a position, measured and predicted"
     if away and max(away) < 0.25 and all(grown < FLAT for grown, predicted in found.values() if predicted < FLAT):
         title = f"Where memory grows with the sequence, it grows as predicted to within {digits(100 * max(away))} %"
-    figure = new_figure(title, _WIDTH, 1.7 + 0.42 * len(found))
+    figure = plots.new_figure(title, _WIDTH, 1.7 + 0.42 * len(found))
     axes = grid(figure, 1, 1)[0][0]
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     for row, (line, (grown, predicted)) in enumerate(found.items()):
@@ -350,7 +334,7 @@ def _numerics(results: Results) -> Any:
     title = "How far each method is from the truth, against the length"
     if broken:
         title = f"{' and '.join(broken)} leave the range of a double where the crosses are"
-    figure = new_figure(title, _WIDTH, 7.4)
+    figure = plots.new_figure(title, _WIDTH, 7.4)
     axes = grid(figure, 2, len(chains), sharex="col", sharey=True)
     names: dict[str, None] = {}
     for column, chain in enumerate(chains):
@@ -400,7 +384,7 @@ def _weights(results: Results) -> Any:
     if both:
         n, found = max(both.items(), key=lambda one: one[1].emp / one[1].stream)
         title = f"With {n} labels and {found.weights:,} weights EMP takes {found.times} times the time of stream"
-    figure = new_figure(title, _WIDTH, 4.6)
+    figure = plots.new_figure(title, _WIDTH, 4.6)
     labels = sorted({point["labels"] for point in every})
     row = grid(figure, 1, len(labels), sharey=True)[0]
     styles = {engine: _style(Line(engine, "memory")) for engine in ("emp", "stream")}
@@ -429,9 +413,9 @@ def _certificate(results: Results) -> Any:
     title = "How far ahead a boundary is certified, and the error that is then made"
     if bound and all(holds(row) for row in bound):
         title = "No error exceeds what the certificate promised, but for rounding"
-    figure = new_figure(title, _WIDTH, 6.0)
+    figure = plots.new_figure(title, _WIDTH, 6.0)
     (left, right) = grid(figure, 1, 2)[0]
-    palette = (ORANGE, BLUE, YELLOW, GREEN, PINK, LIGHT_BLUE, BLACK)
+    palette = (plots.ORANGE, plots.BLUE, plots.YELLOW, plots.GREEN, plots.PINK, plots.LIGHT_BLUE, plots.BLACK)
     colours = dict(zip(dict.fromkeys(row["setting"] for row in (*chains, *bound)), cycle(palette), strict=False))
     for chain in chains:
         steps = [max(length, 1) for length in chain["lookahead"]]
@@ -477,7 +461,7 @@ def _entropy(results: Results) -> Any:
     title = f"Sampling closes in on the exact entropy of {digits(h, 4)} nats"
     if error and abs(last - h) > 4 * error:
         title = f"Sampling ends {digits(abs(last - h) / error)} standard errors from the exact entropy"
-    figure = new_figure(title, _WIDTH, 4.4)
+    figure = plots.new_figure(title, _WIDTH, 4.4)
     axes = grid(figure, 1, 1)[0][0]
     axes.axhline(h, color=LOOKS["emp"].colour, linewidth=1.7)
     samples, estimates, errors = zip(*kept, strict=True)

@@ -28,7 +28,7 @@ from chainfold.model import Floats, Layout, Model
 from chainfold.model_file import open_model
 from experiments.ledger import Result
 from experiments.paper.run_plan import SETTINGS, RunPlan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -51,7 +51,7 @@ _LEAST_COUNT = 1e-6  # of the largest: counts below it are not compared
 Case = Callable[[int], tuple[Model, Chain]]  # at most so many positions of a chain, with a model
 
 
-def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """For each setting and kind of weights, and a chain that forgets slowly: the lookaheads, then the bounds."""
     cases: list[tuple[str, str, str, Case]] = [
         (setting, weights, SETTINGS[setting].title, partial(_stored, corpus, setting, longest, weights))
@@ -66,8 +66,8 @@ def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
         looking = partial(_lookaheads, case, plan.boundaries, {**name, "title": title})
         bounding = partial(_bounds, case, min(plan.boundaries, _BOUNDS), name)
         seconds = 0.3 + plan.boundaries * 2e-4
-        found.append(Piece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", seconds, looking))
-        found.append(Piece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", 0.7, bounding))
+        found.append(RunPiece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", seconds, looking))
+        found.append(RunPiece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", 0.7, bounding))
     return found
 
 

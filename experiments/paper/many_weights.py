@@ -23,7 +23,7 @@ from chainfold.data.synthetic import SyntheticChain
 from experiments.ledger import Result
 from experiments.paper import measurement
 from experiments.paper.run_plan import RunPlan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -63,7 +63,7 @@ class Size(NamedTuple):
         return self.n_labels**2 * (self.weights + ACTIVE)
 
 
-def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """One for each size and engine; the chains are made up, and nothing is wanted of the corpus."""
     of_labels = [Size(n_labels, _ATTRIBUTES) for n_labels in (_QUICK_NUMBERS if plan.quick else _NUMBERS)]
     return [
@@ -82,10 +82,10 @@ def sizes(plan: RunPlan) -> Iterator[Size]:
         yield from (Size(n_labels, each) for each in sorted(attributes))
 
 
-def _piece(plan: RunPlan, kind: str, size: Size, engine: str) -> Piece:
+def _piece(plan: RunPlan, kind: str, size: Size, engine: str) -> RunPiece:
     positions, seconds = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
     rounds = plan.rounds if seconds < _SHORT else 1
-    return Piece(
+    return RunPiece(
         key=f"{kind}/{size.n_labels}/{size.weights}/{engine}",
         title=f"{engine} with {size.n_labels} labels and {size.weights:,} weights",
         seconds=rounds * (_START + seconds),

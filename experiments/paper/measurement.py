@@ -203,13 +203,13 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
     """The chain as it is held, and the bytes that it takes there."""
     from chainfold.data.store import StoredChain
-    from experiments.paper.memory_limited import HeldWithin, PastCache
+    from experiments.paper.memory_limited import PagedChain, UncachedChain
     from experiments.paper.prefix import Prefix, hold
 
     if isinstance(source, StoredChain) and point.held == "disk":
-        return (PastCache(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
+        return (UncachedChain(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
     if pager:
-        within = HeldWithin(source, point.positions, pager)
+        within = PagedChain(source, point.positions, pager)
         return within, within.nbytes
     held = hold(source, point.positions)
     return held, held.block(0, point.positions).nbytes
@@ -217,11 +217,11 @@ def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, 
 
 def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) -> Evaluation:
     from chainfold.evaluation import evaluate
-    from experiments.paper.memory_limited import evaluate_within
+    from experiments.paper.memory_limited import evaluate_limited
 
     if pager is None:
         return evaluate(model, source, point.engine, observe=False)
-    return evaluate_within(pager, model, source, point.engine)
+    return evaluate_limited(pager, model, source, point.engine)
 
 
 def _opened(point: Point) -> tuple[Model, Source]:

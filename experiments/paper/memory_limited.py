@@ -30,7 +30,7 @@ _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it
 _ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for every batch
 
 
-def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
+def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
     """log Z and ∇Z / Z as `evaluate` has them, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
@@ -43,13 +43,13 @@ def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return there_and_back(problem, Vectors(problem, pager))
+    return there_and_back(problem, PagedVectors(problem, pager))
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
     with spilling() as file:
         pager.watch(file.fileno())
-        done = there_and_back(problem, SpillPastCache(problem.model.layout.n_labels, file, pager))
+        done = there_and_back(problem, UncachedSpill(problem.model.layout.n_labels, file, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -61,7 +61,7 @@ _RUNS: dict[str, Callable[[Problem, Pager], tuple[Tally, Report]]] = {
 }
 
 
-class Vectors:
+class PagedVectors:
     """Keeps the forward vectors in a table."""
 
     def __init__(self, problem: Problem, pager: Pager) -> None:
@@ -77,7 +77,7 @@ class Vectors:
         return self._table[self._end : self._end + rows]
 
 
-class SpillPastCache(Spill):
+class UncachedSpill(Spill):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
     def __init__(self, n_labels: int, file: IO[bytes], pager: Pager) -> None:
@@ -104,7 +104,7 @@ class SpillPastCache(Spill):
         self._pager.moved(size)
 
 
-class PastCache(Prefix):
+class UncachedChain(Prefix):
     """The first positions of a stored chain, batch by batch: before one is read, everything else is dropped.
 
     A batch is asked for as a whole, or else the system would read further ahead, for nothing. Where it begins in the
@@ -137,7 +137,7 @@ class PastCache(Prefix):
             self._pager.drop(self._file, _ENDS, self._length - 2 * _ENDS)
 
 
-class HeldWithin(Prefix):
+class PagedChain(Prefix):
     """The first positions of a source in tables."""
 
     def __init__(self, source: Source, positions: int, pager: Pager) -> None:

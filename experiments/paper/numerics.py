@@ -32,7 +32,7 @@ from chainfold.semiring import Expectation, SumProduct, forward
 from chainfold.tagging import blocks_of
 from experiments.ledger import Result
 from experiments.paper.run_plan import MAIN, RunPlan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -71,11 +71,11 @@ class Truth(NamedTuple):
 Method = Callable[[Floats, Floats, Sequence[int]], list[Answer]]  # from u, f and ascending lengths
 
 
-def pieces(plan: RunPlan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """The chain with each of the `WEIGHTS`."""
     seconds = _SECONDS * plan.numeric_length
     return [
-        Piece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
+        RunPiece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
         for name in WEIGHTS
     ]
 

@@ -23,7 +23,7 @@ from chainfold.errors import BadFile
 from experiments.__main__ import app
 from experiments.bench import command, datasets, gradient, memory, peers, scaling, timing
 from experiments.bench.datasets import READERS, Datasets
-from experiments.bench.findings import Chart, Curve, Findings, ResultTable, Target
+from experiments.bench.findings import Chart, Curve, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between
 from experiments.bench.report import page
 from experiments.bench.section import Context
@@ -65,10 +65,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 @pytest.mark.parametrize("name", command.SECTIONS)
 def test_every_piece_gives_tables_that_json_can_keep(name: str, toy: Context) -> None:
     (piece,) = command.pieces([name], toy)
-    found = Findings.of(piece.run({}))
+    found = SectionResults.of(piece.run({}))
     Ledger(toy.folder / "results.json", command.about(toy)).add(name, stored(found))
     again = read(toy.folder / "results.json")
-    assert Findings.of(again["pieces"][name]).tables == found.tables
+    assert SectionResults.of(again["pieces"][name]).tables == found.tables
     for table in found.tables:
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.columns)}
@@ -110,7 +110,7 @@ def _places(attributes: list[set[Any]]) -> set[tuple[int, ...]]:
     return {tuple(places) for places in found.values()}
 
 
-def a_found(value: float) -> Findings:
+def a_found(value: float) -> SectionResults:
     targets = [
         Target("speed", [value, value, 9.0], 5.0),
         Target("size", [value], 5.0, "at most"),
@@ -118,10 +118,10 @@ def a_found(value: float) -> Findings:
     ]
     chart = Chart("curve", "A curve", "x", "y", [Curve("chainfold", [(1.0, 2.0), (10.0, 3.0)])])
     table = ResultTable("A table", ["what", "seconds"], [["this", [1.0, 3.0, 2.0]], ["that", None]])
-    return Findings([table], targets, [], [chart])
+    return SectionResults([table], targets, [], [chart])
 
 
-def stored(findings: Findings) -> dict[str, Any]:
+def stored(findings: SectionResults) -> dict[str, Any]:
     return {"date": "2026-11-18", "rounds": 3, "seconds": 1.0, **asdict(findings)}
 
 

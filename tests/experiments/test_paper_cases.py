@@ -27,7 +27,7 @@ from experiments.paper.paging import obstacle
 from experiments.paper.prefix import Prefix, hold
 from experiments.paper.run_plan import RunPlan, quick_plan
 from experiments.paper.series import CASES, OURS
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 POSITIONS = 3000
 ALLOWED = 3 * 10**9
@@ -223,7 +223,7 @@ def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> RunPl
     )
 
 
-def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
+def done(every: list[RunPiece], *engines: str) -> dict[str, dict[str, Any]]:
     """The results of the pieces of these engines, or of all."""
     results: dict[str, dict[str, Any]] = {}
     for piece in every:

@@ -42,7 +42,7 @@ TINY = replace(
 TIMES = ("seconds", "nanoseconds", "date")
 
 
-class Watch(Display):
+class Recorder(Display):
     """Records the titles of pieces; interrupts after a number of them."""
 
     def __init__(self, stop_after: int | None = None) -> None:
@@ -96,7 +96,7 @@ def without_times(value: Any) -> Any:
 def test_a_run_from_nothing_to_the_page_and_the_same_again(
     no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, watch = tmp_path / "made" / "here", Watch()
+    folder, watch = tmp_path / "made" / "here", Recorder()
     monkeypatch.setattr(experiment, "draw", partial(draw, formats=("svg",)))
     results = run(TINY, folder, None, watch)
     assert assembled(read(folder / "results.json")["pieces"]) == results
@@ -114,11 +114,11 @@ def test_a_run_from_nothing_to_the_page_and_the_same_again(
     assert (folder / "index.html").read_text() == page
 
     monkeypatch.setattr(experiment, "draw", lambda results, folder: {})
-    again = Watch()
+    again = Recorder()
     assert run(TINY, folder, None, again) == results
     assert again.titles == ["the figures and the page"], "nothing is measured twice"
     assert len(no_children) == asked
-    fresh = run(TINY, folder, None, Watch(), fresh=True)
+    fresh = run(TINY, folder, None, Recorder(), fresh=True)
     assert len(no_children) == 2 * asked
     assert without_times(fresh) == without_times(results)
 
@@ -126,11 +126,11 @@ def test_a_run_from_nothing_to_the_page_and_the_same_again(
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("stop_after", [1, 9])
 def test_an_interrupted_run_goes_on(no_children: list[Point], tmp_path: Path, stop_after: int) -> None:
-    first = Watch(stop_after)
+    first = Recorder(stop_after)
     with pytest.raises(KeyboardInterrupt):
         run(TINY, tmp_path, None, first)
     assert not (tmp_path / "index.html").exists()
-    second = Watch()
+    second = Recorder()
     results = run(TINY, tmp_path, None, second)
     assert not set(first.titles) & set(second.titles), "what was done is not done again"
     assert len(results["scaling"]["points"]) == 20
@@ -139,32 +139,32 @@ def test_an_interrupted_run_goes_on(no_children: list[Point], tmp_path: Path, st
 @pytest.mark.usefixtures("no_figures")
 def test_chains_that_are_gone_are_made_again(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(3))
+        run(TINY, tmp_path, None, Recorder(3))
     shutil.rmtree(tmp_path / "chains")
-    assert run(TINY, tmp_path, None, Watch())["entropy"]["positions"] == 50
+    assert run(TINY, tmp_path, None, Recorder())["entropy"]["positions"] == 50
 
 
 def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(4))
+        run(TINY, tmp_path, None, Recorder(4))
     before = (tmp_path / "results.json").read_bytes()
     with pytest.raises(ChainfoldError, match="of other sizes, data or versions; give another --out, or --fresh"):
-        run(replace(TINY, samples=31), tmp_path, None, Watch())
+        run(replace(TINY, samples=31), tmp_path, None, Recorder())
     assert (tmp_path / "results.json").read_bytes() == before
     shutil.rmtree(tmp_path / "chains")
     for damaged in (before[:-20], b'{"mine": 1}'):
         (tmp_path / "results.json").write_bytes(damaged)
         with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
-            run(TINY, tmp_path, None, Watch())
+            run(TINY, tmp_path, None, Recorder())
         assert [path.name for path in tmp_path.iterdir()] == ["results.json"], "nothing is made there"
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point], tmp_path: Path) -> None:
-    first = run(TINY, tmp_path / "first", None, Watch())
+    first = run(TINY, tmp_path / "first", None, Recorder())
     (tmp_path / "second").mkdir()
     shutil.copy(tmp_path / "first" / "results.json", tmp_path / "second")
-    asked, watch = len(no_children), Watch()
+    asked, watch = len(no_children), Recorder()
     longer = replace(TINY, limited={64_000_000: (700, 900)})
     results = run(longer, tmp_path / "second", None, watch)
     points = results["scaling"]["points"]
@@ -177,7 +177,7 @@ def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point],
     assert len(watch.titles) == 1 + 12 + 1
     assert "held to 64 MB of memory" in results["about"]["limit"]["sentence"]
     assert "no sequence would have filled one" in first["about"]["limit"]["sentence"]
-    again = run(TINY, tmp_path / "second", None, Watch())
+    again = run(TINY, tmp_path / "second", None, Recorder())
     for name in set(first) - {"about", "scaling", "verdicts"}:
         assert again[name] == first[name]
 
@@ -187,7 +187,7 @@ def test_where_no_limit_can_be_kept_it_says_why(
     no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experiment, "obstacle", lambda folder: "it is raining")
-    results = run(replace(TINY, limited={64_000_000: (700,)}), tmp_path, None, Watch())
+    results = run(replace(TINY, limited={64_000_000: (700,)}), tmp_path, None, Recorder())
     assert results["about"]["limit"] == {"sentence": "Nothing was run under a memory limit, because it is raining."}
     assert {one["limit"] for one in results["scaling"]["points"]} == {None}
 
@@ -197,22 +197,22 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "chains" / "mine").write_text("mine")
     for fresh in (False, True):
         with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
-            run(TINY, tmp_path, None, Watch(), fresh)
+            run(TINY, tmp_path, None, Recorder(), fresh)
     assert [path.name for path in tmp_path.rglob("*")] == ["chains", "mine"]
 
 
 def test_a_fresh_run_forgets_at_once(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(3))
+        run(TINY, tmp_path, None, Recorder(3))
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(0), fresh=True)
+        run(TINY, tmp_path, None, Recorder(0), fresh=True)
     assert read(tmp_path / "results.json")["pieces"] == {}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ChainfoldError, match=r"cannot be made: .*; name another folder"):
-        run(TINY, tmp_path / "file" / "below", None, Watch())
+        run(TINY, tmp_path / "file" / "below", None, Recorder())
 
 
 @pytest.mark.usefixtures("no_figures")

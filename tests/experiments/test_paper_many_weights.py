@@ -14,7 +14,7 @@ from chainfold.model import Layout, Model
 from experiments.paper import measurement
 from experiments.paper.many_weights import Size, pieces, sizes
 from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
-from experiments.runner import Piece
+from experiments.runner import RunPiece
 
 QUICK, FULL = quick_plan(3_000_000_000, 1_000_000), full_plan(3_000_000_000, 50_000_000)
 KEYS = [
@@ -46,7 +46,7 @@ class Measured:
         return {"outcome": "measured", "seconds": seconds, "peak_rss": 1000 * len(self.points)}
 
 
-def found(plan: RunPlan) -> dict[str, Piece]:
+def found(plan: RunPlan) -> dict[str, RunPiece]:
     corpus: Any = None
     return {piece.key: piece for piece in pieces(plan, corpus)}
 

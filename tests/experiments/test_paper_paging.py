@@ -14,7 +14,7 @@ from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
 from chainfold.data.store import StoredChain
 from chainfold.errors import ChainfoldError
 from experiments.paper import paging
-from experiments.paper.memory_limited import HeldWithin, PastCache, SpillPastCache, evaluate_within
+from experiments.paper.memory_limited import PagedChain, UncachedChain, UncachedSpill, evaluate_limited
 from experiments.paper.paging import Pager, clocks, in_memory, obstacle, traffic
 from experiments.paper.prefix import hold
 
@@ -156,10 +156,10 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
     source = StoredChain(stored)
     limit = LIMIT if held == "memory" else 1_000_000
     with Pager(limit) as pager:
-        used = (HeldWithin if held == "memory" else PastCache)(source, POSITIONS, pager)
+        used = (PagedChain if held == "memory" else UncachedChain)(source, POSITIONS, pager)
         pager.look()
         before, dropped = traffic(), pager.dropped
-        found = evaluate_within(pager, model, used, engine, BLOCK)
+        found = evaluate_limited(pager, model, used, engine, BLOCK)
         moved, dropped = traffic().since(before), pager.dropped - dropped
         pager.check()
         peak = pager.peak
@@ -183,7 +183,7 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
 @pytest.mark.usefixtures("small_chains")
 def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
     with Pager(LIMIT) as pager:
-        source = PastCache(StoredChain(stored), POSITIONS, pager)
+        source = UncachedChain(StoredChain(stored), POSITIONS, pager)
         size = stored.stat().st_size
         for _ in range(2):
             before = traffic()
@@ -201,7 +201,7 @@ def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
     right = np.random.default_rng(1).random((many, rows, 2))
     with tempfile.TemporaryFile() as file:
         pager.watch(file.fileno())
-        spill = SpillPastCache(2, file, pager)
+        spill = UncachedSpill(2, file, pager)
         for vectors in right:
             spill.push(vectors)
             assert in_memory(file.fileno()) < 2 << 20

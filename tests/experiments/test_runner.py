@@ -10,20 +10,20 @@ import pytest
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.outputs import claimed
 from experiments.ledger import Ledger
-from experiments.runner import Piece, new_display, run_pieces
+from experiments.runner import RunPiece, new_display, run_pieces
 
 
 def test_an_interrupted_run_continues_with_the_next_piece(tmp_path: Path) -> None:
     path, calls = tmp_path / "made" / "results.json", list[str]()
 
-    def piece(key: str, error: type[BaseException] | None = None) -> Piece:
+    def piece(key: str, error: type[BaseException] | None = None) -> RunPiece:
         def measure(done: object) -> dict[str, list[str]]:
             if error:
                 raise error
             calls.append(key)
             return {"calls": list(calls)}
 
-        return Piece(key, key, 1.0, measure)
+        return RunPiece(key, key, 1.0, measure)
 
     with pytest.raises(KeyboardInterrupt):
         run_pieces([piece("a"), piece("b", KeyboardInterrupt), piece("c")], Ledger(path, {}), new_display())
