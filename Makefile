@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(BIN)/chainfold demo
 
 paper: .venv/installed
-	$(BIN)/chainfold paper $(PAPER) # for instance PAPER=--quick
+	$(BIN)/python -m experiments paper $(PAPER) # for instance PAPER=--quick
 
 test: lint
 	$(BIN)/pytest -n 2 --ignore=tests/test_memory.py
@@ -25,7 +25,7 @@ slow: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	$(BIN)/python -m benchmarks $(BENCH) # for instance BENCH=--quick
+	$(BIN)/python -m experiments bench $(BENCH) # for instance BENCH=--quick
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

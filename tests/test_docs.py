@@ -38,7 +38,7 @@ SAMPLES = {
 }
 
 
-TESTED_ELSEWHERE = ("chainfold demo", "chainfold paper --quick")  # they take a minute or two
+TESTED_ELSEWHERE = ("chainfold demo",)  # takes a minute
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: page.name)

@@ -21,7 +21,6 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from chainfold.paper.plan import MAIN, Piece, Plan, Result
 
 from chainfold.chain.chain import Chain, Source, gather
 from chainfold.chain.stored import open_chain
@@ -31,9 +30,12 @@ from chainfold.kernels.expectation import active, most_active
 from chainfold.model.file import open_model
 from chainfold.model.model import Floats, Model
 from chainfold.semiring import Expectation, SumProduct, forward
+from experiments.ledger import Result
+from experiments.paper.run_plan import MAIN, RunPlan
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 DIGITS = 50
 ENGINES = ("fb-log", "emp", "fb", "stream")
@@ -69,16 +71,16 @@ class Truth(NamedTuple):
 Method = Callable[[Floats, Floats, Sequence[int]], list[Answer]]  # from u, f and ascending lengths
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """The chain with each of the `WEIGHTS`."""
     seconds = _SECONDS * plan.numeric_length
     return [
-        Piece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
+        RunPiece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
         for name in WEIGHTS
     ]
 
 
-def _run(plan: Plan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
+def _run(plan: RunPlan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.numeric_length)), plan.numeric_length)
     model, title = _weighted(name, open_model(corpus.model(MAIN)), chain)
     return {"name": name, "title": title, **compare(model, chain)}

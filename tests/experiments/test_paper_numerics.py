@@ -12,8 +12,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from chainfold.paper import numerics
-from chainfold.paper.numerics import (
+
+from chainfold import Chain, Layout, Model, evaluate
+from chainfold.chain.stored import write_chain
+from chainfold.model.file import save_model
+from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper import numerics
+from experiments.paper.numerics import (
     ENGINES,
     PLAIN,
     WEIGHTS,
@@ -29,12 +34,7 @@ from chainfold.paper.numerics import (
     reference,
     sum_product,
 )
-from chainfold.paper.plan import quick_plan
-
-from chainfold import Chain, Layout, Model, evaluate
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
-from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper.run_plan import quick_plan
 from oracle import enumerate_paths
 from shapes import CASES, plain
 
