@@ -22,20 +22,19 @@ _QUICK = "**This was a quick run on small made-up data: its figures mean nothing
 _MADE_UP = "**Real data sets were missing, and made-up files took their place: no bar is judged.**"
 
 
-def page(results: Result, pieces: Iterable[Section]) -> str:
+def page(results: Result, sections: Iterable[Section]) -> str:
     about = results["about"]
-    found = {
-        piece: SectionResults.of(results["pieces"][piece.name]) for piece in pieces if piece.name in results["pieces"]
-    }
+    stored = results["pieces"]
+    found = {section: SectionResults.of(stored[section.name]) for section in sections if section.name in stored}
     judged = about["real_data"] and not about["quick"]
     parts = ["# Benchmarks", wrapped(_HOW), wrapped(_machine(about))]
     if not judged:
         parts.append(_QUICK if about["quick"] else _MADE_UP)
-    bars = [[piece.name, *row] for piece, one in found.items() for row in bar_rows(one.bars, judged)]
+    bars = [[section.name, *row] for section, one in found.items() for row in bar_rows(one.bars, judged)]
     if bars:
         parts += ["## What has to be reached", markdown_table(["section", *BAR_COLUMNS], bars)]
-    for piece, one in found.items():
-        parts += [f"## {piece.title}", wrapped(piece.words), *_section(one), _when(results["pieces"][piece.name])]
+    for section, one in found.items():
+        parts += [f"## {section.title}", wrapped(section.words), *_section(one), _when(stored[section.name])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     status: str  # ok, overflow, underflow, not a number
 
 
-class Truth(NamedTuple):
+class ExactAnswer(NamedTuple):
     """The same in extended precision and range."""
 
     log_z: Decimal
@@ -220,7 +220,7 @@ def _evaluated(model: Model, chain: Chain, engine: str) -> Answer:
 # The truth
 
 
-def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]:
+def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[ExactAnswer]:
     """Forward-backward over sums and products of decimal numbers, for each length."""
     n = f.shape[1]
     pairs = list(product(range(n), repeat=2))
@@ -235,7 +235,7 @@ def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]
         for row in psi:
             alpha.append([sum((alpha[-1][i] * row[i * n + j] for i in range(n)), Decimal(0)) for j in range(n)])
 
-        def truth(length: int) -> Truth:
+        def truth(length: int) -> ExactAnswer:
             beta, z, totals = [Decimal(1)] * n, sum(alpha[length], Decimal(0)), [Decimal(0)] * len(theta)
             for t in range(length - 1, -1, -1):
                 row, before = psi[t], alpha[t]
@@ -244,12 +244,12 @@ def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]
                     for m, x in own:
                         totals[m] += v * x
                 beta = [sum((row[i * n + j] * beta[j] for j in range(n)), Decimal(0)) for i in range(n)]
-            return Truth(z.ln(), [total / z for total in totals])
+            return ExactAnswer(z.ln(), [total / z for total in totals])
 
         return [truth(length) for length in lengths]
 
 
-def _errors(answers: Sequence[Answer], truths: Sequence[Truth]) -> Result:
+def _errors(answers: Sequence[Answer], truths: Sequence[ExactAnswer]) -> Result:
     log_z, counts = [], []
     with decimal.localcontext(_CONTEXT):
         for got, true in zip(answers, truths, strict=True):

@@ -23,8 +23,8 @@ from experiments.paper.numerics import (
     PLAIN,
     WEIGHTS,
     Answer,
+    ExactAnswer,
     Method,
-    Truth,
     compare,
     expectation,
     first_break,
@@ -183,8 +183,8 @@ def test_safe_lengths_are_left_out_of_the_search() -> None:
 
 
 def test_errors_are_relative() -> None:
-    true = Truth(Decimal(-200), [Decimal(4), Decimal(0), Decimal("-0.5")])
-    small = Truth(Decimal("0.25"), true.counts)
+    true = ExactAnswer(Decimal(-200), [Decimal(4), Decimal(0), Decimal("-0.5")])
+    small = ExactAnswer(Decimal("0.25"), true.counts)
     counts = np.array([4.0, 9.0, -0.5])
     answers = [
         Answer(-200.0, counts, "ok"),
