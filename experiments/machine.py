@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from chainfold.engines.plan import cores
+from chainfold.system.machine import cores
 from experiments.ledger import Result
 
 

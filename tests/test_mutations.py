@@ -45,7 +45,7 @@ _WEIGHTS, _WINDOW, _ROUNDING = (
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
-    Mutant("fb-spill", "engines/spilling.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
+    Mutant("fb-spill", "system/spill.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
     Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "log"),
     Mutant(

@@ -16,7 +16,7 @@ import pytest
 
 import chainfold as cf
 from chainfold import errors
-from chainfold.chain.chain import Source
+from chainfold.chain.block import Source
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.log_likelihood import count_observed

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 Items = list[list[str]]  # the attributes of each position
 Sequences = Iterator[tuple[Items, list[str]]]  # of each sequence, with its labels
@@ -248,7 +248,7 @@ def _shape(word: str) -> str:
 
 def sequences_of(source: Source) -> Iterator[tuple[Iterator[list[str]], list[str]]]:
     """The sequences of a chain whose attributes have no values, for other programs."""
-    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.block import vocabulary_of
 
     vocabulary = vocabulary_of(source)
     names = [f"a{k}" for k in range(source.n_attributes)] if vocabulary is None else vocabulary.attributes.to_pylist()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from chainfold import SyntheticChain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.training.objective import Objective, Space
 from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
 from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target

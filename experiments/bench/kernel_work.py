@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold import Layout, Model
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.engines.block_pass import Potentials
 from chainfold.engines.problem import Problem, Settings
 from chainfold.kernels import messages, scores

@@ -22,7 +22,7 @@ from chainfold.system.machine import resident
 from experiments.bench.datasets import READERS, Items, sequences_of
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 ONE_SEQUENCE = "one-sequence"
 _WARM = 2  # iterations at the beginning of a training that do not count

@@ -27,15 +27,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import chainfold
-from chainfold.chain.chain import Block, frozen, vocabulary_of
-from chainfold.chain.stored import StoredChain, joined, write_chain
+from chainfold.chain.block import Block, frozen, join_blocks, vocabulary_of
+from chainfold.chain.stored import StoredChain, write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli import demo_log as intrusion
-from chainfold.engines.plan import cores
 from chainfold.errors import BadFile, BadSetting
 from chainfold.features.encode import encode
 from chainfold.inference.tagger import blocks_of, tag
 from chainfold.model.file import open_model, save_model
+from chainfold.system.machine import cores
 from chainfold.training.loop import Training, train
 from experiments.ledger import Result
 from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
@@ -266,7 +266,7 @@ class Concatenated:
 
     def block(self, low: int, high: int) -> Block:
         parts = [_taken(self._base, rows) for rows in self._rows(low, high)]
-        block = parts[0] if len(parts) == 1 else joined(parts)
+        block = parts[0] if len(parts) == 1 else join_blocks(parts)
         return block._replace(starts=frozen(np.arange(low, high) == 0, np.bool_))
 
     def _rows(self, low: int, high: int) -> Iterator[NDArray[np.int64]]:

@@ -25,7 +25,8 @@ from chainfold.engines.log_likelihood import evaluate
 from chainfold.engines.problem import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Accumulator, Problem, Settings
 from chainfold.kernels.certificate import NEGLIGIBLE
 from chainfold.model.file import open_model
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from experiments.ledger import Result
 from experiments.paper.run_plan import SETTINGS, RunPlan
 from experiments.runner import RunPiece

@@ -26,7 +26,7 @@ from experiments import ROOT
 from experiments.ledger import Result
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.engines.log_likelihood import Evaluation
     from chainfold.model.model import Model
     from experiments.paper.paging import Pager, Traffic
@@ -228,7 +228,8 @@ def _opened(point: Point) -> tuple[Model, Source]:
     from chainfold.chain.stored import StoredChain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.model.file import open_model
-    from chainfold.model.model import Layout, Model
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
 
     if point.synthetic is not None:
         source = SyntheticChain(point.positions, *point.synthetic, seed=SEED)

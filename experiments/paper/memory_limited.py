@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from chainfold.chain.chain import Block, Source, frozen
+from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
@@ -21,8 +21,9 @@ from chainfold.engines.problem import Problem, Report, Settings, Tally
 from chainfold.engines.published import fb_log
 from chainfold.engines.published.fb_log_spill import Spill
 from chainfold.engines.published.log_domain import there_and_back
-from chainfold.engines.spilling import spilling
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
+from chainfold.system.spill import SpillFile
 from experiments.paper.paging import Pager
 from experiments.paper.prefix import Prefix, fill
 
@@ -48,9 +49,10 @@ def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    with spilling() as file:
+    with SpillFile(np.float64) as spill:
+        file = spill.file
         pager.watch(file.fileno())
-        done = there_and_back(problem, UncachedSpill(problem.model.layout.n_labels, file, pager))
+        done = there_and_back(problem, UncachedSpill(problem.model.layout.n_labels, spill, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -81,10 +83,10 @@ class PagedVectors:
 class UncachedSpill(Spill):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
-    def __init__(self, n_labels: int, file: IO[bytes], pager: Pager) -> None:
+    def __init__(self, n_labels: int, file: SpillFile, pager: Pager) -> None:
         super().__init__(n_labels, file)
         self._pager, self._end, self._dropped = pager, 0, 0
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # going back, nothing ahead is needed
+        os.posix_fadvise(file.file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # going back, nothing ahead is needed
 
     def push(self, vectors: Floats) -> None:
         super().push(vectors)
@@ -101,7 +103,8 @@ class UncachedSpill(Spill):
 
     def _drop(self, low: int, size: int) -> None:
         """All from there on."""
-        self._pager.drop(self._file.fileno(), low)
+        self._file.file.flush()
+        self._pager.drop(self._file.file.fileno(), low)
         self._pager.moved(size)
 
 

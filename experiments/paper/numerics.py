@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from chainfold.chain.chain import Chain, Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
 from chainfold.engines.log_likelihood import evaluate
 from chainfold.inference.tagger import blocks_of
 from chainfold.kernels.expectation import active, most_active
 from chainfold.model.file import open_model
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.semiring import Expectation, SumProduct, forward
 from experiments.ledger import Result
 from experiments.paper.run_plan import MAIN, RunPlan

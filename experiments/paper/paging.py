@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.system.temporary import temporary_folder
+from chainfold.system.files import temporary_folder
 
 _LARGEST_CHUNK = 1 << 20  # bytes
 _CHUNKS = 64  # in the limit, at least

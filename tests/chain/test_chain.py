@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
-from chainfold.chain.chain import Block, gather
+from chainfold.chain.block import Block
+from chainfold.chain.chain import gather
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadChain, LabelOutOfRange
 

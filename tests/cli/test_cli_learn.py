@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold.chain.stored import joined
+from chainfold.chain.block import join_blocks
 from chainfold.errors import ChainfoldError
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed
@@ -134,7 +134,7 @@ class Fed:
 
     def __init__(self, text: Path) -> None:
         whole = arriving([str(text)], MADE)  # type: ignore[arg-type]
-        block = joined(list(whole.blocks))
+        block = join_blocks(list(whole.blocks))
         self.vocabulary, self.labels, dice, low = whole.vocabulary, whole.labels, random.Random(0), 0
         self.blocks = []
         while low < block.labels.size:

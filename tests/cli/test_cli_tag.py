@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chainfold.chain.chain import Source
+from chainfold.chain.block import Source
 from chainfold.chain.stored import open_chain
 from chainfold.inference import tagger as tagging
 from chainfold.model.file import open_model, save_model

@@ -21,7 +21,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import KnownBlock, gather
+from chainfold.chain.block import KnownBlock
+from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.stored import open_chain
 from chainfold.chain.vocabulary import Vocabulary

@@ -31,8 +31,7 @@ from chainfold import (
     save_model,
     write_chain,
 )
-from chainfold.chain.chain import Block, Source, frozen
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, Source, frozen, join_blocks
 from chainfold.features.encode import chain_from_sequences
 from engines.test_never_forget import UNFORGETTING
 from engines.test_never_forget import problem as unforgetting
@@ -50,7 +49,7 @@ def pieces(chain: Chain, places: list[int]) -> Iterator[Chain]:
 
 
 def piece(source: Source, low: int, high: int) -> Chain:
-    rows = joined([source.block(low, high)])
+    rows = join_blocks([source.block(low, high)])
     return Chain(*rows, source.n_labels, source.n_attributes, source.n_edge_attributes)
 
 

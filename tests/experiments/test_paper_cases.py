@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.errors import ChainfoldError

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 from experiments.paper import measurement
 from experiments.paper.many_weights import Size, pieces, sizes
 from experiments.paper.run_plan import RunPlan, full_plan, quick_plan

@@ -13,6 +13,7 @@ import pytest
 from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
 from chainfold.chain.stored import StoredChain
 from chainfold.errors import ChainfoldError
+from chainfold.system.spill import SpillFile
 from experiments.paper import paging
 from experiments.paper.memory_limited import PagedChain, UncachedChain, UncachedSpill, evaluate_limited
 from experiments.paper.paging import Pager, clocks, in_memory, obstacle, traffic
@@ -199,9 +200,10 @@ def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
 def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
     rows, many = 4096, 60
     right = np.random.default_rng(1).random((many, rows, 2))
-    with tempfile.TemporaryFile() as file:
+    with SpillFile(np.float64) as store:
+        file = store.file
         pager.watch(file.fileno())
-        spill = UncachedSpill(2, file, pager)
+        spill = UncachedSpill(2, store, pager)
         for vectors in right:
             spill.push(vectors)
             assert in_memory(file.fileno()) < 2 << 20

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainfold as cf
-from chainfold.chain.chain import Block, KnownBlock
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, KnownBlock, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.for_model import Known, known_blocks
@@ -524,7 +523,7 @@ def test_a_program_gives_rows_in_many_ways(tmp_path: Path) -> None:
     table = pa.table({"word": ["the", "cat"], "pos": ["DT", "NN"]})
     found = [RowEncoder(vocabulary).push(rows) for rows in (dicts, lists, table)]
     single = RowEncoder(vocabulary)
-    found.append(joined([single.push(row) for row in dicts]))
+    found.append(join_blocks([single.push(row) for row in dicts]))
     for block in found:
         assert block.ids.tolist() == found[0].ids.tolist()
         assert block.starts.tolist() == [True, False]
@@ -569,14 +568,14 @@ def test_a_wrong_row_of_a_program_changes_nothing(tmp_path: Path) -> None:
 def test_the_state_after_many_rows_at_once(tmp_path: Path) -> None:
     vocabulary = model_of(CONLL, tmp_path, columns=NAMES, attributes=WINDOW)
     rows = [(word, tag) for word in ("the", "cat", "sat") for tag in ("DT", "NN")]
-    whole = joined([(encoder := RowEncoder(vocabulary)).push(rows), encoder.finish()])
+    whole = join_blocks([(encoder := RowEncoder(vocabulary)).push(rows), encoder.finish()])
     for cut in range(len(rows)):
         first, second = RowEncoder(vocabulary), RowEncoder(vocabulary)
         before = first.push(rows[:cut])
         state = first.state()
         assert state["texts"].size < 4000
         second.restore(state)
-        found = joined([before, second.push(rows[cut:]), second.finish()])
+        found = join_blocks([before, second.push(rows[cut:]), second.finish()])
         assert found.ids.tolist() == whole.ids.tolist()
         assert found.starts.tolist() == whole.starts.tolist()
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import Block, gather
+from chainfold.chain.block import Block
+from chainfold.chain.chain import gather
 from chainfold.engines.log_likelihood import evaluate
 from chainfold.inference.stream_window import Final, Window
 from chainfold.inference.tagger import Tagger, Want, blocks_of, entropies, log_probabilities

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import Block, frozen, gather
+from chainfold.chain.block import Block, frozen
+from chainfold.chain.chain import gather
 from chainfold.errors import (
     BadChain,
     BadSetting,
