@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -271,7 +273,6 @@ def test_numpy_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pandas() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"w": ["a", None, "b"], "n": [1, 2, 3], "c": pandas.Categorical(["x", "y", "x"])})
     assert columns_of(list(read_table(frame[frame.n > 1], Reading()))) == {
         "w": [None, "b"],
@@ -281,7 +282,6 @@ def test_pandas() -> None:
 
 
 def test_polars() -> None:
-    polars = pytest.importorskip("polars")
     frame = polars.DataFrame(
         {
             "w": ["a", None, "b"],
