@@ -9,6 +9,8 @@ from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
 from chainfold.data.chain import Block, gather
 from chainfold.errors import BadChain, LabelOutOfRange
 
+pytestmark = pytest.mark.quick
+
 
 def same(a: Block, b: Block) -> None:
     np.testing.assert_array_equal(a.labels, b.labels)

@@ -19,6 +19,8 @@ from chainfold.engines import ENGINES
 from processes import PATIENCE, chainfold, command, running, wait_until_busy
 from verbs import failed, run, succeeded
 
+pytestmark = pytest.mark.quick
+
 
 def told(*arguments: object) -> str:
     """What a verb writes, as text."""

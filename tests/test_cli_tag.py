@@ -23,6 +23,8 @@ from chainfold.model import Model
 from chainfold.model_file import open_model, save_model
 from verbs import conll, failed, sentences, succeeded
 
+pytestmark = pytest.mark.quick
+
 COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
 ROWS = sentences(30, seed=7, noise=0.4)
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from chainfold.constraints import SCHEMES, Constraints
 from chainfold.errors import BadSetting, ChainfoldError
 
+pytestmark = pytest.mark.quick
+
 TYPES = ("NP", "VP", "a-b")
 GRAMMARS = {
     "BIO": r"(?:O |B-(\S+) (?:I-\1 )*)+",

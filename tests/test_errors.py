@@ -12,6 +12,8 @@ from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, erro
 from chainfold.data.chain import gather
 from chainfold.engines import ENGINES
 
+pytestmark = pytest.mark.quick
+
 
 def small(**changes: Any) -> Chain:
     arrays: dict[str, Any] = {

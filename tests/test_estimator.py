@@ -35,6 +35,8 @@ from chainfold.online.window import Share
 from chainfold.tagging import tag
 from verbs import succeeded
 
+pytestmark = pytest.mark.quick
+
 Sequences = tuple[list[list[dict[str, Any]]], list[list[str]]]
 
 TIGHT: dict[str, Any] = {"c2": 0.3, "epsilon": 1e-10, "period": 0}

@@ -17,6 +17,8 @@ from chainfold.data.expressions import LONGEST, _Expression, _read, check_expres
 from chainfold.data.template import Template, parse_attributes, parse_template
 from chainfold.errors import ChainfoldError
 
+pytestmark = pytest.mark.quick
+
 TEXTS = [
     *("", "a", "b", "ab", "aab", "abab", "Chain", "CHAIN", "U.S.", "1,234.5", "don't", "a_b", "x-y-z", "[a+]", "{2}"),
     *(

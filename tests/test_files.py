@@ -19,6 +19,8 @@ from chainfold.files import hidden, remove_leftovers, written_whole
 from chainfold.model import Layout, Model
 from chainfold.model_file import open_model, save_model
 
+pytestmark = pytest.mark.quick
+
 
 def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

@@ -10,6 +10,8 @@ import pytest
 import chainfold
 from chainfold.engines import ENGINES
 
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(chainfold.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -19,6 +19,7 @@ from chainfold.optimize import base, linesearch
 from chainfold.optimize.lbfgs import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.optimize.linesearch import Trial
 from chainfold.optimize.team import _LEAST_SHARED
+from optimisers import run
 
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -48,15 +49,6 @@ def quadratic(diagonal: Floats, centre: Floats) -> Objective:
 
 def rosenbrock(x: Floats) -> tuple[float, Floats]:
     return float(rosen(x)), np.asarray(rosen_der(x))
-
-
-def run(optimiser: base.Optimiser) -> list[base.Step]:
-    steps = []
-    while not optimiser.finished:
-        step = optimiser.advance()
-        if step is not None:
-            steps.append(step)
-    return steps
 
 
 def by_scipy(objective: Objective, size: int) -> tuple[float, Floats]:

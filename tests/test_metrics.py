@@ -20,6 +20,8 @@ from chainfold.cli.scores import show
 from chainfold.errors import BadChain, ChainfoldError
 from chainfold.metrics import Count, Quality, Scores, are_chunk_tags
 
+pytestmark = pytest.mark.quick
+
 Sequences = list[list[tuple[str, str]]]  # gold and predicted label of each position
 
 

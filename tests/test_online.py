@@ -20,6 +20,8 @@ from chainfold.online.weights import OnlineSettings, OnlineWeights
 from chainfold.tagging import Tagger
 from shapes import chain as random_chain
 
+pytestmark = pytest.mark.quick
+
 
 def pieces(chain: Chain, sizes: list[int]) -> list[Block]:
     """A chain cut into blocks, the sizes taken in turn."""

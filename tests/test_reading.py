@@ -25,6 +25,8 @@ from chainfold.data.tables import CsvReader
 from chainfold.data.text_formats import CONLLU_COLUMNS, ConllReader, CrfsuiteReader
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 
+pytestmark = pytest.mark.quick
+
 DATA = Path(os.environ.get("CHAINFOLD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 WORDS = b"Confidence NN B-NP\nin IN B-PP\n\nthe DT B-NP\npound NN I-NP\n"

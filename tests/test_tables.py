@@ -28,6 +28,8 @@ from chainfold.data.tables import CsvReader
 from chainfold.errors import BadFile
 from test_inputs import Pipe
 
+pytestmark = pytest.mark.quick
+
 
 def columns_of(found: Sequence[Stretch]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}

@@ -26,6 +26,8 @@ from chainfold.data.template import (
 from chainfold.data.texts import FUNCTIONS, apply, python_pattern
 from chainfold.errors import BadFile, ChainfoldError
 
+pytestmark = pytest.mark.quick
+
 CRFPP = """\
 # Unigram
 U00:%x[-2,0]
