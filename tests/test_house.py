@@ -11,6 +11,8 @@ import pytest
 import chainfold
 from chainfold.engines import ENGINES
 
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(chainfold.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 KERNELS = [path for path in MODULES if path.parent.name == "kernels" or path.stem.endswith("_kernels")]

@@ -21,6 +21,8 @@ from chainfold.training.online.trainer import Learnt, OnlineTrainer
 from chainfold.training.online.weights import OnlineSettings, OnlineWeights
 from shapes import chain as random_chain
 
+pytestmark = pytest.mark.quick
+
 
 def pieces(chain: Chain, sizes: list[int]) -> list[Block]:
     """A chain cut into blocks, the sizes taken in turn."""
