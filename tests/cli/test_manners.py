@@ -17,7 +17,7 @@ from chainfold.cli.watch_screen import About, view
 from chainfold.features import schema as roles
 from chainfold.features.inputs_for_model import known_inputs
 from chainfold.inference.monitor import Monitor
-from chainfold.inference.tag_files import names_of
+from chainfold.model.model import names_of
 from chainfold.system import signals as stopping
 from verbs import failed, run, succeeded
 

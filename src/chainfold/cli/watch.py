@@ -82,8 +82,9 @@ def watch(
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
     from chainfold.inference.monitor import Monitor
-    from chainfold.inference.tag_files import constrained, names_of
+    from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
+    from chainfold.model.model import names_of
 
     often = Every(*options.parse_often("every", every, "rows"))
     options.hold([STANDARD], source, model)

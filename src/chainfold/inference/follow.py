@@ -18,8 +18,8 @@ from chainfold.features.inputs_for_model import KnownChain, known_inputs
 from chainfold.features.rows import RowEncoder
 from chainfold.features.streaming import OnError, live_rows
 from chainfold.inference.stream_window import Final, Window, joined
-from chainfold.inference.tag_files import LabelLines, Rows, Writer, names_of, new_columns
-from chainfold.model.model import Model
+from chainfold.inference.tag_files import LabelLines, Rows, Writer, new_columns
+from chainfold.model.model import Model, names_of
 from chainfold.readers.annotate import Annotator
 
 _TEXT_BYTES = 600  # that a row takes with its text while it waits, about

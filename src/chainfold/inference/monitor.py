@@ -24,9 +24,8 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.buffer import Buffer, Columns
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.stream_window import Final, Window
-from chainfold.inference.tag_files import names_of
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, names_of
 
 DEFAULT_WINDOW = 1000
 

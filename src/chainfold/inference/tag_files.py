@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import IO, Any, Protocol, Unpack
 
 import numpy as np
@@ -13,37 +12,17 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
-from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.for_model import KnownOptions
 from chainfold.features.inputs_for_model import known_inputs
 from chainfold.inference.tagger import Tagged, Tagger, Want
 from chainfold.metrics import Count, Scores
-from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, names_of
 from chainfold.readers.annotate import Annotator, Labelling
 from chainfold.readers.inputs import Raw, RawLines
 
 _PREDICTED, _PROBABILITY = "predicted", "probability"
-
-
-def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
-    """The model with further constraints on its labels; see `Constraints.of`."""
-    if scheme is None and not forbid and not allow:
-        return model
-    layout, found = model.layout, Constraints.of(names_of(model).labels, scheme, forbid, allow)
-    weights = model.weights.copy()
-    weights[layout.n_state : layout.n_state + layout.n_labels**2][~found.allowed.ravel()] = -np.inf
-    first = found.first if model.first is None else found.first & model.first
-    last = found.last if model.last is None else found.last & model.last
-    return replace(model, weights=weights, first=first, last=last)
-
-
-def names_of(model: Model) -> Vocabulary:
-    if model.vocabulary is None:
-        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
-    return model.vocabulary
 
 
 def score(
