@@ -13,6 +13,8 @@ from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, erro
 from chainfold.chain.chain import gather
 from chainfold.engines import ENGINES
 
+pytestmark = pytest.mark.quick
+
 
 def small(**changes: Any) -> Chain:
     arrays: dict[str, Any] = {

@@ -26,6 +26,8 @@ from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
 
+pytestmark = pytest.mark.quick
+
 Items = list[list[dict[str, str]]]
 LABELS = {"a": "A", "b": "B", "c": "C"}
 ALL_ENGINES = ("stream", "fb", "checkpoint", "parallel", "emp")

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chainfold.paper.held import Prefix, fill
-from chainfold.paper.paging import Pager
 
 from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
@@ -26,13 +24,15 @@ from chainfold.engines.published.log_domain import there_and_back
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.spill import SpillFile
+from experiments.paper.paging import Pager
+from experiments.paper.prefix import Prefix, fill
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it
 _ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for every batch
 
 
-def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
+def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
     """log Z and ∇Z / Z as `evaluate` has them, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
@@ -45,14 +45,14 @@ def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return there_and_back(problem, Vectors(problem, pager))
+    return there_and_back(problem, PagedVectors(problem, pager))
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
     with SpillFile(np.float64) as spill:
         file = spill.file
         pager.watch(file.fileno())
-        done = there_and_back(problem, SpillPastCache(problem.model.layout.n_labels, spill, pager))
+        done = there_and_back(problem, UncachedSpill(problem.model.layout.n_labels, spill, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -64,7 +64,7 @@ _RUNS: dict[str, Callable[[Problem, Pager], tuple[Tally, Report]]] = {
 }
 
 
-class Vectors:
+class PagedVectors:
     """Keeps the forward vectors in a table."""
 
     def __init__(self, problem: Problem, pager: Pager) -> None:
@@ -80,7 +80,7 @@ class Vectors:
         return self._table[self._end : self._end + rows]
 
 
-class SpillPastCache(Spill):
+class UncachedSpill(Spill):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
     def __init__(self, n_labels: int, file: SpillFile, pager: Pager) -> None:
@@ -108,7 +108,7 @@ class SpillPastCache(Spill):
         self._pager.moved(size)
 
 
-class PastCache(Prefix):
+class UncachedChain(Prefix):
     """The first positions of a stored chain, batch by batch: before one is read, everything else is dropped.
 
     A batch is asked for as a whole, or else the system would read further ahead, for nothing. Where it begins in the
@@ -141,7 +141,7 @@ class PastCache(Prefix):
             self._pager.drop(self._file, _ENDS, self._length - 2 * _ENDS)
 
 
-class HeldWithin(Prefix):
+class PagedChain(Prefix):
     """The first positions of a source in tables."""
 
     def __init__(self, source: Source, positions: int, pager: Pager) -> None:

@@ -11,6 +11,8 @@ from chainfold.chain.chain import gather
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadChain, LabelOutOfRange
 
+pytestmark = pytest.mark.quick
+
 
 def same(a: Block, b: Block) -> None:
     np.testing.assert_array_equal(a.labels, b.labels)

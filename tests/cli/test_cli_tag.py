@@ -23,6 +23,8 @@ from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model
 from verbs import conll, failed, sentences, succeeded
 
+pytestmark = pytest.mark.quick
+
 COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
 ROWS = sentences(30, seed=7, noise=0.4)
 

@@ -29,6 +29,8 @@ from chainfold.features.streaming import OnError, live_rows
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.inputs import Inputs
 
+pytestmark = pytest.mark.quick
+
 CONLL = "the DT B\ncat NN I\n\nsat VB O\r\n\n\non IN O\na DT B\nmat NN I\n"
 CSV = 'size,colour,label\n1,"re""d, or so",x\n2,,x\n\n,blue,y\n4,red,x\n1e2,blue,\n'
 NAMES = ["word", "pos", "chunk"]

@@ -21,6 +21,8 @@ from chainfold.inference.tagger import Tagger, Want, blocks_of, entropies, log_p
 from engines.test_never_forget import UNFORGETTING, problem
 from tolerances import AT_LENGTH, FLOOR, ORACLE
 
+pytestmark = pytest.mark.quick
+
 Sizes = Callable[[np.random.Generator, int], int]
 PUSHES: dict[str, Sizes] = {
     "one by one": lambda random, left: 1,

@@ -9,6 +9,8 @@ from chainfold import Chain, Layout, Model, SyntheticChain
 from chainfold.engines.problem import Shape
 from chainfold.errors import BadSetting
 
+pytestmark = pytest.mark.quick
+
 
 def observed_layout() -> Layout:
     random = np.random.default_rng(0)

@@ -20,6 +20,8 @@ from chainfold.model.model import Model
 from chainfold.system import files
 from chainfold.system.files import hidden, remove_leftovers, written_whole
 
+pytestmark = pytest.mark.quick
+
 
 def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

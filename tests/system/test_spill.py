@@ -12,6 +12,8 @@ import pytest
 from chainfold.errors import BadFile
 from chainfold.system.spill import Arrays, ArrayStore, SpillFile
 
+pytestmark = pytest.mark.quick
+
 
 def some(seed: int, size: int = 10) -> Arrays:
     random = np.random.default_rng(seed)

@@ -21,6 +21,8 @@ from chainfold.training.online.prequential import Interval, Prequential
 from chainfold.training.online.trainer import BatchResult, OnlineTrainer
 from shapes import chain as random_chain
 
+pytestmark = pytest.mark.quick
+
 
 def pieces(chain: Chain, sizes: list[int]) -> list[Block]:
     """A chain cut into blocks, the sizes taken in turn."""
