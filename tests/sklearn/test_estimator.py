@@ -838,7 +838,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
         patched.setattr(OnlineTrainer, "_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(x, y)
-    with pytest.raises(ChainfoldError, match=r"cannot go on with it; end that by partial_fit\(\[\], \[\]\)"):
+    with pytest.raises(ChainfoldError, match=r"cannot continue it; end it with partial_fit\(\[\], \[\]\)"):
         clone(estimator).set_params(forget=None).partial_fit(*first, unfinished=True).partial_fit(X, Y, None, [1.0])
     assert_same(estimator.partial_fit(*second), whole)
 
