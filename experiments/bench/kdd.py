@@ -10,8 +10,8 @@ from benchmarks.peers import CRFSUITE, has, missing
 from benchmarks.piece import Context, Piece
 from benchmarks.results import Bar, Cell, Found, Table
 
-from chainfold import evaluate
 from chainfold.chain.chain import gather
+from chainfold.engines.log_likelihood import log_likelihood
 
 
 def run(context: Context) -> Found:
@@ -20,7 +20,7 @@ def run(context: Context) -> Found:
     context.say(f"{corpus.name}: {chain.positions:,} positions")
     ours = Ours(chain)
     model = ours.space.model(ours.point)
-    engines = {name: partial(evaluate, model, chain, name) for name in ("stream", "fb")}
+    engines = {name: partial(log_likelihood, model, chain, name) for name in ("stream", "fb")}
     for engine in engines.values():
         engine()  # compiles
     sides: Sides = {**ours.sides, **{name: partial(timed, engine) for name, engine in engines.items()}}

@@ -35,7 +35,8 @@ from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, w
 from chainfold.paper.words import size
 
 from chainfold.engines import ENGINES
-from chainfold.engines.problem import LOG_ADDITION, Settings, Shape
+from chainfold.engines.engine import LOG_ADDITION
+from chainfold.engines.settings import Settings, Shape
 from chainfold.errors import ChainfoldError
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from chainfold.cli import demo_log as intrusion
 from chainfold.engines.plan import cores
 from chainfold.errors import BadFile, BadSetting
 from chainfold.features.encode import encode
-from chainfold.inference.tagger import blocks_of, tag
+from chainfold.inference.functions import tag
+from chainfold.inference.tagger import blocks_of
 from chainfold.model.file import open_model, save_model
 from chainfold.training.loop import Training, train
 

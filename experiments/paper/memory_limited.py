@@ -18,12 +18,15 @@ from chainfold.paper.paging import Pager
 from chainfold.chain.chain import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
+from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.problem import Problem, Report, Settings, Tally
+from chainfold.engines.problem import Problem
 from chainfold.engines.published import fb_log
-from chainfold.engines.published.fb_log_spill import Spill
-from chainfold.engines.published.log_domain import there_and_back
+from chainfold.engines.published.fb_log_spill import LogVectorFile
+from chainfold.engines.published.log_domain import forward_and_back
+from chainfold.engines.settings import Settings
 from chainfold.engines.spilling import spilling
+from chainfold.engines.tally import Tally
 from chainfold.model.model import Floats, Model
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
@@ -32,7 +35,7 @@ _ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for 
 
 
 def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
-    """log Z and ∇Z / Z as `evaluate` has them, to the bit, with everything that the engine keeps in the pager's."""
+    """log Z and ∇Z / Z of `log_likelihood`, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
     tally, report = run(problem, pager) if run else ENGINES[engine].run(problem)
@@ -44,13 +47,13 @@ def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return there_and_back(problem, Vectors(problem, pager))
+    return forward_and_back(problem, Vectors(problem, pager))
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
     with spilling() as file:
         pager.watch(file.fileno())
-        done = there_and_back(problem, SpillPastCache(problem.model.layout.n_labels, file, pager))
+        done = forward_and_back(problem, SpillPastCache(problem.model.layout.n_labels, file, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -78,7 +81,7 @@ class Vectors:
         return self._table[self._end : self._end + rows]
 
 
-class SpillPastCache(Spill):
+class SpillPastCache(LogVectorFile):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
     def __init__(self, n_labels: int, file: IO[bytes], pager: Pager) -> None:

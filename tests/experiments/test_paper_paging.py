@@ -14,7 +14,7 @@ from chainfold.paper.held import hold
 from chainfold.paper.paging import Pager, clocks, in_memory, obstacle, traffic
 from chainfold.paper.within import HeldWithin, PastCache, SpillPastCache, evaluate_within
 
-from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
+from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
 from chainfold.chain.stored import StoredChain
 from chainfold.errors import ChainfoldError
 
@@ -152,7 +152,7 @@ CASES = [
 def test_engines_within_a_limit_are_the_same_to_the_bit(
     stored: Path, model: Model, engine: str, held: str, kept: int, passes: float
 ) -> None:
-    right = evaluate(model, hold(StoredChain(stored), POSITIONS), engine, block=BLOCK, observe=False)
+    right = log_likelihood(model, hold(StoredChain(stored), POSITIONS), engine, block=BLOCK, observe=False)
     source = StoredChain(stored)
     limit = LIMIT if held == "memory" else 1_000_000
     with Pager(limit) as pager:

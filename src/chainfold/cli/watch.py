@@ -82,7 +82,7 @@ def watch(
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
     from chainfold.inference.monitor import Monitor
-    from chainfold.inference.tag_files import constrained, names_of
+    from chainfold.inference.tag_files import constrained, vocabulary_of_model
     from chainfold.model.file import open_model
 
     often = Every(*options.parse_often("every", every, "rows"))
@@ -92,7 +92,7 @@ def watch(
     with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
         rows = blocks(
             source,
-            names_of(opened),
+            vocabulary_of_model(opened),
             follow=follow,
             on_error=when_wrong(on_error),
             notice=shown.notice,

@@ -32,12 +32,11 @@ from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.chain import Block
 from chainfold.chain.stored import joined
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.problem import under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
-from chainfold.system.validate import Arrays, is_count, mapping, need, spelt
+from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
 from chainfold.training.loop import EVERY_MINUTE, Every
 from chainfold.training.online.arriving import Arriving
 from chainfold.training.online.journal import Journal, Journaled, Record
