@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from chainfold import Chain, Layout, Model, evaluate
+from chainfold import Chain, Layout, Model, log_likelihood
 from chainfold.chain.views import SinglePositions
 from chainfold.cli import app
 from chainfold.cli.demo import _Episodes, commands, demo
@@ -99,9 +99,9 @@ def test_single_rows_are_a_logistic_regression() -> None:
     model = Model.random(Layout.full(3, 7), seed=2)
     scores = model.weights[:21].reshape(7, 3)[ids].sum(axis=1)
     expected = scores[np.arange(50), labels] - np.log(np.exp(scores).sum(axis=1))
-    found = evaluate(model, SinglePositions(chain), engine="parallel").log_likelihood
+    found = log_likelihood(model, SinglePositions(chain), engine="parallel").log_likelihood
     assert found == pytest.approx(expected.sum(), rel=1e-12)
-    assert evaluate(model, chain).log_likelihood != pytest.approx(expected.sum(), rel=1e-3)
+    assert log_likelihood(model, chain).log_likelihood != pytest.approx(expected.sum(), rel=1e-3)
 
 
 def test_episodes_are_counted_across_blocks() -> None:

@@ -18,7 +18,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from chainfold import CRF, Layout, Model, SyntheticChain, evaluate
+from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.cli import failures, guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.kept import Kept
@@ -97,7 +97,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     chain = SyntheticChain(100, 2, 6, 1)
     model = Model.random(Layout.full(chain.n_labels, chain.n_attributes))
     for use in (
-        lambda: evaluate(model, chain, "fb-spill"),
+        lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
         lambda: Kept(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),

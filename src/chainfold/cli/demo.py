@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from chainfold.chain.block import Block, Source
     from chainfold.features.encoder import Progress
-    from chainfold.inference.tagger import Tagged
+    from chainfold.inference.result import Tagged
     from chainfold.metrics import Scores
     from chainfold.model.model import Model
     from chainfold.training.online.prequential import Interval
@@ -238,7 +238,7 @@ def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findi
     labels = _names(model)
     with written_whole(output) as sink, Annotator(sink, {"predicted": labels, "probability": None}) as annotator:
         inputs = Inputs([log], keep=annotator.keep)
-        return _found(model, _blocks(model, inputs, progress), lambda one: annotator.add(one.labels, one.marginal))
+        return _found(model, _blocks(model, inputs, progress), lambda one: annotator.add(one.labels, one.probabilities))
 
 
 def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:

@@ -50,14 +50,14 @@ def evaluate(
     Example: chainfold eval chunks.model test.txt.gz
     """
     from chainfold.cli.scores import show
-    from chainfold.inference.tag_files import score
+    from chainfold.inference.tag_files import evaluate as evaluate_model
     from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
 
     options.hold([STANDARD], inputs, model)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
     with watched() as progress:
-        scores = score(
+        scores = evaluate_model(
             opened,
             inputs,
             spans=spans,

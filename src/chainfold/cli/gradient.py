@@ -218,15 +218,15 @@ def _timed(
     block: int | None,
 ) -> tuple[Evaluation, float]:
     from chainfold.chain.chain import gather
-    from chainfold.engines.log_likelihood import evaluate
+    from chainfold.engines.log_likelihood import log_likelihood
 
     terminal = console(stderr=True)
     with terminal.status("compiling …") if terminal.is_terminal else nullcontext():
         unmasked = replace(model, first=None, last=None)  # no sequence need end where these two positions do
-        evaluate(unmasked, gather(source, positions=2), engine, threads=threads, block=1)
+        log_likelihood(unmasked, gather(source, positions=2), engine, threads=threads, block=1)
     with _bar(engine, source.positions) as advance:
         begin = time.perf_counter()
-        found = evaluate(
+        found = log_likelihood(
             model,
             source,
             engine,

@@ -84,7 +84,7 @@ def watch(
     from chainfold.inference.monitor import Monitor
     from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
-    from chainfold.model.model import names_of
+    from chainfold.model.model import vocabulary_of_model
 
     often = Every(*options.parse_often("every", every, "rows"))
     options.hold([STANDARD], source, model)
@@ -93,7 +93,7 @@ def watch(
     with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
         rows = blocks(
             source,
-            names_of(opened),
+            vocabulary_of_model(opened),
             follow=follow,
             on_error=when_wrong(on_error),
             notice=shown.notice,

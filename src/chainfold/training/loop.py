@@ -27,7 +27,7 @@ import chainfold
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary, label_names
-from chainfold.engines.problem import cut
+from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger, blocks_of
 from chainfold.metrics import Count
@@ -180,7 +180,7 @@ class Development:
         if own is None or vocabulary is None or own.same_numbers(vocabulary):
             return cls(chain, chain.block(0, chain.positions).labels)
         renumbered = Renumbered(chain, vocabulary)
-        parts = (renumbered.known(low, high).gold for low, high in cut(0, chain.positions, _AT_ONCE))
+        parts = (renumbered.known(low, high).gold for low, high in Ranges(0, chain.positions, _AT_ONCE))
         return cls(renumbered, np.concatenate(list(parts)), renumbered.unseen)
 
     def __post_init__(self) -> None:
@@ -381,7 +381,6 @@ class _Run:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
         for tagged in Tagger(self._space.model(_finite(point))).viterbi(blocks_of(dev.chain)):
-            assert tagged.labels is not None, "they were wanted"
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
