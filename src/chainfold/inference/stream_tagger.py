@@ -12,7 +12,7 @@ import numpy as np
 from chainfold.chain.chain import Block, Source
 from chainfold.engines.problem import DEFAULT_TOLERANCE, cut, under
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.rows import RowEncoder
+from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.stream_window import Final, Window, joined
 from chainfold.model.file import fingerprint, open_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import IO, Any, Protocol, Unpack
+from typing import IO, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,7 @@ from chainfold.chain.chain import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.for_model import KnownOptions
-from chainfold.features.inputs_for_model import known_inputs
+from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.tagger import Tagged, Tagger, Want
 from chainfold.metrics import Count, Scores
 from chainfold.model.constraints import Constraints
@@ -51,12 +50,12 @@ def score(
     *,
     spans: bool | None = None,
     memory: int | None = None,
-    **options: Unpack[KnownOptions],
+    **options: Any,
 ) -> Scores:
     """How well a model labels inputs whose labels are known. Labels that it never saw are always wrong."""
     vocabulary = names_of(model)
     options["labels"] = True
-    known = known_inputs(inputs, vocabulary, **options)
+    known = blocks_for_model(inputs, vocabulary, **options)
     gold: deque[NDArray[np.int32]] = deque()
     count, unseen = Count(vocabulary.labels, spans), 0
     for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
@@ -104,7 +103,7 @@ def tag_to(
     seed: int = 0,
     sequences: IO[bytes] | None = None,
     memory: int | None = None,
-    **options: Unpack[KnownOptions],
+    **options: Any,
 ) -> None:
     """Write the inputs in their own format, with what the model makes of them in new columns.
 
@@ -131,7 +130,7 @@ def tag_to(
     options["labels"] = False
     rows = LabelLines(sink, columns) if is_chain(inputs) else Rows(Annotator(sink, columns, piped), nbest > 0)
     with rows as writer:
-        known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
+        known = blocks_for_model(inputs, names_of(model), keep=writer.keep, **options)
         found = Tagger(model, memory=memory).run((one.block for one in known), want)
         if sequences is not None:
             found = _told(found, sequences)
