@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.chain.chain import NO_LABEL, Block, Chain, KnownBlock, Source, frozen, vocabulary_of
+from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, join_blocks, vocabulary_of
+from chainfold.chain.chain import Chain
 from chainfold.chain.renumbered import Renumbered
-from chainfold.chain.stored import PipedChain, StoredChain, is_chain, joined, open_chain
+from chainfold.chain.stored import PipedChain, StoredChain, is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attributes import Entries
@@ -107,7 +108,7 @@ def gather_blocks(blocks: Iterable[KnownBlock], like: Source) -> Chain:
     parts = [known.block for known in blocks]
     if not parts:
         raise EmptyChain
-    return Chain(*joined(parts), like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
+    return Chain(*join_blocks(parts), like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
 
 
 class ModelBlocks:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL
+from chainfold.chain.block import NO_LABEL
 from chainfold.chain.strings import PairTable, StringTable
 from chainfold.errors import BadFile, BadLines
 from chainfold.features.attributes import symbol_codes

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import position_of
+from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
 from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
