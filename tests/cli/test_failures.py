@@ -23,7 +23,7 @@ from chainfold.cli import failures, guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.kept import Kept
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.tables import _in_one_sentence
+from chainfold.readers.tables import one_sentence
 from chainfold.system.machine import address_room
 from chainfold.system.spill import ArrayStore
 from verbs import conll
@@ -118,9 +118,9 @@ def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_a_table_that_the_system_cannot_read_is_not_damaged(number: int) -> None:
     with pytest.raises(BadFile, match=f"^table: cannot be read: {os.strerror(number)}"):  # noqa: SIM117
-        with _in_one_sentence("table", "cannot be read as Parquet"):
+        with one_sentence("table", "cannot be read as Parquet"):
             raise system(number)
-    with pytest.raises(MemoryError), _in_one_sentence("table", "cannot be read as Parquet"):
+    with pytest.raises(MemoryError), one_sentence("table", "cannot be read as Parquet"):
         raise pa.ArrowMemoryError("malloc of size 4 failed")
 
 

@@ -18,6 +18,7 @@ from chainfold.cli import options
 from chainfold.cli.console import console, table
 from chainfold.errors import BadFile, BadSetting
 from chainfold.escape import visible
+from chainfold.readers.progress import InputProgress
 from chainfold.system.files import temporary_directory
 from chainfold.system.machine import resident
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from chainfold.chain.block import Block, Source
-    from chainfold.features.encoder import Progress
     from chainfold.inference.result import Tagged
     from chainfold.metrics import Scores
     from chainfold.model.model import Model
@@ -139,7 +139,7 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     return _Outcome(chain, single, by_chain, by_single, intervals)
 
 
-def _encoded(log: Path, output: Path, progress: Progress) -> Source:
+def _encoded(log: Path, output: Path, progress: InputProgress) -> Source:
     from chainfold.cli.demo_log import ATTRIBUTES
     from chainfold.features.encode import encode
 
@@ -163,14 +163,13 @@ def _trained(source: Source, step: _Step) -> Model:
 def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
     """The first positions of a log, as if they came through a pipe, and how they were tagged before."""
     from chainfold.cli.demo_log import ATTRIBUTES
-    from chainfold.features.encode import Options
     from chainfold.training.online.arriving import arriving
     from chainfold.training.online.prequential import Prequential
     from chainfold.training.online.trainer import OnlineTrainer
 
     found: list[Interval] = []
     prequential = Prequential(found.append, positions // _INTERVALS)
-    rows = arriving([str(log)], Options(attributes=ATTRIBUTES))
+    rows = arriving([str(log)], attributes=ATTRIBUTES)
     assert rows.vocabulary.hash_bits is not None, "attributes are hashed"
     trainer = OnlineTrainer(1 << rows.vocabulary.hash_bits)
     for block in rows.blocks:
@@ -229,7 +228,7 @@ class _Episodes:
         self._last = int(labels[-1])
 
 
-def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findings:
+def _tagged(model: Model, log: Path, output: Path, progress: InputProgress) -> _Findings:
     """Labels for a log, straight from the file, and the file again with them and their probability."""
     from chainfold.readers.annotate import Annotator
     from chainfold.readers.inputs import Inputs
@@ -241,18 +240,18 @@ def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findi
         return _found(model, _blocks(model, inputs, progress), lambda one: annotator.add(one.labels, one.probabilities))
 
 
-def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:
+def _tagged_singly(model: Model, log: Path, progress: InputProgress) -> _Findings:
     """The same without a look at the neighbours."""
     from chainfold.chain.views import single_positions
 
     return _found(model, map(single_positions, _blocks(model, [log], progress)), lambda one: None)
 
 
-def _blocks(model: Model, inputs: Any, progress: Progress) -> Iterator[Block]:
-    from chainfold.features.for_model import known_blocks
+def _blocks(model: Model, inputs: Any, progress: InputProgress) -> Iterator[Block]:
+    from chainfold.features.for_model import blocks_for_model
 
     assert model.vocabulary is not None, "it was trained from a file"
-    return (known.block for known in known_blocks(inputs, model.vocabulary, progress=progress))
+    return (known.block for known in blocks_for_model(inputs, model.vocabulary, progress=progress))
 
 
 def _found(model: Model, blocks: Iterable[Block], then: Callable[[Any], None]) -> _Findings:
@@ -284,14 +283,13 @@ class _Step:
         self._bars.advance(self._task, positions)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> InputProgress:
         """For work that comes in phases."""
-        from chainfold.features.encoder import Progress
 
         def phase(name: str, positions: int | None) -> None:
             self._bars.reset(self._task, description=name, total=self.positions)
 
-        return Progress(phase=phase, positions=self.advance)
+        return InputProgress(phase=phase, positions=self.advance)
 
 
 class _Steps:

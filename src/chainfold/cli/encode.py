@@ -56,8 +56,8 @@ def encode(
     Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
     """
 
-    from chainfold.features.encode import Options, encode_to
     from chainfold.features.encode import encode as encode_files
+    from chainfold.features.encode import encode_to
 
     if again and not append:
         raise ChainfoldError("--again says that rows may be appended twice; give --append as well, or leave it out.")
@@ -65,28 +65,28 @@ def encode(
         raise ChainfoldError("--append continues a file, and standard output is none; name the chain with -o.")
     begin = time.perf_counter()
     with watched() as progress:
-        how = Options(
-            format=form,
-            columns=reading.names(columns),
-            symbols=reading.names(symbols) or [],
-            header=header,
-            encoding=encoding,
-            template=template,
-            attributes=attributes,
-            border=border,
-            numbers=numbers,
-            label=label,
-            labels=labels,
-            unknown=unknown,
-            comments=comments,
-            group=group,
-            groups_return=groups_return or None,
-            weight=weight,
-            one_sequence=one_sequence,
-            min_count=min_count,
-            hash_bits=hash_bits,
-            progress=progress,
-        )
+        how: dict[str, Any] = {
+            "format": form,
+            "columns": reading.names(columns),
+            "symbols": reading.names(symbols) or [],
+            "header": header,
+            "encoding": encoding,
+            "template": template,
+            "attributes": attributes,
+            "border": border,
+            "numbers": numbers,
+            "label": label,
+            "labels": labels,
+            "unknown": unknown,
+            "comments": comments,
+            "group": group,
+            "groups_return": groups_return or None,
+            "weight": weight,
+            "one_sequence": one_sequence,
+            "min_count": min_count,
+            "hash_bits": hash_bits,
+            "progress": progress,
+        }
         if output == STANDARD:
             options.hold([output], inputs, template)
             if sys.stdout is None:

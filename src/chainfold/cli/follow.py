@@ -17,16 +17,15 @@ from chainfold.errors import BadFile, BadSetting
 from chainfold.system import signals as stopping
 
 if TYPE_CHECKING:
-    from chainfold.features.for_model import KnownOptions
-    from chainfold.features.streaming import OnError
     from chainfold.inference.follow import Followed
     from chainfold.model.model import Model
+    from chainfold.readers.live import OnError
 
 _STANDARD_OUTPUT = "-"
 
 
 def follow_input(
-    model: Model, what: str, output: str, how: KnownOptions, *, on_error: str | None, lags: bool, **wanted: Any
+    model: Model, what: str, output: str, how: dict[str, Any], *, on_error: str | None, lags: bool, **wanted: Any
 ) -> None:
     """Write the rows of an input that may still grow, each as soon as its label is final."""
     from chainfold.inference.follow import Following
@@ -51,7 +50,7 @@ def follow_input(
 
 def when_wrong(text: str | None) -> OnError:
     """What is to become of lines that cannot be read."""
-    from chainfold.features.streaming import OnError
+    from chainfold.readers.live import OnError
 
     if text is not None and text not in list(OnError):
         raise BadSetting("--on-error", text, f"one of {', '.join(OnError)}")

@@ -19,7 +19,6 @@ from chainfold.system import signals as stopping
 from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.features.encode import Options
     from chainfold.model.model import Model
     from chainfold.training.loop import Every
     from chainfold.training.online.prequential import Interval
@@ -33,7 +32,7 @@ _HEADINGS = ("positions", "tagged right", "until then", "-log likelihood")
 def learn(
     inputs: list[str],
     output: Path,
-    how: Options,
+    how: dict[str, Any],
     algorithm: str | None,
     settings: dict[str, Any],
     *,
@@ -75,7 +74,7 @@ def learn(
             shown.tell(stack.enter_context(Table(prequential, run.learnt)).add)
         asked = stack.enter_context(interruptible(run.leave_if_waiting))
         try:
-            model = run.run(run.wait(lambda: arriving(inputs, how, run.piped)))
+            model = run.run(run.wait(lambda: arriving(inputs, piped=run.piped, **how)))
         except Asked:
             shown.say("chainfold: interrupted before there was anything to learn from; nothing has changed.")
             raise typer.Exit(stopping.code()) from None

@@ -8,23 +8,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chainfold.cli.console import console
+from chainfold.readers.progress import InputProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from chainfold.features.encoder import Progress
 
 _NOTHING_DONE: dict[str, Any] = {"done": 0, "rate": 0.0}
 
 
 @contextmanager
-def watched() -> Iterator[Progress]:
+def watched() -> Iterator[InputProgress]:
     """A bar over the positions, or over the bytes of the input while it is not known how many there are."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
-
-    from chainfold.features.encoder import Progress
 
     columns = (
         TextColumn("{task.description}"),
@@ -38,7 +36,7 @@ def watched() -> Iterator[Progress]:
     with Bars(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         task = bars.add_task("", total=None, megabytes=0.0, **_NOTHING_DONE)
         watch = _Watch(bars, task)
-        yield Progress(total=watch.total, phase=watch.phase, read=watch.read, positions=watch.positions)
+        yield InputProgress(total=watch.total, phase=watch.phase, read=watch.read, positions=watch.positions)
 
 
 class _Watch:

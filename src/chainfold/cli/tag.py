@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -87,7 +87,7 @@ def tag(
 
     Example: chainfold tag chunks.model test.txt.gz -o tagged.txt --marginals
     """
-    from chainfold.features.for_model import KnownOptions
+
     from chainfold.inference.tag_files import tag_to
     from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
@@ -95,16 +95,16 @@ def tag(
     _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})
     options.hold([output, sequences], inputs, model, in_place=follow)
     opened = constrained(open_model(model), scheme, forbid or [], allow or [])
-    how = KnownOptions(
-        format=form,
-        columns=reading.names(columns),
-        symbols=reading.names(symbols) or [],
-        header=header,
-        encoding=encoding,
-        comments=comments,
-        group=group,
-        groups_return=groups_return or None,
-    )
+    how: dict[str, Any] = {
+        "format": form,
+        "columns": reading.names(columns),
+        "symbols": reading.names(symbols) or [],
+        "header": header,
+        "encoding": encoding,
+        "comments": comments,
+        "group": group,
+        "groups_return": groups_return or None,
+    }
     if follow:
         if nbest or samples or sequences is not None:
             raise ChainfoldError("--follow gives labels and marginals: leave out --nbest, --samples and --sequences.")

@@ -26,7 +26,6 @@ from chainfold.system.outputs import STANDARD, check_outputs
 if TYPE_CHECKING:
     from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.features.encode import Options
     from chainfold.model.constraints import Constraints
     from chainfold.model.model import Model
     from chainfold.training.loop import Development, Every, Progress
@@ -247,7 +246,6 @@ def train(
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
-    from chainfold.features.encode import Options
     from chainfold.model.file import open_model, save_model
     from chainfold.system.machine import cores
     from chainfold.training.loop import Interrupted, Saving, Training
@@ -277,26 +275,26 @@ def train(
         "longest": longest,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    how = Options(
-        format=form,
-        columns=reading.names(columns),
-        symbols=reading.names(symbols) or [],
-        header=header,
-        encoding=encoding,
-        unknown=unknown,
-        comments=comments,
-        group=group,
-        groups_return=groups_return or None,
-        one_sequence=one_sequence,
-        label=label,
-        weight=weight,
-        template=template,
-        attributes=attributes,
-        border=border,
-        numbers=numbers,
-        min_count=min_count,
-        hash_bits=hash_bits,
-    )
+    how: dict[str, Any] = {
+        "format": form,
+        "columns": reading.names(columns),
+        "symbols": reading.names(symbols) or [],
+        "header": header,
+        "encoding": encoding,
+        "unknown": unknown,
+        "comments": comments,
+        "group": group,
+        "groups_return": groups_return or None,
+        "one_sequence": one_sequence,
+        "label": label,
+        "weight": weight,
+        "template": template,
+        "attributes": attributes,
+        "border": border,
+        "numbers": numbers,
+        "min_count": min_count,
+        "hash_bits": hash_bits,
+    }
     if str(output) == STANDARD:
         raise BadFile(output, "a model cannot go to standard output; name a file.")
     check_outputs([output], [])  # it has a name, to which others are like
@@ -408,7 +406,7 @@ def _every(text: str) -> Every:
     return Every(*options.parse_often("save_every", text, "iterations"))
 
 
-def _source(inputs: list[str], cache: Path, how: Options) -> Source:
+def _source(inputs: list[str], cache: Path, how: dict[str, Any]) -> Source:
     """The chain that the inputs are, or the one that they are encoded into."""
     from chainfold.chain.stored import is_chain, open_chain
     from chainfold.features.cache import encoded
@@ -419,7 +417,7 @@ def _source(inputs: list[str], cache: Path, how: Options) -> Source:
     return encoded(inputs, cache, **how)
 
 
-def _check_encoded(path: str, how: Options) -> None:
+def _check_encoded(path: str, how: dict[str, Any]) -> None:
     """A chain is what it is: no option can make other attributes or labels of it."""
     made = ("template", "attributes", "border", "numbers", "hash_bits", "label", "weight", "one_sequence")
     given = [name for name in made if how.get(name)] + (["min_count"] if how.get("min_count") != 1 else [])
@@ -447,19 +445,18 @@ def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> 
         raise BadFile(inputs[0], f"{only_label(vocabulary)}{column}, so there is nothing to learn; {remedy}.")
 
 
-def _development(dev: list[str], source: Source, how: Options) -> Development:
+def _development(dev: list[str], source: Source, how: dict[str, Any]) -> Development:
     """The development set with the numbers of the training set, in memory."""
     import numpy as np
 
-    from chainfold.features.for_model import KnownOptions, gathered
-    from chainfold.features.inputs_for_model import known_inputs
+    from chainfold.features.for_model import blocks_for_model, gather_blocks
+    from chainfold.features.spec import READING
     from chainfold.training.loop import Development
 
-    keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence", "weight"}
-    same: Any = {name: value for name, value in how.items() if name in keys}
-    known = known_inputs(dev, _vocabulary(source, dev), labels=True, **same)
+    same = {name: value for name, value in how.items() if name in (*READING, "progress")}
+    known = blocks_for_model(dev, _vocabulary(source, dev), labels=True, **same)
     blocks = list(known)
-    return Development(gathered(blocks, source), np.concatenate([one.gold for one in blocks]), known.unseen)
+    return Development(gather_blocks(blocks, source), np.concatenate([one.gold for one in blocks]), known.unseen)
 
 
 def _constraints(vocabulary: Vocabulary, scheme: str | None, forbid: list[str], allow: list[str]) -> Constraints | None:

@@ -27,8 +27,8 @@ from chainfold.system.outputs import STANDARD
 if TYPE_CHECKING:
     from chainfold.chain.block import KnownBlock
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.features.streaming import OnError
     from chainfold.inference.monitor import Alarm, Monitor, Status
+    from chainfold.readers.live import OnError
 
 _TICK = 0.25  # seconds between two looks at the clock, and two pictures
 _PACE = 20  # ticks over which the speed is measured
@@ -130,12 +130,13 @@ def blocks(
     A chain or a file is read by the block; a pipe, a file that grows or one with bad lines by the line.
     """
     from chainfold.chain.stored import is_chain
-    from chainfold.features.inputs_for_model import known_inputs
-    from chainfold.features.streaming import OnError, live_rows
+    from chainfold.features.for_model import blocks_for_model
+    from chainfold.features.streaming import live_rows
     from chainfold.readers.inputs import unreadable
+    from chainfold.readers.live import OnError
 
     if is_chain(source) or (source != "-" and not follow and on_error == OnError.STOP):
-        yield from known_inputs([source], vocabulary, **how)
+        yield from blocks_for_model([source], vocabulary, **how)
         return
     with ExitStack() as stack:
         what: Any = source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Unpack
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.engines.settings import DEFAULT_TOLERANCE
-from chainfold.features.for_model import Known, KnownOptions
-from chainfold.features.inputs_for_model import KnownChain, known_inputs
-from chainfold.features.rows import RowEncoder
-from chainfold.features.streaming import OnError, live_rows
+from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
+from chainfold.features.row_encoder import RowEncoder
+from chainfold.features.streaming import live_rows
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
 from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns
 from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator
+from chainfold.readers.live import OnError
 
 _TEXT_BYTES = 600  # that a row takes with its text while it waits, about
 _FINAL, _YES_NO = "final", ("no", "yes")
@@ -82,7 +82,7 @@ class Following:
         on_error: OnError = OnError.STOP,
         notice: Callable[[str], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
-        **options: Unpack[KnownOptions],
+        **options: Any,
     ) -> None:
         """Write each row of the input, with its label, as soon as that is final.
 
@@ -97,10 +97,10 @@ class Following:
         rows: Writer = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
         with self._waiting_for_rows():
             if is_chain(what):
-                known: Known | KnownChain = known_inputs(what, vocabulary, **options)
+                known: ModelBlocks | ChainBlocks = blocks_for_model(what, vocabulary, **options)
             else:
                 known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
-        if isinstance(known, KnownChain):
+        if isinstance(known, ChainBlocks):
             rows = LabelWriter(self._sink, columns)
         self._held = known.held
         with rows as writer:
