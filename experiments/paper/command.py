@@ -15,7 +15,7 @@ from chainfold.cli.console import console, say, table
 from chainfold.cli.options import parse_size
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.escape import visible
-from chainfold.system import signals as stopping
+from chainfold.system import signals
 
 if TYPE_CHECKING:
     from chainfold.paper.plan import Result
@@ -77,7 +77,7 @@ def paper(
             results = run(plan, out, data, watch, fresh)
         except KeyboardInterrupt:
             say("chainfold: interrupted; the same command, without --fresh, goes on where it stopped.")
-            raise typer.Exit(stopping.code()) from None
+            raise typer.Exit(signals.exit_code()) from None
     _show(results, terminal)
     terminal.print(f"\nThe page: {visible(str(out / PAGE))}", soft_wrap=True)
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import chainfold.paper.experiment
 import pytest
 
 import chainfold.model.inspection
 import chainfold.training.online.run
-from chainfold.cli import progress as bars
+from chainfold.cli import progress
 from verbs import conll, failed, succeeded
 
 PLACES: dict[str, Callable[[Path], object]] = {
@@ -28,8 +27,8 @@ PLACES: dict[str, Callable[[Path], object]] = {
 }
 OUTPUTS: dict[str, list[object]] = {
     "train -o": ["train", "rows", "-o"],
-    "train --online -o": ["train", "rows", "--online", "--hash-bits", 8, "-o"],
-    "train --prequential": ["train", "rows", "--online", "--hash-bits", 8, "-o", "new", "--prequential"],
+    "learn -o": ["learn", "rows", "--hash-bits", 8, "-o"],
+    "learn --prequential": ["learn", "rows", "--hash-bits", 8, "-o", "new", "--prequential"],
     "tag -o": ["tag", "model", "rows", "-o"],
     "tag --follow -o": ["tag", "model", "rows", "--follow", "-o"],
     "tag --sequences": ["tag", "model", "rows", "-o", "new", "--sequences"],
@@ -66,12 +65,11 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*arguments: Any, **options: Any) -> None:
         raise AssertionError("work was begun")
 
-    monkeypatch.setattr(bars._Watch, "phase", work)
+    monkeypatch.setattr(progress.Bar, "_set_phase", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_timed", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_next_piece", work)
     monkeypatch.setattr(chainfold.model.inspection, "inspect", work)
     monkeypatch.setattr(chainfold.training.online.run.OnlineRun, "run", work)
-    monkeypatch.setattr(chainfold.paper.experiment, "_pieces", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.demo"], "_play", work)
 
 
@@ -94,11 +92,10 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("place", ["in a file", "device", "long"])
-@pytest.mark.parametrize("verb", [["demo", "-o"], ["paper", "--out"]])
 def test_a_folder_that_cannot_be_made_is_refused_before_any_work(
-    verb: list[str], place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     before, where = seen(folder), str(PLACES[place](folder))
-    assert where in failed(*verb, where)
+    assert where in failed("demo", "-o", where)
     assert seen(folder) == before

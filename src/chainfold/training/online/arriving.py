@@ -126,9 +126,9 @@ def _of_chain(path: str | Path, options: Options) -> Arriving:
     chain = open_chain(path)
     vocabulary, bits = vocabulary_of(chain), options.get("hash_bits")
     if vocabulary is None or vocabulary.hash_bits is None:
-        raise BadFile(path, "its attributes are not hashed, as online learning needs them; encode with --hash-bits.")
+        raise BadFile(path, "its attributes are not hashed, as online training requires; encode it with `hash_bits`.")
     if bits not in (None, vocabulary.hash_bits):
-        raise BadFile(path, f"its attributes are hashed to {vocabulary.hash_bits} bits; leave --hash-bits out.")
+        raise BadFile(path, f"its attributes are hashed to {vocabulary.hash_bits} bits; leave out `hash_bits`.")
     return Arriving(blocks_of(chain), replace(vocabulary, labels=()), list(vocabulary.labels), again=True)
 
 
