@@ -48,9 +48,7 @@ def test_lines_of_json_are_refused(text: str, tmp_path: Path) -> None:
         path.write_text(text)
         assert failed("train", path, "-o", tmp_path / "m").startswith(f"{path}: {JSON}")
     assert failed("encode", "-", "-o", tmp_path / "c", given=text.encode()).startswith(f"standard input: {JSON}")
-    assert failed("learn", "-", "-o", tmp_path / "m", given=text.encode()).startswith(
-        "standard input: looks"
-    )
+    assert failed("learn", "-", "-o", tmp_path / "m", given=text.encode()).startswith("standard input: looks")
     assert not (tmp_path / "m").exists()
     assert not (tmp_path / "c").exists()
 

@@ -20,13 +20,14 @@ from chainfold import (
     open_chain,
     write_chain,
 )
-from chainfold.chain.chain import MOST_LABELS, gather
+from chainfold.chain.block import MOST_LABELS
+from chainfold.chain.chain import gather
 from chainfold.engines import workspace as desk
 from chainfold.engines.block_pass import Sequences
 from chainfold.engines.workspace import Desk, Room, held_bytes
 from chainfold.errors import BadSetting
 from chainfold.kernels.scores import padded, tiles_of
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, Space
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 

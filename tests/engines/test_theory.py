@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, evaluate, marginals
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.engines import ENGINES
 from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
 from chainfold.engines.parallel import STRETCHES

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import Block, gather
+from chainfold.chain.block import Block
+from chainfold.chain.chain import gather
 from chainfold.engines.log_likelihood import evaluate
 from chainfold.inference.stream_window import Final, Window
 from chainfold.inference.tagger import Tagger, Want, blocks_of, entropies, log_probabilities
 from engines.test_never_forget import UNFORGETTING, problem
 from tolerances import AT_LENGTH, FLOOR, ORACLE
+
+pytestmark = pytest.mark.quick
 
 Sizes = Callable[[np.random.Generator, int], int]
 PUSHES: dict[str, Sizes] = {

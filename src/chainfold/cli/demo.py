@@ -18,15 +18,14 @@ from chainfold.cli.console import console, table
 from chainfold.cli.progress import Bar, bar
 from chainfold.errors import BadFile, BadSetting
 from chainfold.escape import visible
-from chainfold.system.files import written_whole
+from chainfold.system.files import temporary_directory, written_whole
 from chainfold.system.machine import resident
-from chainfold.system.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from chainfold.chain.chain import Block, Source
+    from chainfold.chain.block import Source
     from chainfold.inference.tagger import Tagged
     from chainfold.metrics import Scores
     from chainfold.model.model import Model
@@ -102,10 +101,11 @@ class _Outcome(NamedTuple):
 
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     """All steps from the log to its labels."""
+    from chainfold.chain.views import SinglePositions
     from chainfold.cli.demo_log import ATTRIBUTES, write_log
-    from chainfold.engines.plan import cores
     from chainfold.features.encode import encode
     from chainfold.model.file import save_model
+    from chainfold.system.machine import cores
 
     log, other, more = folder / _TRAIN, folder / _TEST, positions // _SHARE
     text = f"Writing {_TRAIN}, {positions:,} connections, and {_TEST}, {more:,} others."
@@ -120,7 +120,7 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
         save_model(folder / _MODEL, chain)
     text = "Training a model of single rows, without their neighbours (a logistic regression)."
     with steps.step("train on single rows", positions, text, _ITERATIONS) as step:
-        single = _trained(SingleRows(source), step)
+        single = _trained(SinglePositions(source), step)
     few = min(positions, _ONLINE_POSITIONS)
     text = f"Training online on {few:,} of them, once, by AdaGrad; each is tagged before it is trained on."
     with steps.step("train online", few, text) as step:
@@ -132,7 +132,7 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
 
 
 def _trained(source: Source, step: Bar) -> Model:
-    from chainfold.engines.plan import cores
+    from chainfold.system.machine import cores
     from chainfold.training.loop import Training, train
 
     training = Training(options={"max_iterations": _ITERATIONS})
@@ -160,29 +160,6 @@ def _trained_online(log: Path, positions: int, step: Bar) -> list[Interval]:
             break
     prequential.close()
     return intervals
-
-
-class SingleRows:
-    """A chain cut before every position: without neighbours, a CRF is a logistic regression."""
-
-    def __init__(self, source: Source) -> None:
-        from chainfold.chain.chain import vocabulary_of
-
-        self._source = source
-        self.positions, self.n_labels, self.n_attributes = source.positions, source.n_labels, source.n_attributes
-        self.n_edge_attributes, self.active, self.labelled = source.n_edge_attributes, source.active, source.labelled
-        self.vocabulary = vocabulary_of(source)
-
-    def block(self, low: int, high: int) -> Block:
-        return _cut(self._source.block(low, high))
-
-
-def _cut(block: Block) -> Block:
-    import numpy as np
-
-    from chainfold.chain.chain import frozen
-
-    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
 
 class _Findings:
@@ -228,6 +205,7 @@ def episodes_begun(labels: NDArray[Any], before: int, normal: int) -> int:
 
 def _tagged(model: Model, log: Path, step: Bar, output: Path | None = None) -> _Findings:
     """Tag a log: as one sequence, and write it with its labels to `output`; or row by row if there is none."""
+    from chainfold.chain.views import single_positions
     from chainfold.features.for_model import known_blocks
     from chainfold.inference.tagger import Tagger, Want
     from chainfold.readers.annotate import Annotator
@@ -243,7 +221,7 @@ def _tagged(model: Model, log: Path, step: Bar, output: Path | None = None) -> _
             annotator = stack.enter_context(Annotator(sink, {"predicted": labels, "probability": None}))
             keep = annotator.keep
         known = known_blocks(Inputs([log], keep=keep), model.vocabulary, progress=step.reading())
-        blocks = (part.block if output is not None else _cut(part.block) for part in known)
+        blocks = (part.block if output is not None else single_positions(part.block) for part in known)
         for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
             findings.add(tagged)
             if annotator is not None and tagged.labels is not None:
@@ -283,7 +261,9 @@ def _show(outcome: _Outcome, steps: _Steps, terminal: Console) -> None:
     terminal.print("\nThe chain on the test log:")
     show(chain, terminal)
     terminal.print("\nThe gain from the neighbours:")
-    rows: list[tuple[str, ...]] = [("connections labelled correctly", f"{single.accuracy:.1%}", f"{chain.accuracy:.1%}", "")]
+    rows: list[tuple[str, ...]] = [
+        ("connections labelled correctly", f"{single.accuracy:.1%}", f"{chain.accuracy:.1%}", "")
+    ]
     for label in single.labels:
         f1 = (f"{scores.per_label[label].f1:.1%}" for scores in (single, chain))
         rows.append((f"F1 of {label}", *f1, ""))

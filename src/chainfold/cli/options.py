@@ -19,7 +19,7 @@ from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, Cha
 from chainfold.system.outputs import STANDARD, claimed
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.features.streaming import OnError
     from chainfold.model.constraints import Constraints

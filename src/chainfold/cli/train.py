@@ -30,7 +30,7 @@ from chainfold.system.machine import resident
 from chainfold.system.outputs import check_outputs
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.model import Model
     from chainfold.training.loop import Development, Progress, Training
@@ -146,7 +146,7 @@ class _EngineOptions:
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        from chainfold.engines.plan import cores
+        from chainfold.system.machine import cores
 
         threads = cores() if self.threads is None else self.threads
         return {"engine": self.engine, "threads": threads, "memory": options.parse_size(self.memory)}
@@ -245,7 +245,7 @@ def _source(inputs: list[str], cache: Path, spec: dict[str, Any]) -> Source:
 
 
 def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
-    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.block import vocabulary_of
 
     vocabulary = vocabulary_of(source)
     if vocabulary is None:

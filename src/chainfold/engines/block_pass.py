@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.problem import NOTHING_BEFORE, Problem, Tally
 from chainfold.engines.rounding import check_scores
 from chainfold.errors import ScoreNotFinite, ZeroProbability
@@ -24,7 +24,7 @@ from chainfold.kernels.certificate import NEGLIGIBLE, look_ahead
 from chainfold.kernels.scores import Found, Slots, edge_scores, state_scores
 from chainfold.kernels.simd import aligned
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW
-from chainfold.model.model import Floats, Layout
+from chainfold.model.layout import Floats, Layout
 
 _ROOM, _LEAST_ROOM = 256 << 10, 512  # for whole sequences: bytes, a share of the cache, but so many positions at least
 _MOST, _MOST_PLACES = 16384, 16 << 20  # positions that are looked through for whole sequences, bytes of their rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import Belief, Potentials, Sweep
 from chainfold.engines.keeper import there_and_back
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally

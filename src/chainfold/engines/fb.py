@@ -5,7 +5,7 @@ Every forward vector, prediction and, with edge attributes, transition matrix is
 
 from __future__ import annotations
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import Potentials, Sweep
 from chainfold.engines.keeper import there_and_back
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally

@@ -6,11 +6,11 @@ back never needs the state scores, so that N² a position replaces the second sc
 
 from __future__ import annotations
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import Belief, Potentials, Sweep
 from chainfold.engines.keeper import there_and_back
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class Vectors:

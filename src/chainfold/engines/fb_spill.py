@@ -6,19 +6,19 @@ it ends. On the way back they are read in reverse.
 
 from __future__ import annotations
 
-from typing import IO
+import numpy as np
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import Belief, Potentials, Sweep
 from chainfold.engines.keeper import there_and_back
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.spilling import read_back, spilling
+from chainfold.system.spill import SpillFile
 
 
 class Spill:
     """Keeps forward vectors in a file, unless they are wide; in memory, what is before each block."""
 
-    def __init__(self, problem: Problem, file: IO[bytes]) -> None:
+    def __init__(self, problem: Problem, file: SpillFile) -> None:
         self._sweep = Sweep(problem, Potentials.of(problem))
         self._file = file
         self._kept: list[tuple[Belief, bool]] = []
@@ -28,18 +28,19 @@ class Spill:
 
     def push(self, sweep: Sweep) -> None:
         if not sweep.wide:
-            sweep.alpha.tofile(self._file)
+            self._file.append(sweep.alpha)
         self._kept.append((sweep.entry, sweep.wide))
 
     def pop(self, low: int, block: Block) -> Sweep:
         entry, wide = self._kept.pop()
-        shape = block.labels.size, self._sweep.width
-        self._sweep.restore(low, block, entry, None if wide else read_back(self._file, shape))
+        rows, width = block.labels.size, self._sweep.width
+        alpha = None if wide else self._file.read_back(rows * width).reshape(rows, width)
+        self._sweep.restore(low, block, entry, alpha)
         return self._sweep
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    with spilling() as file:
+    with SpillFile(np.float64) as file:
         return there_and_back(problem, Spill(problem, file))
 
 

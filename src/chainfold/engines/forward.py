@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block, frozen
+from chainfold.chain.block import Block, frozen
 from chainfold.engines.block_pass import NO_FLOW, Belief, Potentials
 from chainfold.engines.rounding import Extent, ScoreSizes, check_scores
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels import decode, messages
 from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 SCORERS = 2
 """Threads that score the next pieces of a block, which takes several times as long as what follows."""

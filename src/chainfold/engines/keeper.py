@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import Belief, Sweep, last_posterior
 from chainfold.engines.problem import Problem, Report, Tally
 from chainfold.engines.rounding import Promise, Runs

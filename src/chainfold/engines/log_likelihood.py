@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chainfold.chain.chain import Source, has_weights
+from chainfold.chain.block import Source, has_weights
 from chainfold.engines import ENGINES
 from chainfold.engines.plan import choose
 from chainfold.engines.problem import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
 from chainfold.engines.workspace import Desk
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep, boundary_flow
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.stream import Doings, Stream
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 STRETCHES = 16
 """A chain is cut into so many, however many threads there are."""

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.workspace import Desk, Room
 from chainfold.errors import BadSetting, ForbiddenLabel, ToleranceTooSmall
 from chainfold.kernels.scores import PORTION, Found, Slots, fold, observe, padded
 from chainfold.kernels.simd import WIDTH
-from chainfold.model.model import Floats, Layout, Model, room_for
+from chainfold.model.layout import Floats, Layout, room_for
+from chainfold.model.model import Model
 from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need
 
 State = dict[str, NDArray[Any]]  # a state, by name, as a file may keep it

@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import (
     Belief,
     Flow,
@@ -45,7 +45,7 @@ from chainfold.engines.problem import (
     under,
 )
 from chainfold.engines.rounding import Promise
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, vectors
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made

@@ -13,12 +13,13 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Chain, Source, check_block, gather
+from chainfold.chain.block import Source, check_block
+from chainfold.chain.chain import Chain, gather
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
 from chainfold.kernels.scores import Found
 from chainfold.kernels.simd import aligned
-from chainfold.model.model import Layout
+from chainfold.model.layout import Layout
 
 Floats = NDArray[np.float64]
 

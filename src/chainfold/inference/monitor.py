@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.forward import Labels
 from chainfold.engines.problem import cut
 from chainfold.errors import BadSetting, ChainfoldError
@@ -25,7 +25,8 @@ from chainfold.inference.buffer import Buffer, Columns
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.stream_window import Final, Window
 from chainfold.inference.tag_files import names_of
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 DEFAULT_WINDOW = 1000
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL
+from chainfold.chain.block import NO_LABEL
 from chainfold.engines.block_pass import Belief
 from chainfold.engines.forward import Scorer
 from chainfold.kernels import decode, messages
 from chainfold.kernels.finality import count_pairs
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within
 
 _FOLD_EVERY = 8192  # rows: after so many the recent sums are added to the totals, so that rounding stays small

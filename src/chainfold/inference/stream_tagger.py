@@ -9,14 +9,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from chainfold.chain.chain import Block, Source
+from chainfold.chain.block import Block, Source
 from chainfold.engines.problem import DEFAULT_TOLERANCE, cut, under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.rows import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.stream_window import Final, Window, joined
 from chainfold.model.file import fingerprint, open_model
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
 from chainfold.system.validate import MOST, Arrays, is_count, is_number, mapping, need
 

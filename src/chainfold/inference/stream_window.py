@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, check_block, frozen
+from chainfold.chain.block import NO_LABEL, Block, check_block, frozen
 from chainfold.engines.block_pass import Belief, Horizon, widened
 from chainfold.engines.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.engines.problem import DEFAULT_TOLERANCE, Settings, cut, under
@@ -29,7 +29,8 @@ from chainfold.inference.quantities import Quantities, Sums
 from chainfold.kernels import decode, messages
 from chainfold.kernels import finality as live
 from chainfold.kernels.certificate import look_ahead
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
 from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need, probabilities, vectors, within
 

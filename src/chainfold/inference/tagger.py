@@ -20,16 +20,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, checked_labels, frozen
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, checked_labels, frozen
 from chainfold.engines.block_pass import Belief, Horizon
 from chainfold.engines.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
 from chainfold.engines.problem import DEFAULT_TOLERANCE, Settings, cut
 from chainfold.errors import BadChain, BadSetting
 from chainfold.kernels import decode, messages
 from chainfold.kernels.certificate import look_ahead
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
-from chainfold.system.spill import Arrays, Kept, Shelf
+from chainfold.system.spill import Arrays, ArrayStore, StoredArrays
 
 DEFAULT_MEMORY = 256 << 20
 BLOCK = 8192  # positions in a piece
@@ -126,8 +127,8 @@ class Tagger:
 
     def _run(self, blocks: Iterable[Block], wanted: Want) -> Iterator[Tagged]:
         forward = _Recording(self._scorer, wanted)
-        with Shelf(self.memory) as shelf:
-            pending = _Pending(_strands(self._scorer, wanted, self.tolerance), shelf)
+        with ArrayStore(self.memory) as store:
+            pending = _Pending(_strands(self._scorer, wanted, self.tolerance), store)
             for pieces in _pieces(blocks, self.model, wanted):
                 for piece, scored in made_ahead(self._score, pieces, SCORERS):
                     yield from pending.add(*forward.step(piece.low, piece.block, scored))
@@ -195,7 +196,7 @@ def _most_positions(model: Model, want: Want) -> int:
 
 @dataclass(eq=False)
 class _Record:
-    """A block on its way; its large arrays are on the shelf."""
+    """A block on its way; its large arrays are in the store."""
 
     index: int
     low: int
@@ -441,15 +442,15 @@ class _Ranked:
 class _Pending:
     """The blocks whose results are not final yet, oldest first."""
 
-    def __init__(self, strands: list[_Strand], shelf: Shelf) -> None:
-        self._strands, self._shelf = strands, shelf
-        self._waiting: dict[int, tuple[_Record, Kept]] = {}
+    def __init__(self, strands: list[_Strand], store: ArrayStore) -> None:
+        self._strands, self._store = strands, store
+        self._waiting: dict[int, tuple[_Record, StoredArrays]] = {}
         self._oldest = 0
 
     def add(self, record: _Record, arrays: Arrays) -> Iterator[Tagged]:
         """Take the next block; the results that are final now."""
         news = [strand.advance(record, arrays) for strand in self._strands]
-        self._waiting[record.index] = record, self._shelf.put(arrays)
+        self._waiting[record.index] = record, self._store.put(arrays)
         for strand, settled in zip(self._strands, news, strict=True):
             if settled is not None:
                 self._settle(strand, settled)
@@ -465,17 +466,17 @@ class _Pending:
             record.states[strand.name] = state
             block -= 1
             if self._lacks(block, strand):
-                state = strand.back(record, self._shelf.get(kept), state)
+                state = strand.back(record, self._store.get(kept), state)
 
     def _lacks(self, block: int, strand: _Strand) -> bool:
         """Is the block waiting for its state?"""
         return block in self._waiting and strand.name not in self._waiting[block][0].states
 
-    def _finish(self, record: _Record, kept: Kept) -> Tagged:
-        arrays, found = self._shelf.get(kept), dict[str, Any]()
+    def _finish(self, record: _Record, kept: StoredArrays) -> Tagged:
+        arrays, found = self._store.get(kept), dict[str, Any]()
         for strand in self._strands:
             found |= strand.finish(record, arrays, record.states[strand.name])
-        self._shelf.drop(kept)
+        self._store.drop(kept)
         return Tagged(record.low, record.starts, record.given, record.sequences, **found)
 
 

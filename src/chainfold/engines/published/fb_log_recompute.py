@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.published.log_domain import there_and_back, there_and_back_cost
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class Vectors:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.problem import LOG_ADDITION, Cost, Problem, Report, Settings, Shape, Tally
 from chainfold.engines.rounding import Promise, check_scores
 from chainfold.errors import ScoreNotFinite, ZeroProbability
@@ -20,7 +20,7 @@ from chainfold.kernels.expectation import (
     terminate,
 )
 from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class LogScores:

@@ -14,15 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block, Chain, frozen
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, frozen, join_blocks
+from chainfold.chain.chain import Chain
 from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
 from chainfold.engines.problem import Problem, Settings, Tally
 from chainfold.engines.stream import Stream
 from chainfold.errors import ScoreNotFinite
 from chainfold.kernels import decode, messages
 from chainfold.kernels.scores import state_scores
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 
 _NO_EDGES = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
 
@@ -79,7 +80,7 @@ def share_in(
     window: Window, renumbering: Renumbering, weights: Callable[[NDArray[np.int32]], Floats], transitions: Floats
 ) -> Share:
     """The share of a window's positions; without what is outside, where that is not known to make no difference."""
-    block = joined([window.block])
+    block = join_blocks([window.block])
     ids, local = renumbering(block.ids)
     starts, labels = block.starts.copy(), block.labels.copy()
     starts[0] = True  # of the window, if not of a sequence
