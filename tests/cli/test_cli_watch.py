@@ -26,7 +26,7 @@ from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.stored import open_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli.options import parse_often
+from chainfold.cli.options import parse_interval
 from chainfold.cli.watch import Every, blocks
 from chainfold.cli.watch_screen import About, summary, view
 from chainfold.inference import functions
@@ -130,7 +130,7 @@ def test_a_status_comes_after_its_rows() -> None:
         for size, end in zip(sizes, ends, strict=True)
     ]
     for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
-        cut = list(Every(*parse_often("every", every, "rows")).cut(rows))
+        cut = list(Every(*parse_interval("every", every, "rows")).cut(rows))
         found = np.cumsum([some.gold.size for some in cut])
         assert set(found.tolist()) == expected
         np.testing.assert_array_equal(np.concatenate([some.gold for some in cut]), chain.labels)

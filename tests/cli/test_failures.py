@@ -19,7 +19,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
-from chainfold.cli import failures, guarded
+from chainfold.cli import failures
+from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.kept import Kept
 from chainfold.readers.inputs import Inputs

@@ -734,7 +734,7 @@ def test_pieces_are_learnt_from_as_the_command_line_does(tmp_path: Path) -> None
     x, y = streams()["one"]
     chain = encode_sequences(x, y, tmp_path / "chain", hash_bits=10)
     options = ("--batch", 20, "--c2", 3.0, "--forget", 300.0)
-    succeeded("train", chain.path, "--online", *options, "-o", tmp_path / "m", "--json")
+    succeeded("learn", chain.path, *options, "-o", tmp_path / "m", "--json")
     pieces = list(pieces_of(x, y, [7, 100, 101, 260], before=True))
     estimator = in_pieces(CRF(**ONLINE), pieces)
     assert open_model(tmp_path / "m").weights.tobytes() == estimator.model_.weights.tobytes()
@@ -749,9 +749,9 @@ def test_lines_of_attributes_are_learnt_from_as_the_same_items_are(tmp_path: Pat
     lines, model, options = tmp_path / "x.crfsuite", tmp_path / "m", ("--hash-bits", 10, "--batch", 20, "--json")
     lines.write_text(text)
     fitted = CRF(hash_bits=10, batch=20).partial_fit(items, y)
-    succeeded("train", lines, "--online", *options, "-o", model)
+    succeeded("learn", lines, *options, "-o", model)
     assert open_model(model).weights.tobytes() == fitted.model_.weights.tobytes()
-    succeeded("train", "-", "--format", "crfsuite", "--online", *options, "-o", tmp_path / "p", given=text.encode())
+    succeeded("learn", "-", "--format", "crfsuite", *options, "-o", tmp_path / "p", given=text.encode())
     assert (tmp_path / "p").read_bytes() == model.read_bytes()
     predicted = [label for labels in fitted.predict(items) for label in labels]
     for arguments in ((lines,), ("-", "--follow"), ("-", "--format", "crfsuite")):

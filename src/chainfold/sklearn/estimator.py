@@ -195,7 +195,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         The algorithm is that of `fit`, or AdaGrad where that is lbfgs. Labels may be announced as `classes`, and need
         not be. There is no penalty unless c2 is given: it is counted in full for each piece.
 
-        With `hash_bits` AdaGrad learns as `chainfold train --online` does: in order, in memory that does not grow, and
+        With `hash_bits` AdaGrad learns as `chainfold learn` does: in order, in memory that does not grow, and
         c2 is what that makes of it. Then the last sequence of a piece may be `unfinished`: the first one of the next
         piece goes on with it, and rows are held until enough is known of what follows them. So what is learnt does not
         depend on where rows are cut into pieces. A piece that is not unfinished, be it empty, ends the sequence, and

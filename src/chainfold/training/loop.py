@@ -203,7 +203,7 @@ class Interrupted(ChainfoldError):
 
     def __init__(self, iteration: int, saved: Path | None) -> None:
         self.iteration, self.saved = iteration, saved
-        kept = "nothing was kept" if saved is None else f"kept in {saved}; go on with --resume"
+        kept = "nothing was kept" if saved is None else f"kept in {saved}; continue with `resume`"
         super().__init__(f"training was interrupted after iteration {iteration}: {kept}.")
 
 
@@ -343,7 +343,7 @@ class _Run:
         if not self._values and self._optimiser.finished == NO_BETTER_STEP:
             raise ChainfoldError(
                 "no step from the weights to begin with improves the objective: the values of attributes are too large "
-                "or too different in size; scale them, for instance with --numbers standard."
+                "or too different in size; scale them, for instance with `numbers='standard'`."
             )
 
     def _arrive(self, step: Step, report: Callable[[Progress], None]) -> None:

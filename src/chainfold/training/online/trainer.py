@@ -106,7 +106,7 @@ class OnlineTrainer:
         if block.edge_ids.size:
             raise ChainfoldError("edge attributes cannot be learnt online; leave them out.")
         if block.weights.size:
-            raise ChainfoldError("weights of positions cannot be learnt by online; leave --weight out.")
+            raise ChainfoldError("online training does not support position weights; leave out `weight`.")
         unknown = np.flatnonzero(block.labels < 0)
         if unknown.size:
             row = self.rows + after + int(unknown[0]) + 1
