@@ -32,10 +32,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.tagger import tag
+from chainfold.inference.functions import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
-from chainfold.training.online.share import Share
+from chainfold.training.online.share import WindowShare
 from chainfold.training.online.trainer import OnlineTrainer
 from verbs import succeeded
 
@@ -737,7 +737,7 @@ def test_pieces_are_learnt_from_as_the_command_line_does(tmp_path: Path) -> None
     x, y = streams()["one"]
     chain = encode_sequences(x, y, tmp_path / "chain", hash_bits=10)
     options = ("--batch", 20, "--c2", 3.0, "--forget", 300.0)
-    succeeded("train", chain.path, "--online", *options, "-o", tmp_path / "m", "--json")
+    succeeded("learn", chain.path, *options, "-o", tmp_path / "m", "--json")
     pieces = list(pieces_of(x, y, [7, 100, 101, 260], before=True))
     estimator = in_pieces(CRF(**ONLINE), pieces)
     assert open_model(tmp_path / "m").weights.tobytes() == estimator.model_.weights.tobytes()
@@ -752,9 +752,9 @@ def test_lines_of_attributes_are_learnt_from_as_the_same_items_are(tmp_path: Pat
     lines, model, options = tmp_path / "x.crfsuite", tmp_path / "m", ("--hash-bits", 10, "--batch", 20, "--json")
     lines.write_text(text)
     fitted = CRF(hash_bits=10, batch=20).partial_fit(items, y)
-    succeeded("train", lines, "--online", *options, "-o", model)
+    succeeded("learn", lines, *options, "-o", model)
     assert open_model(model).weights.tobytes() == fitted.model_.weights.tobytes()
-    succeeded("train", "-", "--format", "crfsuite", "--online", *options, "-o", tmp_path / "p", given=text.encode())
+    succeeded("learn", "-", "--format", "crfsuite", *options, "-o", tmp_path / "p", given=text.encode())
     assert (tmp_path / "p").read_bytes() == model.read_bytes()
     predicted = [label for labels in fitted.predict(items) for label in labels]
     for arguments in ((lines,), ("-", "--follow"), ("-", "--format", "crfsuite")):
@@ -829,7 +829,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
                 estimator.partial_fit(items, [labels], unfinished=unfinished)
     real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
 
-    def interrupted(trainer: OnlineTrainer, high: int, share: Share) -> Any:
+    def interrupted(trainer: OnlineTrainer, high: int, share: WindowShare) -> Any:
         if trainer.totals.batches == begun + 3:
             raise KeyboardInterrupt
         return real(trainer, high, share)

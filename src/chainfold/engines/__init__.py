@@ -24,7 +24,7 @@ All agree; they differ in what they keep and how often they read.
 from __future__ import annotations
 
 from chainfold.engines import checkpoint, fb, fb_recompute, fb_spill, parallel, stream
-from chainfold.engines.problem import Engine
+from chainfold.engines.engine import Engine
 from chainfold.engines.published import emp, fb_log, fb_log_recompute, fb_log_spill, forward_only
 
 ENGINES: dict[str, Engine] = {

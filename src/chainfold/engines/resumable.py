@@ -13,10 +13,8 @@ would take: the result does not depend on where the pieces were cut, to the last
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,24 +23,17 @@ import numpy as np
 from chainfold.chain.block import MOST_IDS, NO_LABEL, Block, Source, check_block, frozen, has_weights, join_blocks
 from chainfold.chain.views import JoinedSource, SourceSizes
 from chainfold.engines import stream
-from chainfold.engines.block_pass import Potentials
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.problem import (
-    DEFAULT_TOLERANCE,
-    NOTHING_BEFORE,
-    Before,
-    Problem,
-    Settings,
-    Shape,
-    Tally,
-    under,
-)
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import NOTHING_BEFORE, Before, Problem
+from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
+from chainfold.engines.tally import Tally
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
 from chainfold.model.file import fingerprint
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
-from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, within
+from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, under, within
 
 TOKEN, TOKEN_VERSION = "resume token", 3
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
@@ -108,9 +99,9 @@ class PiecewiseGradient:
         """What `evaluate` gives for all the pieces in one; nothing can be added after that."""
         begun = self._begun()
         with self._working():
-            found = begun.finish()
+            evaluation = begun.finish()
         self._pass, self._over = None, "the gradient is finished; load the token again to add more to it."
-        return found
+        return evaluation
 
     def save(self, path: str | Path) -> None:
         """Write the resume token: to this file, or, if anything goes wrong, not at all."""
@@ -154,38 +145,18 @@ class PiecewiseGradient:
         self._over = None
 
 
-class _Ongoing(Problem):
-    """A problem whose source may still grow: its length is not known, and nothing may depend on it."""
-
-    source: JoinedSource
-
-    def __init__(self, model: Model, source: JoinedSource, settings: Settings) -> None:
-        super().__init__(model, source, settings)
-        self.earlier = NOTHING_BEFORE  # what was observed before the first position that the source still has
-
-    @property
-    def shape(self) -> Shape:
-        return super().shape._replace(positions=sys.maxsize)
-
-    @cached_property
-    def weighted(self) -> bool:
-        return self.source.sizes.weighted
-
-    def before(self, low: int) -> Before:
-        return self.earlier if low == self.source.first else super().before(low)
-
-
 class _Pass:
     """A pass of `stream` over a source that grows, and only takes the steps that more of the source cannot change."""
 
     def __init__(self, model: Model, settings: Settings, source: JoinedSource) -> None:
         self.source = source
-        self._problem = _Ongoing(model, source, settings)
+        self._problem = Problem(model, source, settings, growing=True, weighted=source.sizes.weighted)
+        self._before = NOTHING_BEFORE  # what was observed before the first position that the source still has
         needed = stream.cost(self._problem.shape, settings).memory
         if settings.memory is not None and needed > settings.memory:
             raise MemoryTooSmall("stream", int(needed), settings.memory, "allow more")
         self._tally = Tally(self._problem)
-        self._stream = stream.Stream(self._problem, Potentials.of(self._problem), self._tally)
+        self._stream = stream.StreamPass(self._problem, Potentials.of(self._problem), self._tally)
 
     def add(self, source: Source, continues: bool) -> None:
         self.source.append(source, continues)
@@ -193,24 +164,30 @@ class _Pass:
             self._tally.forget_labels()
         while self._stream.position + self._stream.ahead() < self.source.positions:
             self._stream.step(self.source.positions, closed=False)
-        self._problem.earlier, rows = self._stream.before(), join_blocks(self._stream.rows())
-        self.source.keep(self._stream.oldest, rows)
+        rows, before = join_blocks(self._stream.rows()), self._stream.before()
+        self._keep(self._stream.oldest, rows, before)
+
+    def _keep(self, first: int, rows: Block, before: Before) -> None:
+        """Free all positions before `first`; rows: the others."""
+        self._before = before
+        self._problem.forget_before(first, before)
+        self.source.keep(first, rows)
 
     def finish(self) -> Evaluation:
         while self._stream.position < self.source.positions:
             self._stream.step(self.source.positions, closed=True)
         self._stream.end()
         return evaluation_of(
-            "stream", self._problem, self._tally, self._stream.doings.report(self._problem, self._tally)
+            "stream", self._problem, self._tally, self._stream.events.report(self._problem, self._tally)
         )
 
     def state(self) -> Tensors:
-        first, earlier = self.source.first, self._problem.earlier
+        first, before = self.source.first, self._before
         rows = self.source.block(first, self.source.positions)
         return {
             "first": np.array([first]),
-            "label_before": np.array([earlier.label]),
-            "weight_before": np.array([earlier.weight]),
+            "label_before": np.array([before.label]),
+            "weight_before": np.array([before.weight]),
             **under("rows", rows._asdict()),
             **under("stream", self._stream.state()),
         }
@@ -230,8 +207,7 @@ class _Pass:
         need(not source.sizes.weighted or block.weights.size, "its rows have no weights")
         for values in (block.values, block.edge_values):
             within("values", values, -LARGEST, LARGEST)
-        source.keep(first, block)
-        self._problem.earlier = Before(int(label[0]), float(weight[0]))
+        self._keep(first, block, Before(int(label[0]), float(weight[0])))
         self._stream.restore(given.under("stream"), first)
         given.check_empty()
 

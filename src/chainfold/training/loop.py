@@ -27,7 +27,7 @@ from chainfold import __version__
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary, label_names
-from chainfold.engines.problem import cut
+from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger, blocks_of
 from chainfold.metrics import Count
@@ -180,7 +180,7 @@ class Development:
         if own is None or vocabulary is None or own.same_numbers(vocabulary):
             return cls(chain, chain.block(0, chain.positions).labels)
         renumbered = Renumbered(chain, vocabulary)
-        parts = (renumbered.known(low, high).gold for low, high in cut(0, chain.positions, _AT_ONCE))
+        parts = (renumbered.known(low, high).gold for low, high in Ranges(0, chain.positions, _AT_ONCE))
         return cls(renumbered, np.concatenate(list(parts)), renumbered.unseen)
 
     def __post_init__(self) -> None:
@@ -203,7 +203,7 @@ class Interrupted(ChainfoldError):
 
     def __init__(self, iteration: int, saved: Path | None) -> None:
         self.iteration, self.saved = iteration, saved
-        kept = "nothing was kept" if saved is None else f"kept in {saved}; go on with --resume"
+        kept = "nothing was kept" if saved is None else f"kept in {saved}; continue with `resume`"
         super().__init__(f"training was interrupted after iteration {iteration}: {kept}.")
 
 
@@ -348,7 +348,7 @@ class _Run:
         if not self._values and self._optimiser.finished == NO_BETTER_STEP:
             raise ChainfoldError(
                 "no step from the weights to begin with improves the objective: the values of attributes are too large "
-                "or too different in size; scale them, for instance with --numbers standard."
+                "or too different in size; scale them, for instance with `numbers='standard'`."
             )
 
     def _arrive(self, step: Iteration, report: Callable[[IterationReport], None]) -> None:
@@ -386,7 +386,6 @@ class _Run:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
         for tagged in Tagger(self._space.model(_finite(point))).viterbi(blocks_of(dev.chain)):
-            assert tagged.labels is not None, "they were wanted"
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1

@@ -152,7 +152,7 @@ class JournalReader:
             raise BadFile(
                 self._path,
                 f"record {count + 1:,}, from byte {self.whole:,} on, {error}; restore the file, or cut it there "
-                f"(truncate -s {self.whole}) to go on with its {rows:,} rows before that, or begin anew with --fresh.",
+                f"(truncate -s {self.whole}) to go on with its {rows:,} rows before that, or begin anew with `fresh`.",
             ) from None
         except OSError as error:
             raise BadFile(self._path, f"cannot be read: {error.strerror or error}.") from None

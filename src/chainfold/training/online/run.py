@@ -31,12 +31,11 @@ import pyarrow as pa
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.problem import under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
-from chainfold.system.validate import Arrays, is_count, mapping, need, spelt
+from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
 from chainfold.training.loop import EVERY_MINUTE, SaveInterval
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import Arriving
@@ -64,7 +63,7 @@ class Stopped(ChainfoldError):
     def __init__(self, positions: int, waiting: int, saved: Path) -> None:
         super().__init__(
             f"stopped after {positions:,} positions, which are learnt and kept in {saved}, as are {waiting:,} that "
-            f"wait for more; go on with --resume."
+            f"wait for more; continue with `resume`."
         )
 
 
@@ -103,7 +102,7 @@ class OnlineRun:
             if settings != asdict(self._settings):
                 raise BadFile(
                     self.state_path,
-                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with --fresh.",
+                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with `fresh`.",
                 )
             self.vocabulary, self._again = _vocabulary(meaning, about["again"]), about["again"]
             size, names = 1 << meaning["hash_bits"], list(self.vocabulary.labels)
@@ -182,14 +181,14 @@ class OnlineRun:
                 raise BadFile(
                     self.state_path,
                     f"is a run over {was}, and cannot go on with {now}; resume with the input of then, or begin anew "
-                    f"with --fresh.",
+                    f"with `fresh`.",
                 )
             same = all(getattr(meaning, name) == getattr(self.vocabulary, name) for name in _MEANING[1:])
             if not same:
                 raise BadFile(
                     self.state_path,
                     "is a run over other columns or attributes; resume with the input and options of then, or begin "
-                    "anew with --fresh.",
+                    "anew with `fresh`.",
                 )
         return self.trainer
 
@@ -222,7 +221,7 @@ class OnlineRun:
             raise BadFile(
                 self.state_path,
                 f"has {before:,} rows, and the input {skipped:,}; resume with the input of then, or begin anew with "
-                f"--fresh.",
+                f"`fresh`.",
             )
 
     def leave_if_waiting(self) -> None:
@@ -257,7 +256,7 @@ class OnlineRun:
                     self.journal_path,
                     f"has a record that begins with row {record.first + 1:,}, but {self.state_path} ends with row "
                     f"{rows:,}: they are not of the same run, or one is older; restore them, or begin anew with "
-                    f"--fresh.",
+                    f"`fresh`.",
                 )
             yield record
             rows = record.end
@@ -317,7 +316,7 @@ class OnlineRun:
         if tuple(labels[:common]) != known[:common]:
             raise BadFile(
                 self.state_path,
-                "has other labels than the input; resume with the input of then, or begin anew with --fresh.",
+                "has other labels than the input; resume with the input of then, or begin anew with `fresh`.",
             )
         if len(labels) > len(known):
             self.vocabulary = replace(self.vocabulary, labels=tuple(labels))
