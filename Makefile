@@ -3,16 +3,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo paper test lint slow bench clean
+.PHONY: demo paper quick test lint slow bench clean
 
 demo: .venv/installed
 	$(BIN)/chainfold demo
 
 paper: .venv/installed
-	$(BIN)/chainfold paper $(PAPER) # for instance PAPER=--quick
+	$(BIN)/python -m experiments paper $(PAPER) # for instance PAPER=--quick
 
+quick: .venv/installed
+	@echo "The quick subset: some tests of every room, in about a minute once kernels are compiled. make test runs all."
+	$(BIN)/pytest -n 2 --dist loadfile -q -m "quick and not slow"
+
+# a file's tests stay in one process, so that what they share is made once
 test: lint
-	$(BIN)/pytest -n 2 --ignore=tests/test_memory.py
+	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/test_memory.py
 	$(BIN)/pytest tests/test_memory.py # with nothing beside it: neighbours change what allocators keep
 
 lint: .venv/installed
@@ -25,7 +30,7 @@ slow: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	$(BIN)/python -m benchmarks $(BENCH) # for instance BENCH=--quick
+	$(BIN)/python -m experiments bench $(BENCH) # for instance BENCH=--quick
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text: counts, sizes, durations, powers of ten."""
 
 from __future__ import annotations
 

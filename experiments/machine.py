@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from chainfold.paper.plan import Result
 
-from chainfold.engines.plan import cores
+from chainfold.system.machine import cores
+from experiments.ledger import Result
 
 
 def machine() -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -182,3 +183,13 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "block-diagonal": transitions([[0, 1, -_INF], [2, 0, -_INF], [-_INF, -_INF, 0.5]], scale=1.0),
     "late reversal": late_reversal,
 }
+
+
+def generator(name: str) -> np.random.Generator:
+    """The random numbers of a case: always the same."""
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def case(name: str) -> Case:
+    """The model and the chain of a case."""
+    return CASES[name](generator(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.engines import ENGINES
+
+pytestmark = pytest.mark.quick
 
 
 def small(**changes: Any) -> Chain:
@@ -241,11 +244,13 @@ def test_synthetic_chains_that_make_no_sense(options: dict[str, Any], sentence: 
 
 
 def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("chainfold.engines.fb_spill.Spill.push", full)
-    with pytest.raises(errors.BadFile, match="cannot hold the forward vectors: No space left on device"):
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **options: Full())
+    sentence = "cannot hold temporary files: No space left on device; set TMPDIR to another folder"
+    with pytest.raises(errors.BadFile, match=sentence):
         log_likelihood(model(small()), small(), "fb-spill")
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
-import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import processes
 from chainfold.errors import BadFile
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed, write_sealed
@@ -415,19 +414,17 @@ def test_a_state_of_somebody_else_is_a_sentence(forge: Any, a_state: bytes, tmp_
 
 def left_after(kill: Any, *arguments: object, feed: bytes = b"") -> None:
     """Start a command, feed it, and kill it."""
-    command = [sys.executable, "-m", "chainfold", "train", *map(str, arguments)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert process.stdin is not None
-    given = 0
-    os.set_blocking(process.stdin.fileno(), False)
-    while process.poll() is None and not kill():
-        if given < len(feed):
-            with suppress(BlockingIOError):
-                given += os.write(process.stdin.fileno(), feed[given : given + 2000])
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdin.close()
+    given, nothing = 0, subprocess.DEVNULL
+    with processes.running(
+        processes.command("train", *arguments), stdin=subprocess.PIPE, stdout=nothing, stderr=nothing
+    ) as process:
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        while process.poll() is None and not kill():
+            if given < len(feed):
+                with suppress(BlockingIOError):
+                    given += os.write(process.stdin.fileno(), feed[given : given + 2000])
+            time.sleep(0.002)
 
 
 def after_a_while(path: Path, dice: random.Random) -> Any:

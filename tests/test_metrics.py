@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
 from chainfold import metrics
 from chainfold.cli.scores import show
 from chainfold.errors import BadChain, ChainfoldError
 from chainfold.metrics import Count, Quality, Scores, are_chunk_tags
+
+pytestmark = pytest.mark.quick
 
 Sequences = list[list[tuple[str, str]]]  # gold and predicted label of each position
 
@@ -245,20 +248,17 @@ def test_labels_and_sequences_by_hand_and_by_scikit_learn(
 
 
 def compare_with_scikit_learn(scores: Scores, gold: Any, predicted: Any) -> None:
-    reference = pytest.importorskip("sklearn.metrics")
     labels = list(scores.labels)
-    np.testing.assert_array_equal(scores.confusion, reference.confusion_matrix(gold, predicted, labels=labels))
-    rows = zip(
-        *reference.precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0.0), strict=True
-    )
+    np.testing.assert_array_equal(scores.confusion, confusion_matrix(gold, predicted, labels=labels))
+    rows = zip(*precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0.0), strict=True)
     for label, (precision, recall, f1, support) in zip(labels, rows, strict=True):
         quality = scores.per_label[label]
         assert quality.support == support
         np.testing.assert_allclose([quality.precision, quality.recall, quality.f1], [precision, recall, f1], rtol=1e-14)
     for mean, average in ((scores.macro, "macro"), (scores.weighted, "weighted")):
-        expected = reference.precision_recall_fscore_support(gold, predicted, average=average, zero_division=0.0)[:3]
+        expected = precision_recall_fscore_support(gold, predicted, average=average, zero_division=0.0)[:3]
         np.testing.assert_allclose(mean, expected, rtol=1e-13)
-    assert scores.accuracy == pytest.approx(reference.accuracy_score(gold, predicted), rel=1e-15)
+    assert scores.accuracy == pytest.approx(accuracy_score(gold, predicted), rel=1e-15)
 
 
 def test_nothing_counted_is_zero_and_not_a_division() -> None:

@@ -45,9 +45,9 @@ _WEIGHTS, _WINDOW, _ROUNDING = (
 MUTANTS = [
     Mutant("fb", "engines/fb.py", "block_pass = self._passes.pop()", "block_pass = self._passes.pop(0)", "fb"),
     Mutant("fb-recompute", "engines/fb_recompute.py", "passed.alpha.copy()", "passed.alpha", "recompute"),
-    Mutant("fb-spill", "engines/spilling.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
+    Mutant("fb-spill", "system/spill.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
-    Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "log"),
+    Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "pairs and log"),
     Mutant(
         "fb-log-recompute",
         "engines/published/fb_log_recompute.py",
@@ -99,7 +99,7 @@ MUTANTS = [
     Mutant("parallel", "engines/parallel.py", "if not past.known or past.belief", "if past.belief", "parallel"),
     Mutant("parallel", "engines/parallel.py", "if future.known else None", "if True else None", "cut"),
     Mutant("parallel", "engines/certificate.py", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
-    Mutant("every engine", "kernels/forward.py", "if watch and (min_lanes", "if False and (min_lanes", "fb"),
+    Mutant("every engine", "kernels/forward.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
     Mutant("every engine", "kernels/forward.py", "            ahead = one\n", "            ahead = zero\n"),
     Mutant(
         "every engine",
@@ -210,18 +210,26 @@ def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.fixture
+def no_process_is_left() -> None:
+    """While one mutant is looked at, others run."""
+
+
 @pytest.fixture(scope="module")
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
-    """The chosen mutants, two at a time, each in a copy; those of kernels last, since they are compiled anew."""
+    """The chosen mutants, two at a time, each in a copy; those of kernels last, since they are compiled anew.
+
+    The kernels that were compiled before are copied too: they are used where no source of a kernel is changed.
+    """
     items: list[Any] = [item for item in request.session.items if is_of_a_mutant(item)]
     chosen = [item.callspec.params["mutant"] for item in items]
     folders: Queue[Path] = Queue()
     for _ in range(2):
         folders.put(tmp_path_factory.mktemp("mutant"))
         package = Path(chainfold.__file__).parent
-        shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("*.pyc"))
     in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file)
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}

@@ -16,7 +16,7 @@ import pytest
 
 import chainfold as cf
 from chainfold import errors
-from chainfold.chain.chain import Source
+from chainfold.chain.block import Source
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.log_likelihood import count_observed, run_engine
@@ -26,6 +26,8 @@ from chainfold.training.objective import Objective, Space
 from chainfold.training.perceptron import Mistakes, MistakeSettings
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
+
+pytestmark = pytest.mark.quick
 
 Items = list[list[dict[str, str]]]
 LABELS = {"a": "A", "b": "B", "c": "C"}

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import typer.testing
+from typer import Typer
 from typer.testing import CliRunner, Result
 
 from chainfold.cli import app
@@ -17,8 +18,8 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)  # type
 FOLLOW = {"B-X": ["B-X", "I-X", "O"], "I-X": ["B-X", "I-X", "O"], "O": ["B-X", "O"]}
 
 
-def run(*arguments: object, given: bytes = b"") -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=given)
+def run(*arguments: object, given: bytes = b"", program: Typer = app) -> Result:
+    return CliRunner().invoke(program, [str(argument) for argument in arguments], input=given)
 
 
 def succeeded(*arguments: object, given: bytes = b"") -> bytes:
@@ -29,9 +30,9 @@ def succeeded(*arguments: object, given: bytes = b"") -> bytes:
     return done.stdout_bytes
 
 
-def failed(*arguments: object, given: bytes = b"") -> str:
+def failed(*arguments: object, given: bytes = b"", program: Typer = app) -> str:
     """The one sentence in which a verb ends."""
-    done = run(*arguments, given=given)
+    done = run(*arguments, given=given, program=program)
     assert done.exit_code == 2, done.exception
     assert done.stdout == ""
     assert done.stderr.startswith("chainfold: ")

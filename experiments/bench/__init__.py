@@ -1,7 +1,15 @@
-"""What chainfold costs, beside other programs and on its own: `python -m benchmarks`.
+"""Benchmarks: speed, memory and quality of chainfold beside other programs; `python -m experiments bench`.
 
-measure ── interleaved rounds, ratios, fresh processes      results ── tables, bars, charts, the file they are kept in
-corpora ── the data sets, as files and as attributes        peers ── other programs behind one interface
-  └── the pieces: gradient, kdd, training, encoding, tagging, memory, scaling, startup, roofline, quality
-        └── __main__ ── one after another; page and pictures draw what the file says
+Begin with `command`, which runs the sections.
+
+command          the command: sections, ledger, page
+section          what a section is, and what it is given
+findings         what it returns: tables, targets, charts
+timing           interleaved rounds, ratios within a round, fresh processes
+datasets         the data sets, as files and as attributes
+peers            python-crfsuite, sklearn-crfsuite and chaine behind one interface
+report, charts   the Markdown page and its charts
+
+The sections: gradient, kdd (one long sequence), training, encoding, tagging, streams, memory, scaling (length and
+threads), startup, roofline (with kernel_work), quality.
 """

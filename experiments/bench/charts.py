@@ -1,54 +1,40 @@
-"""The pictures of the benchmarks: curves on logarithmic axes, drawn from the results alone."""
+"""The charts of the benchmarks: curves on logarithmic axes, drawn from the results alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Chart, Found, Json
-from chainfold.paper.words import count
+from experiments.bench.findings import Chart, SectionResults
+from experiments.formatting import count
+from experiments.ledger import Result
+from experiments.plots import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, PINK, STYLE, YELLOW, new_figure, save
 
-from chainfold.system.files import written_whole
-
-_OURS, _THEIRS = ("#009e73", "#0072b2", "#56b4e9"), ("#d55e00", "#e69f00", "#cc79a7")
+_OURS, _THEIRS = (GREEN, BLUE, LIGHT_BLUE), (ORANGE, YELLOW, PINK)
 _MARKERS = "os^"
-_GREY = "#707070"
-_LOOK = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 10,
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-}
 
 
-def draw(results: Json, folder: Path) -> list[Path]:
+def draw(results: Result, folder: Path) -> list[Path]:
     """NAME.png of every chart."""
     import matplotlib
 
     drawn = []
-    with matplotlib.rc_context(_LOOK):
+    with matplotlib.rc_context(STYLE):
         for kept in results["pieces"].values():
-            for chart in Found.of(kept).charts:
+            for chart in SectionResults.of(kept).charts:
                 drawn.append(folder / f"{chart.name}.png")
-                with written_whole(drawn[-1]) as file:
-                    _figure(chart).savefig(file, format="png", dpi=130, metadata={"Software": None})
+                save(_figure(chart), folder, chart.name, ["png"])
     return drawn
 
 
 def _figure(chart: Chart) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 5.0), facecolor="white", layout="constrained")
+    figure = new_figure(chart.title, 9.0, 5.0)
     axes = figure.add_subplot(xscale="log", yscale="log", xlabel=chart.x, ylabel=chart.y)
-    axes.set_title(chart.title)
     ours, theirs = (iter(zip(colours, _MARKERS, strict=True)) for colours in (_OURS, _THEIRS))
     for curve in chart.curves:
         x, y = zip(*curve.points, strict=True)
         if curve.dashed:
-            axes.plot(x, y, color=_GREY, linestyle="--", linewidth=1.2, label=curve.name)
+            axes.plot(x, y, color=GREY, linestyle="--", linewidth=1.2, label=curve.name)
         else:
             colour, marker = next(ours if curve.name.startswith("chainfold") else theirs)
             axes.plot(x, y, color=colour, marker=marker, linewidth=2.0, label=curve.name)

@@ -1,36 +1,53 @@
-"""Measure what chainfold costs, piece by piece, and write the page.
+"""`python -m experiments bench`: speed, memory and quality of chainfold beside other programs, section by section.
 
-    python -m benchmarks [NAME...] [--rounds 5] [--quick] [--out docs] [--data FOLDER] [--fresh] [--redraw]
-
-Each finished piece is kept in OUT/benchmarks/results.json at once: after an interruption the same command goes on with
-the next one. With names, just these are measured, again if they were before.
+OUT/benchmarks/results.json is the ledger, OUT/benchmarks.md the page, OUT/benchmarks/*.png its charts.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import date
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from benchmarks import encoding, gradient, kdd, memory, quality, roofline, scaling, startup, streams, tagging, training
-from benchmarks.corpora import Corpora
-from benchmarks.measure import ROOT
-from benchmarks.page import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
-from benchmarks.pictures import draw
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Found, Ledger, Unusable, read
+import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
+from rich.table import Table
 
-from chainfold.system.files import written_whole
+from chainfold import __version__
+from chainfold.errors import BadSetting
+from experiments import ROOT
+from experiments.bench import (
+    encoding,
+    gradient,
+    kdd,
+    memory,
+    quality,
+    roofline,
+    scaling,
+    startup,
+    streams,
+    tagging,
+    training,
+)
+from experiments.bench.charts import draw
+from experiments.bench.datasets import Datasets
+from experiments.bench.findings import SectionResults
+from experiments.bench.peers import PEERS
+from experiments.bench.report import BAR_COLUMNS, FOLDER, bar_rows, page, table_rows
+from experiments.bench.section import Context, Section
+from experiments.ledger import Ledger, Result, read, write
+from experiments.machine import machine
+from experiments.runner import RunPiece, new_display, run_pieces
 
-PIECES: dict[str, Piece] = {
-    module.PIECE.name: module.PIECE
+SECTIONS: dict[str, Section] = {
+    module.SECTION.name: module.SECTION
     for module in (gradient, kdd, training, encoding, tagging, streams, memory, scaling, startup, roofline, quality)
 }
 RESULTS, PAGE = "results.json", "benchmarks.md"
@@ -44,90 +61,109 @@ def redraw(out: Path) -> None:
     """The page and its pictures, from the file of results alone."""
     results = read(out / FOLDER / RESULTS)
     draw(results, out / FOLDER)
-    with written_whole(out / PAGE) as file:
-        file.write(page(results, PIECES.values()).encode())
+    write(out / PAGE, page(results, SECTIONS.values()))
 
 
-def measure(names: list[str], ledger: Ledger, context: Context, console: Console) -> None:
-    """One piece after another, each told, kept and shown."""
-    judged = context.corpora.real and not context.quick
-    ledger.begin(names)
-    _plan(names, context.quick, console)
-    for name in names:
-        piece = PIECES[name]
-        begin = time.monotonic()
-        with _watched(piece, console) as say:
-            found = piece.run(context._replace(say=say))
-        ledger.add(name, found, context.rounds, time.monotonic() - begin)
-        _show(found, judged, console)
+def pieces(names: Sequence[str], context: Context) -> list[RunPiece]:
+    """The sections of these names, to be run."""
+    return [
+        RunPiece(name, SECTIONS[name].title, 60.0 * SECTIONS[name].minutes, partial(_measured, SECTIONS[name], context))
+        for name in names
+    ]
 
 
-def _plan(names: list[str], quick: bool, console: Console) -> None:
-    minutes = {name: PIECES[name].minutes for name in names}
-    if quick:
-        console.print(f"{', '.join(names)}: quickly, on small made-up data")
-        return
-    told = ", ".join(f"{name} {minutes[name]:g}" for name in names)
-    console.print(f"about {sum(minutes.values()):g} minutes: {told}", highlight=False)
+def _measured(section: Section, context: Context, done: Mapping[str, Result]) -> Result:
+    begin = time.monotonic()
+    findings = section.run(context)
+    seconds = round(time.monotonic() - begin, 1)
+    return {"date": date.today().isoformat(), "rounds": context.rounds, "seconds": seconds, **asdict(findings)}
 
 
-@contextmanager
-def _watched(piece: Piece, console: Console) -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done; where there is no terminal, a line for each piece."""
-    columns = SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
-    if not console.is_terminal:
-        console.print(f"{time.strftime('%H:%M:%S')}  {piece.title}", highlight=False)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task(piece.title, total=None)
-        yield lambda what: bars.update(task, description=f"{piece.title}: {what}")
+def about(context: Context) -> Result:
+    """What was measured: the machine, the versions of all programs, and the data."""
+    return {
+        "machine": machine(),
+        "versions": {"chainfold": __version__} | {peer.package: _version(peer.package) for peer in PEERS},
+        "quick": context.quick,
+        "real_data": context.corpora.real,
+    }
 
 
-def _show(found: Found, judged: bool, console: Console) -> None:
+def comparable(about: Result) -> Result:
+    """The part of `about` that must be equal for results to stand side by side."""
+    names = ("processor", "cores", "python", "numpy", "numba")
+    return {**about, "machine": {name: about["machine"].get(name) for name in names}}
+
+
+def _version(package: str) -> str | None:
+    """None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _show(name: str, result: Result, judged: bool, terminal: Console) -> None:
+    """Print the tables of a section."""
+    found = SectionResults.of(result)
     tables = [(one.title, one.columns, table_rows(one)) for one in found.tables]
     if found.bars:
         tables.append(("What has to be reached", BAR_COLUMNS, bar_rows(found.bars, judged)))
     for title, columns, rows in tables:
-        made = RichTable(title=title, title_justify="left")
+        made = Table(title=title, title_justify="left")
         for column in columns:
             made.add_column(column)
         for row in rows:
             made.add_row(*(cell.replace("**", "") for cell in row))
-        console.print(made)
+        terminal.print(made)
     for note in found.notes:
-        console.print(note)
+        terminal.print(note)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *PIECES], help=", ".join(PIECES))
-    parser.add_argument("--rounds", type=int, help=f"rounds of each comparison; {_ROUNDS}, quickly {_QUICK_ROUNDS}")
-    parser.add_argument("--quick", action="store_true", help="small made-up data, to see that everything runs")
-    parser.add_argument("--out", type=Path, help=f"where the page goes; {_OUT}, quickly {_QUICK_OUT}")
-    parser.add_argument("--data", type=Path, help="the real data sets; CHAINFOLD_DATA, or ../shared/data")
-    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
-    parser.add_argument("--redraw", action="store_true", help="only write the page and pictures again")
-    asked = parser.parse_args()
-    out = asked.out or ROOT / (_QUICK_OUT if asked.quick else _OUT)
-    data = asked.data or Path(os.environ.get("CHAINFOLD_DATA", ROOT.parent / "shared" / "data"))
-    console = Console(width=None if Console().is_terminal else _WIDTH)
-    try:
-        if not asked.redraw:
-            with TemporaryDirectory(prefix="chainfold-") as folder:
-                corpora = Corpora(data.resolve() if data.exists() else None, Path(folder), asked.quick)
-                rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
-                ledger = Ledger(out / FOLDER / RESULTS, asked.quick, corpora.real, asked.fresh)
-                if not corpora.real and not asked.quick:
-                    console.print(f"Not all real data sets are in {data}: made-up files take their place.")
-                names = asked.names or ledger.left or [name for name, piece in PIECES.items() if piece.by_default]
-                context = Context(rounds, asked.quick, corpora, Path(folder), lambda what: None)
-                measure(names, ledger, context, console)
-        redraw(out)
-    except Unusable as problem:
-        raise SystemExit(str(problem)) from None
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted; the same command, without --fresh, goes on with the next piece.") from None
-    console.print(f"The page: {out / PAGE}", soft_wrap=True)
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help=", ".join(SECTIONS))] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help=f"Rounds of each comparison: {_ROUNDS}, or {_QUICK_ROUNDS} if quick.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small made-up data, to see that everything runs.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help=f"The folder of the page: {_OUT}, or {_QUICK_OUT} if quick.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The real data sets; CHAINFOLD_DATA, or ../shared/data.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard what was measured before.")] = False,
+    draw_only: Annotated[bool, typer.Option("--redraw", help="Only write the page and its charts again.")] = False,
+) -> None:
+    """Measure chainfold's speed, memory and quality, beside other programs, and write the page.
 
+    Each finished piece is kept at once: after an interruption the same command continues with the next one. With
+    names, only these are measured, again if they were before.
 
-if __name__ == "__main__":
-    main()
+    Example: python -m experiments bench startup --quick
+    """
+    for name in names or []:
+        if name not in SECTIONS:
+            raise BadSetting("names", name, f"one of {', '.join(SECTIONS)}")
+    out = out or ROOT / (_QUICK_OUT if quick else _OUT)
+    data = data or Path(os.environ.get("CHAINFOLD_DATA", ROOT.parent / "shared" / "data"))
+    terminal = Console(width=None if Console().is_terminal else _WIDTH)
+    if not draw_only:
+        with TemporaryDirectory(prefix="chainfold-") as folder:
+            corpora = Datasets(data.resolve() if data.exists() else None, Path(folder), quick)
+            if not corpora.real and not quick:
+                terminal.print(f"Not all real data sets are in {data}: made-up files take their place.")
+            display = new_display()
+            rounds = rounds or (_QUICK_ROUNDS if quick else _ROUNDS)
+            context = Context(rounds, quick, corpora, Path(folder), display.detail)
+            ledger = Ledger(out / FOLDER / RESULTS, about(context), fresh, comparable)
+            chosen = names or ledger.left or [name for name, section in SECTIONS.items() if section.by_default]
+            show = partial(_show, judged=corpora.real and not quick, terminal=terminal)
+            run_pieces(pieces(chosen, context), ledger, display, show)
+    redraw(out)
+    terminal.print(f"The page: {out / PAGE}", soft_wrap=True)

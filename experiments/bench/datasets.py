@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 Items = list[list[str]]  # the attributes of each position
 Sequences = Iterator[tuple[Items, list[str]]]  # of each sequence, with its labels
@@ -51,7 +51,7 @@ _ROWS, _QUICK_ROWS = 200_000, 8_000  # of a made-up file
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Dataset:
     """A data set: files, what chainfold makes of them, and how plain Python makes the same attributes."""
 
     name: str
@@ -71,7 +71,7 @@ class Corpus:
         return found
 
 
-class Corpora:
+class Datasets:
     """Where the data sets are; made-up ones are written to a folder."""
 
     def __init__(self, data: Path | None, folder: Path, quick: bool) -> None:
@@ -79,25 +79,25 @@ class Corpora:
         self._rows = _QUICK_ROWS if quick else _ROWS
         self.real = self._data is not None and all((self._data / name).exists() for name in _FOLDERS)
 
-    def chunks(self) -> Corpus:
+    def chunks(self) -> Dataset:
         """CoNLL-2000, 22 labels."""
         options = {"columns": ["w", "pos", "chunk"], "attributes": " ".join(CHUNKING_NAMES), "comments": ""}
         names = "conll2000/train.txt.gz", "conll2000/test.txt.gz"
         return self._corpus("CoNLL-2000", "chunks", names, options, _made_up_chunks)
 
-    def tags(self, column: str) -> Corpus:
+    def tags(self, column: str) -> Dataset:
         """UD English EWT, by its 17 universal or 49 Penn tags."""
         name = "ud_english_ewt/en_ewt-ud-{}.conllu.xz"
         options = {"attributes": " ".join(TAGGING_NAMES), "label": column}
         names = name.format("train"), name.format("test")
         return self._corpus(f"UD English EWT, {column.upper()}", column, names, options, _made_up_tags)
 
-    def kdd(self) -> Corpus:
+    def kdd(self) -> Dataset:
         """KDD Cup 1999, 10 %: one sequence, 23 labels."""
         names = "kddcup99/kddcup.data_10_percent.gz", "kddcup99/corrected.gz"
         return self._corpus("KDD 10 %", "", names, {"one_sequence": True}, _made_up_log)
 
-    def ecoli(self, positions: int | None = None) -> Corpus:
+    def ecoli(self, positions: int | None = None) -> Dataset:
         """The E. coli genome, one sequence, 8 labels, k-mers around each base; or its beginning."""
         options = {"columns": ["b", "label"], "attributes": " ".join(KMERS), "one_sequence": True}
         source = None if self._data is None else self._data / "ecoli_k12"
@@ -109,7 +109,7 @@ class Corpora:
             labels = lzma.decompress((source / "labels8.u8.xz").read_bytes())[:positions]
             target.write_text("".join(f"{base}\t{label}\n" for base, label in zip(bases, labels, strict=True)))
         name = "E. coli" if positions is None else f"E. coli, {positions:,} bases"
-        return Corpus(name, target, target, options)
+        return Dataset(name, target, target, options)
 
     def _corpus(
         self,
@@ -118,14 +118,14 @@ class Corpora:
         files: tuple[str, str],
         options: dict[str, Any],
         make: Callable[[random.Random, int], Iterator[str]],
-    ) -> Corpus:
+    ) -> Dataset:
         if self._data is not None and (self._data / files[0]).exists():
-            return Corpus(name, self._data / files[0], self._data / files[1], options, kind)
+            return Dataset(name, self._data / files[0], self._data / files[1], options, kind)
         return self._made_up(name, kind, options, make)
 
     def _made_up(
         self, name: str, kind: str, options: dict[str, Any], make: Callable[[random.Random, int], Iterator[str]]
-    ) -> Corpus:
+    ) -> Dataset:
         paths = []
         for part, rows in (("train", self._rows), ("test", self._rows // 4)):
             name_of_file = make.__name__.removeprefix("_made_up_")
@@ -133,7 +133,7 @@ class Corpora:
             if not paths[-1].exists():
                 with gzip.open(paths[-1], "wt") as out:
                     out.writelines(make(random.Random(part), rows))
-        return Corpus(f"made-up file in place of {name}", paths[0], paths[1], options, kind, made_up=True)
+        return Dataset(f"made-up file in place of {name}", paths[0], paths[1], options, kind, made_up=True)
 
 
 _SUFFIXES = {"chunks": "txt", "tags": "conllu", "log": "csv", "bases": "txt"}
@@ -248,7 +248,7 @@ def _shape(word: str) -> str:
 
 def sequences_of(source: Source) -> Iterator[tuple[Iterator[list[str]], list[str]]]:
     """The sequences of a chain whose attributes have no values, for other programs."""
-    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.block import vocabulary_of
 
     vocabulary = vocabulary_of(source)
     names = [f"a{k}" for k in range(source.n_attributes)] if vocabulary is None else vocabulary.attributes.to_pylist()

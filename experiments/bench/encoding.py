@@ -5,19 +5,18 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from benchmarks.corpora import READERS, Corpus, opened
-from benchmarks.measure import Times, chainfold, interleaved, ratios
-from benchmarks.peers import CRFSUITE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
-
 from chainfold import encode
+from experiments.bench.datasets import READERS, Dataset, opened
+from experiments.bench.findings import Cell, ResultTable, SectionResults
+from experiments.bench.peers import CRFSUITE, has, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import Times, chainfold, interleaved, ratios
 
 _REPEATED = {"smurf.", "neptune.", "normal.", "satan.", "ipsweep.", "portsweep.", "nmap."}
 _HASHED = ["--hash-bits", "20"]
 
 
-def _append(corpus: Corpus) -> None:
+def _append(corpus: Dataset) -> None:
     """python-crfsuite's path: make the attributes, hand them over."""
     import pycrfsuite
 
@@ -26,7 +25,7 @@ def _append(corpus: Corpus) -> None:
         trainer.append(items, labels)
 
 
-def _speeds(context: Context) -> Table:
+def _speeds(context: Context) -> ResultTable:
     chunks, log = context.corpora.chunks(), context.corpora.kdd()
     rows: list[list[Cell]] = []
     context.say(f"{chunks.name}: encoding")
@@ -40,15 +39,15 @@ def _speeds(context: Context) -> Table:
     times = interleaved({"chainfold": lambda: encode(log.train, kept, **log.options)}, context.rounds)
     rows.append(_speed(log, "chainfold", context.encoded(log).positions, times))
     columns = ["data", "program", "seconds", "positions a second", "time as a multiple of chainfold's"]
-    return Table("From compressed text to attributes", columns, rows)
+    return ResultTable("From compressed text to attributes", columns, rows)
 
 
-def _speed(corpus: Corpus, program: str, positions: int, times: Times) -> list[Cell]:
+def _speed(corpus: Dataset, program: str, positions: int, times: Times) -> list[Cell]:
     seconds = times[program]
     return [corpus.name, program, seconds, [positions / one for one in seconds], ratios(times, program, "chainfold")]
 
 
-def _growth(context: Context) -> Table:
+def _growth(context: Context) -> ResultTable:
     """Files ten times as long, each encoded in a fresh process."""
     chunks, log = context.corpora.chunks(), context.corpora.kdd()
     rows: list[list[Cell]] = []
@@ -71,7 +70,7 @@ def _growth(context: Context) -> Table:
     _lengthen(log.train, path)
     measure(f"{log.name}, common rows ten times in place", *log.flags)
     columns = ["file", "positions", "attributes", "positions a second", "peak MB"]
-    return Table("`chainfold encode` as files grow", columns, rows)
+    return ResultTable("`chainfold encode` as files grow", columns, rows)
 
 
 def _repeat(source: Path, target: Path, times: int) -> None:
@@ -95,11 +94,11 @@ def _lengthen(source: Path, target: Path) -> None:
             out.write(line * (10 if line[line.rindex(",") + 1 :].strip() in _REPEATED else 1))
 
 
-def run(context: Context) -> Found:
-    return Found([_speeds(context), _growth(context)], notes=[] if has(CRFSUITE) else missing()[:1])
+def run(context: Context) -> SectionResults:
+    return SectionResults([_speeds(context), _growth(context)], notes=[] if has(CRFSUITE) else missing()[:1])
 
 
-PIECE = Piece(
+SECTION = Section(
     "encoding",
     "Encoding",
     "Both sides begin with the compressed text of CoNLL-2000 and make CRFsuite's 19 chunking attributes: "

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from benchmarks.measure import Times, each, median, ratios, timed
-from benchmarks.peers import CRFSUITE, has, iterations_between, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
 
 from chainfold import SyntheticChain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.training.objective import Objective, Space
 from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import Times, each, median, ratios, timed
 
 ONE, TWO, ITERATION = "gradient, 1 thread", "gradient, 2 threads", "iteration, 2 threads"
 PEER = f"{CRFSUITE.package}, iteration"
@@ -90,7 +91,7 @@ def cases(context: Context) -> Iterator[tuple[str, Source]]:
         yield f"synthetic, {n_labels} labels", gather(chain)
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     measured: dict[str, Times] = {}
     sizes: dict[str, list[Cell]] = {}
     for name, source in cases(context):
@@ -111,14 +112,16 @@ def run(context: Context) -> Found:
     chunks, _, xpos = (measured[name] for name in list(measured)[:3])
     names = list(measured)
     bars = [
-        Bar(f"{names[0]}: times as fast, gradient on 2 threads", ratios(chunks, PEER, TWO), 5.0, aim=AIM),
-        Bar(f"{names[0]}: times as fast, gradient on 1 thread", ratios(chunks, PEER, ONE), 2.5),
-        Bar(f"{names[2]}: times as fast, gradient on 2 threads", ratios(xpos, PEER, TWO), 5.0, aim=AIM),
+        Target(f"{names[0]}: times as fast, gradient on 2 threads", ratios(chunks, PEER, TWO), 5.0, aim=AIM),
+        Target(f"{names[0]}: times as fast, gradient on 1 thread", ratios(chunks, PEER, ONE), 2.5),
+        Target(f"{names[2]}: times as fast, gradient on 2 threads", ratios(xpos, PEER, TWO), 5.0, aim=AIM),
     ]
-    tables = [Table("Nanoseconds a position", [*shape, *columns], nanoseconds)]
+    tables = [ResultTable("Nanoseconds a position", [*shape, *columns], nanoseconds)]
     if has(CRFSUITE):
-        tables.append(Table(f"{CRFSUITE.package}'s iteration as a multiple of ours", ["data", *columns[1:]], speeds))
-    return Found(tables, bars, missing()[:1] if not has(CRFSUITE) else [], [_chart(measured, sizes)])
+        tables.append(
+            ResultTable(f"{CRFSUITE.package}'s iteration as a multiple of ours", ["data", *columns[1:]], speeds)
+        )
+    return SectionResults(tables, bars, missing()[:1] if not has(CRFSUITE) else [], [_chart(measured, sizes)])
 
 
 def _chart(measured: dict[str, Times], sizes: dict[str, list[Cell]]) -> Chart:
@@ -139,7 +142,7 @@ def _chart(measured: dict[str, Times], sizes: dict[str, list[Cell]]) -> Chart:
     return Chart("labels", "Time a position against the number of labels", "labels", "nanoseconds a position", curves)
 
 
-PIECE = Piece(
+SECTION = Section(
     "gradient",
     "The gradient",
     "python-crfsuite trains with L-BFGS, c2 = 1 and a weight for every two labels; its iterations are timed by its own "

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
-from benchmarks.measure import each, ratios, timed
-from benchmarks.peers import CRFSUITE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
-
+from chainfold import log_likelihood
 from chainfold.chain.chain import gather
-from chainfold.engines.log_likelihood import log_likelihood
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
+from experiments.bench.peers import CRFSUITE, has, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import each, ratios, timed
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     corpus = context.corpora.kdd()
     chain = gather(context.encoded(corpus))
     context.say(f"{corpus.name}: {chain.positions:,} positions")
@@ -31,15 +30,15 @@ def run(context: Context) -> Found:
         if name in times
     ]
     bars = [
-        Bar("stream / fb", ratios(times, "stream", "fb"), 1.05, "at most"),
-        Bar(f"{PEER} / stream", ratios(times, PEER, "stream"), 4.0),
+        Target("stream / fb", ratios(times, "stream", "fb"), 1.05, "at most"),
+        Target(f"{PEER} / stream", ratios(times, PEER, "stream"), 4.0),
     ]
     title = f"{corpus.name} as one sequence: {chain.positions:,} positions, {chain.n_labels} labels"
     columns = ["what", "nanoseconds a position", f"times as fast as {PEER}"]
-    return Found([Table(title, columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1])
+    return SectionResults([ResultTable(title, columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1])
 
 
-PIECE = Piece(
+SECTION = Section(
     "kdd",
     "One long sequence",
     "The KDD log as one sequence in memory, measured as the gradient above. `stream` reads it once in bounded memory; "

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold import Layout, Model
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
@@ -22,7 +23,7 @@ _EXP = 38  # operations of an exponential: thirteen fused products and what is a
 _SCALE = 0.1  # of random weights
 
 
-class Work(NamedTuple):
+class KernelWork(NamedTuple):
     """A kernel: bytes, most of them from one level of memory, and operations a position; nanoseconds, each round."""
 
     kernel: str
@@ -32,7 +33,7 @@ class Work(NamedTuple):
     nanoseconds: list[float]
 
 
-def kernels_on(source: Source, layout: Layout | None, rounds: int) -> list[Work]:
+def kernels_on(source: Source, layout: Layout | None, rounds: int) -> list[KernelWork]:
     layout = layout or Layout.observed(source)
     chain = gather(source)
     model = Model.random(layout, scale=_SCALE)
@@ -56,7 +57,7 @@ def kernels_on(source: Source, layout: Layout | None, rounds: int) -> list[Work]
         ),
     }
     return [
-        Work(name, area, size, operations, [one[name] / positions * 1e9 for one in taken])
+        KernelWork(name, area, size, operations, [one[name] / positions * 1e9 for one in taken])
         for name, (area, size, operations) in counted.items()
     ]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from benchmarks.measure import chainfold, told
-from benchmarks.peers import CRFSUITE, ONE_SEQUENCE, has, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Chart, Curve, Found, Table
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.peers import CRFSUITE, ONE_SEQUENCE, has, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import chainfold, told
 
 _FLAT = 5.0  # MB
 
 
-class Shape(NamedTuple):
+class ChainShape(NamedTuple):
     labels: int
     attributes: int
     active: int
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
         return [str(size) for size in (positions, self.labels, self.attributes, self.active)]
 
 
-_SHAPES = (Shape(5, 100, 8, 8), Shape(23, 532, 41, 7))
+_SHAPES = (ChainShape(5, 100, 8, 8), ChainShape(23, 532, 41, 7))
 _SHORTEST = 5  # power of ten
 _THEIR_POWERS, _QUICK_POWERS = (4, 5, 6), (3, 4)
 
@@ -37,10 +37,10 @@ def lattice_bytes(labels: int) -> int:
     return 44 * labels + 8
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     rows: list[list[Cell]] = []
     curves: list[Curve] = []
-    bars: list[Bar] = []
+    bars: list[Target] = []
     for shape in _SHAPES:
         ours = _ours(context, shape)
         curves.append(Curve(f"chainfold stream, {shape.title}", ours))
@@ -48,7 +48,7 @@ def run(context: Context) -> Found:
         peaks = [peak for _, peak in ours]
         until = f"10^{round(math.log10(ours[-1][0]))}"
         spread = [max(peaks) - min(peaks)]
-        bars.append(Bar(f"stream, {shape.title}: MB more or less up to {until} positions", spread, _FLAT, "at most"))
+        bars.append(Target(f"stream, {shape.title}: MB more or less up to {until} positions", spread, _FLAT, "at most"))
         if has(CRFSUITE):
             theirs = _theirs(context, shape)
             curves.append(Curve(f"{CRFSUITE.package}, {shape.title}", theirs))
@@ -58,12 +58,12 @@ def run(context: Context) -> Found:
             curves.append(Curve(name, sorted(least), dashed=True))
     chart = Chart("memory", "Peak memory against the length of one sequence", "positions", "peak memory, MB", curves)
     columns = ["program", "chain", "positions", "peak MB"]
-    return Found(
-        [Table("Peak memory of a process", columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1], [chart]
+    return SectionResults(
+        [ResultTable("Peak memory of a process", columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1], [chart]
     )
 
 
-def _ours(context: Context, shape: Shape) -> list[tuple[float, float]]:
+def _ours(context: Context, shape: ChainShape) -> list[tuple[float, float]]:
     """`chainfold gradient` on a chain that is made on the fly."""
     found = []
     for power in _QUICK_POWERS if context.quick else range(_SHORTEST, shape.longest + 1):
@@ -73,16 +73,16 @@ def _ours(context: Context, shape: Shape) -> list[tuple[float, float]]:
     return found
 
 
-def _theirs(context: Context, shape: Shape) -> list[tuple[float, float]]:
+def _theirs(context: Context, shape: ChainShape) -> list[tuple[float, float]]:
     found = []
     for power in _QUICK_POWERS if context.quick else _THEIR_POWERS:
         context.say(f"{CRFSUITE.package}, {shape.title}: 10^{power} positions")
-        facts = told("benchmarks.peers", ONE_SEQUENCE, *shape.sizes(10**power))
+        facts = told("experiments.bench.peers", ONE_SEQUENCE, *shape.sizes(10**power))
         found.append((10.0**power, round(facts["peak_rss_mb"], 1)))
     return found
 
 
-PIECE = Piece(
+SECTION = Section(
     "memory",
     "Memory",
     "The largest resident set of a fresh process, Python and its libraries included. chainfold evaluates the gradient "

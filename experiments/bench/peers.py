@@ -1,7 +1,7 @@
 """Other programs for linear-chain CRFs, behind one small interface: train on sequences, tag them.
 
-    python -m benchmarks.peers PEER KIND TEXT MODEL [ITERATIONS]
-    python -m benchmarks.peers one-sequence POSITIONS LABELS ATTRIBUTES ACTIVE
+    python -m experiments.bench.peers PEER KIND TEXT MODEL [ITERATIONS]
+    python -m experiments.bench.peers one-sequence POSITIONS LABELS ATTRIBUTES ACTIVE
 
 train in a process of their own, from a text file or on one sequence that is drawn at random, and say in JSON what was
 found and what it took. All three programs stand on the C code of CRFsuite; the settings are c2 = 1, a weight for every
@@ -18,12 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from benchmarks.corpora import READERS, Items, sequences_of
-
 from chainfold.system.machine import resident
+from experiments.bench.datasets import READERS, Items, sequences_of
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 ONE_SEQUENCE = "one-sequence"
 _WARM = 2  # iterations at the beginning of a training that do not count
@@ -32,7 +31,7 @@ _FEW = 2  # iterations, where memory alone is of interest
 Tag = Callable[[list[Items]], list[list[str]]]
 
 
-class Trained(NamedTuple):
+class PeerTraining(NamedTuple):
     """What a program says of its training; None: it does not say."""
 
     objective: float | None
@@ -45,7 +44,7 @@ class Peer(Protocol):
 
     def train(
         self, sequences: Iterable[tuple[Any, list[str]]], model: Path | None, iterations: int | None = None
-    ) -> Trained: ...
+    ) -> PeerTraining: ...
 
     def tagger(self, model: Path) -> Tag: ...
 
@@ -55,7 +54,7 @@ class PythonCrfsuite:
 
     def train(
         self, sequences: Iterable[tuple[Any, list[str]]], model: Path | None, iterations: int | None = None
-    ) -> Trained:
+    ) -> PeerTraining:
         import pycrfsuite
 
         trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
@@ -64,7 +63,7 @@ class PythonCrfsuite:
             trainer.append(items, labels)
         trainer.train(str(model or ""))
         last = trainer.logparser.last_iteration
-        return Trained(last["loss"], last["num"])
+        return PeerTraining(last["loss"], last["num"])
 
     def tagger(self, model: Path) -> Tag:
         import pycrfsuite
@@ -79,12 +78,12 @@ class SklearnCrfsuite:
 
     def train(
         self, sequences: Iterable[tuple[Any, list[str]]], model: Path | None, iterations: int | None = None
-    ) -> Trained:
+    ) -> PeerTraining:
         crf = self._estimator(model, **_limit(iterations))
         items, labels = zip(*sequences, strict=True)
         crf.fit(items, labels)
         last = crf.training_log_.last_iteration
-        return Trained(last["loss"], last["num"])
+        return PeerTraining(last["loss"], last["num"])
 
     def tagger(self, model: Path) -> Tag:
         predict: Tag = self._estimator(model).predict
@@ -108,7 +107,7 @@ class Chaine:
 
     def train(
         self, sequences: Iterable[tuple[Any, list[str]]], model: Path | None, iterations: int | None = None
-    ) -> Trained:
+    ) -> PeerTraining:
         from chaine.crf import Trainer
         from chaine.logging import set_verbosity
 
@@ -116,7 +115,7 @@ class Chaine:
         trainer = Trainer("lbfgs", c2=1.0, all_possible_transitions=True, **_limit(iterations))
         items, labels = zip(*sequences, strict=True)
         trainer.train(self._tokens(items), labels, model_filepath=str(model or ""))
-        return Trained(None, None)
+        return PeerTraining(None, None)
 
     def tagger(self, model: Path) -> Tag:
         from chaine.crf import Model

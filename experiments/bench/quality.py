@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.corpora import Corpus
-from benchmarks.measure import chainfold
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
-from benchmarks.training import train_ours
+from experiments.bench.datasets import Dataset
+from experiments.bench.findings import Cell, ResultTable, SectionResults
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import chainfold
+from experiments.bench.training import train_ours
 
 # attacks by the class that the contest gave them; some are in the test file alone
 _CLASSES = {
@@ -26,14 +26,14 @@ _CLASSES = {
 _CLASS_OF = {attack: kind for kind, attacks in _CLASSES.items() for attack in attacks.split()}
 
 
-def _scored(corpus: Corpus, folder: Path, *options: str) -> dict[str, Any]:
+def _scored(corpus: Dataset, folder: Path, *options: str) -> dict[str, Any]:
     model = folder / "scored.model"
     trained = train_ours(corpus, model, *options)
     scores = chainfold("eval", str(model), str(corpus.test))
     return {**trained, "scores": scores}
 
 
-def _classes(context: Context, rows_alone: bool) -> Corpus:
+def _classes(context: Context, rows_alone: bool) -> Dataset:
     """The log by five classes, as one sequence; or every row a sequence of its own, as a logistic regression has it."""
     log = context.corpora.kdd()
     paths = []
@@ -47,16 +47,16 @@ def _classes(context: Context, rows_alone: bool) -> Corpus:
                 out.write(f"{row},{kind}" + (f",{number}" if rows_alone else "") + "\n")
     options: dict[str, Any] = {"group": "row", "label": "label"} if rows_alone else {"one_sequence": True}
     title = "every row alone" if rows_alone else "one sequence"
-    return Corpus(f"{log.name} by classes, {title}", paths[0], paths[1], options, made_up=log.made_up)
+    return Dataset(f"{log.name} by classes, {title}", paths[0], paths[1], options, made_up=log.made_up)
 
 
-def _ten_times(context: Context, genome: Corpus) -> Corpus:
+def _ten_times(context: Context, genome: Dataset) -> Dataset:
     target = context.folder / "ten-genomes.txt"
     with target.open("wb") as out:
         text = gzip.decompress(genome.train.read_bytes()) if genome.made_up else genome.train.read_bytes()
         for _ in range(10):
             out.write(text)
-    return Corpus(f"{genome.name}, ten times", target, target, genome.options)
+    return Dataset(f"{genome.name}, ten times", target, target, genome.options)
 
 
 def _trained(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -82,7 +82,7 @@ def _trained(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{corpus.name}{told}", _scored(corpus, Path(name), *options, *quick)
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     rows: list[list[Cell]] = []
     for name, facts in _trained(context):
         scores = facts.get("scores")
@@ -101,10 +101,10 @@ def run(context: Context) -> Found:
             ]
         )
     columns = ["data", "positions", "seconds", "peak MB", "iterations", "objective", "weights not zero"]
-    return Found([Table("Models of chainfold", [*columns, "accuracy %", "span F1 %"], rows)])
+    return SectionResults([ResultTable("Models of chainfold", [*columns, "accuracy %", "span F1 %"], rows)])
 
 
-PIECE = Piece(
+SECTION = Section(
     "quality",
     "Other models",
     "Models of chainfold alone, each trained once from its raw file in a fresh process and scored on its test file.",

@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from textwrap import fill
+from collections.abc import Iterable
 
-from benchmarks.measure import median
-from benchmarks.piece import Piece
-from benchmarks.results import Bar, Cell, Found, Json, Table
-from chainfold.paper.words import digits, size
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.section import Section
+from experiments.bench.timing import median
+from experiments.formatting import digits, size
+from experiments.ledger import Result
+from experiments.page import markdown_table, wrapped
 
 FOLDER = "benchmarks"  # of the pictures and the numbers, beside the page
 
 _HOW = (
     "Every comparison is a ratio within one run: the sides take turns, round by round, and a ratio is taken within "
     "each round. A cell is the median of the rounds, with the least and the most in brackets. A bar is judged by the "
-    "median. `make bench` measures everything again, `python -m benchmarks NAME` one section."
+    "median. `make bench` measures everything again, `python -m experiments bench NAME` one section."
 )
 _QUICK = "**This was a quick run on small made-up data: its figures mean nothing, and no bar is judged.**"
 _MADE_UP = "**Real data sets were missing, and made-up files took their place: no bar is judged.**"
 
 
-def page(results: Json, pieces: Iterable[Piece]) -> str:
+def page(results: Result, sections: Iterable[Section]) -> str:
     about = results["about"]
-    found = {piece: Found.of(results["pieces"][piece.name]) for piece in pieces if piece.name in results["pieces"]}
+    stored = results["pieces"]
+    found = {section: SectionResults.of(stored[section.name]) for section in sections if section.name in stored}
     judged = about["real_data"] and not about["quick"]
-    parts = ["# Benchmarks", _wrapped(_HOW), _wrapped(_machine(about))]
+    parts = ["# Benchmarks", wrapped(_HOW), wrapped(_machine(about))]
     if not judged:
         parts.append(_QUICK if about["quick"] else _MADE_UP)
-    bars = [[piece.name, *row] for piece, one in found.items() for row in bar_rows(one.bars, judged)]
+    bars = [[section.name, *row] for section, one in found.items() for row in bar_rows(one.bars, judged)]
     if bars:
-        parts += ["## What has to be reached", _table(["section", *BAR_COLUMNS], bars)]
-    for piece, one in found.items():
-        parts += [f"## {piece.title}", _wrapped(piece.words), *_section(one), _when(results["pieces"][piece.name])]
+        parts += ["## What has to be reached", markdown_table(["section", *BAR_COLUMNS], bars)]
+    for section, one in found.items():
+        parts += [f"## {section.title}", wrapped(section.words), *_section(one), _when(stored[section.name])]
     return "\n\n".join(parts) + "\n"
 
 
-def _wrapped(text: str) -> str:
-    return fill(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def _section(found: Found) -> Iterable[str]:
+def _section(found: SectionResults) -> Iterable[str]:
     yield from found.notes
     for table in found.tables:
         yield f"**{table.title}**"
-        yield _table(table.columns, [[said(cell) for cell in row] for row in table.rows])
+        yield markdown_table(table.columns, [[said(cell) for cell in row] for row in table.rows])
     for chart in found.charts:
         yield f"![{chart.title}]({FOLDER}/{chart.name}.png)"
 
 
-def _machine(about: Json) -> str:
+def _machine(about: Result) -> str:
     machine = about["machine"]
     memory = "" if machine["memory"] is None else f", {size(machine['memory'])} of memory"
     names = {"Python": machine["python"], "NumPy": machine["numpy"], "Numba": machine["numba"], **about["versions"]}
@@ -59,7 +57,7 @@ def _machine(about: Json) -> str:
     )
 
 
-def _when(kept: Json) -> str:
+def _when(kept: Result) -> str:
     rounds = f"{kept['rounds']} rounds" if kept["rounds"] > 1 else "one round"
     return f"Measured on {kept['date']}, {rounds} unless fewer values are given, in {digits(kept['seconds'])} s."
 
@@ -67,7 +65,7 @@ def _when(kept: Json) -> str:
 BAR_COLUMNS = ["what", "measured", "bar", "met"]
 
 
-def bar_rows(bars: Iterable[Bar], judged: bool) -> list[list[str]]:
+def bar_rows(bars: Iterable[Target], judged: bool) -> list[list[str]]:
     """Each bar with what was measured, and whether it is met; never hides a miss."""
     rows = []
     for bar in bars:
@@ -93,11 +91,6 @@ def _number(number: float) -> str:
     return digits(number, 3)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    return "\n".join([*body, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def table_rows(table: Table) -> list[list[str]]:
+def table_rows(table: ResultTable) -> list[list[str]]:
     """For a terminal, which is narrower: the spread on a line of its own."""
     return [[said(cell, "\n") for cell in row] for row in table.rows]

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.measure import interleaved, median
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Found, Table
-from benchmarks.work import Work, kernels_on
 
 from chainfold import Layout, SyntheticChain
 from chainfold.chain.chain import gather
 from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
 from chainfold.system.jit import CONTRACT, kernel
+from experiments.bench.findings import Cell, ResultTable, SectionResults
+from experiments.bench.kernel_work import KernelWork, kernels_on
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import interleaved, median
 
 _UNROLLED = 8  # vectors in one step of the loops below
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -62,7 +62,7 @@ def cache_sizes() -> dict[str, int]:
     return sizes
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     sizes = cache_sizes()
     areas = {**{level: size // _SHARE for level, size in sizes.items()}, "memory": _BEYOND * sizes["L3"]}
     total, steps = context.sized(_BYTES, _BYTES >> 5), context.sized(_STEPS, _STEPS >> 6)
@@ -87,7 +87,7 @@ def run(context: Context) -> Found:
     rows: list[list[Cell]] = [
         [_named(what, areas), *(rates[what, threads] for threads in _THREADS)] for what in (*areas, "fused")
     ]
-    tables = [Table("Ceilings", ["what", "1 thread", "2 threads"], rows)]
+    tables = [ResultTable("Ceilings", ["what", "1 thread", "2 threads"], rows)]
     ceilings = {what: median(rates[what, 1]) for what in (*areas, "fused")}
     context.say("chainfold's kernels")
     corpus = context.corpora.chunks()
@@ -97,7 +97,7 @@ def run(context: Context) -> Found:
         ("padded rows only", dense, Layout.full(dense.n_labels, dense.n_attributes)),
     ):
         tables.append(_compared(name, kernels_on(source, layout, context.rounds), ceilings))
-    return Found(tables)
+    return SectionResults(tables)
 
 
 def _together(pool: ThreadPoolExecutor, work: Any, arguments: list[tuple[Any, ...]]) -> Callable[[], object]:
@@ -110,7 +110,7 @@ def _named(what: str, areas: dict[str, int]) -> str:
     return f"reading {areas[what] >> 10:,} KiB, from {what}, GB a second"
 
 
-def _compared(name: str, work: list[Work], ceilings: dict[str, float]) -> Table:
+def _compared(name: str, work: list[KernelWork], ceilings: dict[str, float]) -> ResultTable:
     """Each kernel with the least time that the ceilings allow, and what share of the time taken that is."""
     rows: list[list[Cell]] = []
     for one in work:
@@ -119,10 +119,10 @@ def _compared(name: str, work: list[Work], ceilings: dict[str, float]) -> Table:
         sizes: list[Cell] = [round(one.bytes), one.area, round(one.operations)]
         rows.append([one.kernel, *sizes, by_bytes, by_operations, one.nanoseconds, shares])
     columns = ["kernel", "bytes", "from", "operations", "ns by bytes", "ns by operations", "ns taken", "% of the roof"]
-    return Table(f"chainfold's kernels a position, one thread: {name}", columns, rows)
+    return ResultTable(f"chainfold's kernels a position, one thread: {name}", columns, rows)
 
 
-PIECE = Piece(
+SECTION = Section(
     "roofline",
     "What this machine can do",
     "Small kernels that only read, or only multiply and add, eight doubles at a time: what any program could reach. "

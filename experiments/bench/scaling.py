@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.measure import each, interleaved, median, ratios, timed
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Cell, Chart, Curve, Found, Table
-
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.chain.chain import gather
+from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import each, interleaved, median, ratios, timed
 
 _LENGTH_SHAPE = 5, 100, 8  # labels, attributes, active
 _ROUNDS = {10**7: 2, 10**8: 1}  # of the longest chains
@@ -32,7 +31,7 @@ def _chain_of(positions: int, labels: int, attributes: int, active: int) -> tupl
     return model, gather(source)
 
 
-def _lengths(context: Context) -> tuple[Table, Chart]:
+def _lengths(context: Context) -> tuple[ResultTable, Chart]:
     """`stream`, on chains made on the fly."""
     rows: list[list[Cell]] = []
     points = []
@@ -49,7 +48,7 @@ def _lengths(context: Context) -> tuple[Table, Chart]:
     title = f"`stream` against the length: {labels} labels, {active} attributes a position, made on the fly"
     curves = [Curve("chainfold stream", points), Curve("in proportion", _in_proportion(points), dashed=True)]
     chart = Chart("length", "Time of a gradient against the length", "positions", "seconds", curves)
-    return Table(title, ["positions", "seconds", "nanoseconds a position"], rows), chart
+    return ResultTable(title, ["positions", "seconds", "nanoseconds a position"], rows), chart
 
 
 def _in_proportion(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -57,7 +56,7 @@ def _in_proportion(points: list[tuple[float, float]]) -> list[tuple[float, float
     return [(positions, seconds * positions / last) for positions, _ in points]
 
 
-def _engines(context: Context) -> Table:
+def _engines(context: Context) -> ResultTable:
     rows: list[list[Cell]] = []
     for labels, attributes, active, share in _SHAPES:
         positions = int(share * context.sized(1_000_000, 10_000))
@@ -79,10 +78,10 @@ def _engines(context: Context) -> Table:
         )
     named = [f"`{name}`" if "," not in name else f"`parallel` on {name[-1]}" for name in _ENGINES]
     columns = ["chain", "positions", *named, "`stream` / `fb`", "`parallel`, 1 / 2 threads"]
-    return Table("Engines on a chain in memory, nanoseconds a position", columns, rows)
+    return ResultTable("Engines on a chain in memory, nanoseconds a position", columns, rows)
 
 
-def _against_the_paper(context: Context) -> Table:
+def _against_the_paper(context: Context) -> ResultTable:
     """`emp` as published against `stream`."""
     context.say("the paper's algorithm")
     sizes = (5, 2_000, 10) if context.quick else _PAPER
@@ -98,15 +97,15 @@ def _against_the_paper(context: Context) -> Table:
         ratios(a_position, "emp", "stream"),
     ]
     columns = ["chain", "`emp`", "`stream`", "`emp` / `stream`"]
-    return Table("The paper's algorithm as published, nanoseconds a position", columns, [row])
+    return ResultTable("The paper's algorithm as published, nanoseconds a position", columns, [row])
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     lengths, chart = _lengths(context)
-    return Found([lengths, _engines(context), _against_the_paper(context)], charts=[chart])
+    return SectionResults([lengths, _engines(context), _against_the_paper(context)], charts=[chart])
 
 
-PIECE = Piece(
+SECTION = Section(
     "scaling",
     "Length and threads",
     "log Z, expected and observed counts by the engines of chainfold on synthetic chains. The first table includes "

@@ -1,4 +1,4 @@
-"""What a piece of the benchmarks is, and what it is given."""
+"""A section of the benchmarks, and what it is given to run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.corpora import Corpora, Corpus
-from benchmarks.results import Found
-
 from chainfold import encode, open_chain
+from experiments.bench.datasets import Dataset, Datasets
+from experiments.bench.findings import SectionResults
 
 
 class Context(NamedTuple):
-    """The sizes of a run, its data, a folder to work in, and whom to tell what is being done."""
+    """The sizes of a run, its data, a temporary folder, and a function that displays what is being done."""
 
     rounds: int
     quick: bool
-    corpora: Corpora
+    corpora: Datasets
     folder: Path
     say: Callable[[str], None]
 
@@ -28,7 +27,7 @@ class Context(NamedTuple):
         """Rounds of something slow."""
         return min(self.rounds, rounds)
 
-    def encoded(self, corpus: Corpus) -> Any:
+    def encoded(self, corpus: Dataset) -> Any:
         """The chain of a corpus' training file."""
         target = self.folder / f"{corpus.name.replace('/', '-')}.chain"
         if not target.exists():
@@ -37,12 +36,12 @@ class Context(NamedTuple):
         return open_chain(target)
 
 
-class Piece(NamedTuple):
+class Section(NamedTuple):
     """One section of the page."""
 
     name: str
     title: str
     words: str  # what is measured, and how
     minutes: float  # that a full run takes, about
-    run: Callable[[Context], Found]
+    run: Callable[[Context], SectionResults]
     by_default: bool = True  # False: measured only when it is named

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import python
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import python
 
 _LINES = 300
 _IMPORT, _HELP = '`python -c "import chainfold"`', "`chainfold --help`"
@@ -21,7 +21,7 @@ def _small_file(path: Path) -> None:
     path.write_text(words * (_LINES // 5))
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     text = context.folder / "small.txt"
     _small_file(text)
     found: dict[str, list[float]] = {name: [] for name in _BARS}
@@ -44,11 +44,11 @@ def run(context: Context) -> Found:
             found[_FIRST].append(train(folder / "cache", folder))
             found[_SECOND].append(train(folder / "cache", folder))
     rows: list[list[Cell]] = [[name, seconds] for name, seconds in found.items()]
-    bars = [Bar(f"{name}, seconds", seconds, _BARS[name], "at most") for name, seconds in found.items()]
-    return Found([Table("Fresh processes", ["what", "seconds"], rows)], bars)
+    bars = [Target(f"{name}, seconds", seconds, _BARS[name], "at most") for name, seconds in found.items()]
+    return SectionResults([ResultTable("Fresh processes", ["what", "seconds"], rows)], bars)
 
 
-PIECE = Piece(
+SECTION = Section(
     "startup",
     "Start-up",
     "Each in a fresh process, by the wall clock. Numba compiles chainfold's kernels when they are first used and keeps "

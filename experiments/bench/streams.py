@@ -12,15 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from benchmarks.corpora import Corpus
-from benchmarks.measure import Times, interleaved, ratios
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
-from benchmarks.training import train_ours
-
 from chainfold import Model, open_model, write_chain
 from chainfold.features.for_model import gathered, known_blocks
 from chainfold.inference.follow import Following
+from experiments.bench.datasets import Dataset
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import Times, interleaved, ratios
+from experiments.bench.training import train_ours
 
 _ITERATIONS = 20
 _LEAST = 200_000.0  # rows a second, of encoded data
@@ -33,10 +32,10 @@ _TEMPLATE, _TEXT, _MARGINALS, _ENCODED = (
 _SHARES = (("median", 0.5), ("99 %", 0.99), ("largest", 1.0))
 
 
-def run(context: Context) -> Found:
-    tables: list[Table] = []
+def run(context: Context) -> SectionResults:
+    tables: list[ResultTable] = []
     waits: list[list[Cell]] = []
-    bars: list[Bar] = []
+    bars: list[Target] = []
     for corpus in (context.corpora.chunks(), context.corpora.kdd()):
         context.say(f"{corpus.name}: training the model")
         corpus = _run_together(corpus, context.folder)
@@ -47,25 +46,25 @@ def run(context: Context) -> Found:
         times, rows = _times(corpus, model, context)
         columns = ["what", "rows a second", "time as a multiple of the attributes alone"]
         tables.append(
-            Table(f"{corpus.name} as one sequence: {rows:,} rows through a pipe", columns, _rows(times, rows))
+            ResultTable(f"{corpus.name} as one sequence: {rows:,} rows through a pipe", columns, _rows(times, rows))
         )
-        bars.append(Bar(f"{corpus.name}: encoded rows a second", [rows / one for one in times[_ENCODED]], _LEAST))
+        bars.append(Target(f"{corpus.name}: encoded rows a second", [rows / one for one in times[_ENCODED]], _LEAST))
         for what, marginals in (("label", False), ("label and marginals", True)):
             context.say(f"{corpus.name}: rows one by one, {what}")
             waits.append([corpus.name, what, *_waits(corpus, model, marginals)])
     columns = ["data", "until all is final", *(name for name, _ in _SHARES), "looked ahead by the template"]
-    return Found([*tables, Table("Rows that a row waits for", columns, waits)], bars, [])
+    return SectionResults([*tables, ResultTable("Rows that a row waits for", columns, waits)], bars, [])
 
 
-def _run_together(corpus: Corpus, folder: Path) -> Corpus:
+def _run_together(corpus: Dataset, folder: Path) -> Dataset:
     """The corpus as one sequence, its test file plain and without blank lines."""
     target = folder / f"{corpus.name}-rows{corpus.test.with_suffix('').suffix}".replace("/", "-")
     with gzip.open(corpus.test, "rb") as file, target.open("wb") as out:
         out.writelines(line for line in file if line.strip())
-    return Corpus(corpus.name, corpus.train, target, {**corpus.options, "one_sequence": True}, corpus.kind)
+    return Dataset(corpus.name, corpus.train, target, {**corpus.options, "one_sequence": True}, corpus.kind)
 
 
-def _times(corpus: Corpus, model: Model, context: Context) -> tuple[Times, int]:
+def _times(corpus: Dataset, model: Model, context: Context) -> tuple[Times, int]:
     assert model.vocabulary is not None, "it was trained on a file"
     encoded, vocabulary, layout = context.folder / "rows.chain", model.vocabulary, model.layout
     sizes: Any = SimpleNamespace(
@@ -112,12 +111,12 @@ def _rows(times: Times, rows: int) -> list[list[Cell]]:
     return [[name, [rows / one for one in seconds], ratios(times, name, _TEMPLATE)] for name, seconds in times.items()]
 
 
-def _waits(corpus: Corpus, model: Model, marginals: bool) -> list[Cell]:
+def _waits(corpus: Dataset, model: Model, marginals: bool) -> list[Cell]:
     following = _follow(corpus.test, model, marginals=marginals, lags=True)
     return [*(following.followed.lag_at(share) for _, share in _SHARES), following.right_context]
 
 
-PIECE = Piece(
+SECTION = Section(
     "streams",
     "Streams",
     "`tag --follow` without its start: a thread writes the file into a pipe, and what comes out goes nowhere. Beside "

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.corpora import READERS, Corpus
-from benchmarks.measure import Times, interleaved, ratios
-from benchmarks.peers import CRFSUITE, Tag, has, installed, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
-from benchmarks.training import train_ours
-
 from chainfold import Model, Tagger, open_chain, open_model, tag_to, write_chain
 from chainfold.chain.renumbered import Renumbered
 from chainfold.features.encode import encode
 from chainfold.inference.tagger import blocks_of
+from experiments.bench.datasets import READERS, Dataset
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.peers import CRFSUITE, Tag, has, installed, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import Times, interleaved, ratios
+from experiments.bench.training import train_ours
 
 OURS = "chainfold"
 _ITERATIONS = 10  # of the models, which have to be of some use but not good
 _PREPARED = f"{CRFSUITE.package}, ItemSequence"
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     corpus = context.corpora.chunks()
     context.say(f"{corpus.name}: training the models")
     train_ours(corpus, context.folder / "tags.model", "--max-iterations", str(_ITERATIONS))
@@ -38,17 +37,19 @@ def run(context: Context) -> Found:
     context.say(f"{corpus.name}: encoded data")
     encoded = interleaved(_encoded(context, corpus, model, taggers), context.rounds)
     bars = [
-        Bar("text: positions a second, times python-crfsuite's", ratios(text, CRFSUITE.package, OURS), 5.0),
-        Bar("encoded data: positions a second, times python-crfsuite's", ratios(encoded, CRFSUITE.package, OURS), 10.0),
+        Target("text: positions a second, times python-crfsuite's", ratios(text, CRFSUITE.package, OURS), 5.0),
+        Target(
+            "encoded data: positions a second, times python-crfsuite's", ratios(encoded, CRFSUITE.package, OURS), 10.0
+        ),
     ]
     tables = [
-        Table(f"{title}: {corpus.name}, test file, {positions:,} positions", _COLUMNS, _rows(times, positions))
+        ResultTable(f"{title}: {corpus.name}, test file, {positions:,} positions", _COLUMNS, _rows(times, positions))
         for title, times in (("Text to labels", text), ("Encoded data to labels", encoded))
     ]
-    return Found(tables, bars, missing())
+    return SectionResults(tables, bars, missing())
 
 
-def _text(context: Context, corpus: Corpus, model: Model, taggers: dict[str, Tag]) -> dict[str, Callable[[], object]]:
+def _text(context: Context, corpus: Dataset, model: Model, taggers: dict[str, Tag]) -> dict[str, Callable[[], object]]:
     """The compressed text, its attributes, the labels; ours writes them to a file as well."""
 
     def ours() -> None:
@@ -62,7 +63,7 @@ def _text(context: Context, corpus: Corpus, model: Model, taggers: dict[str, Tag
 
 
 def _encoded(
-    context: Context, corpus: Corpus, model: Model, taggers: dict[str, Tag]
+    context: Context, corpus: Dataset, model: Model, taggers: dict[str, Tag]
 ) -> dict[str, Callable[[], object]]:
     """Attributes that are there already: lists of strings, or a chain with the numbers of the model."""
     chain = _chain(corpus, model, context.folder)
@@ -79,7 +80,7 @@ def _encoded(
     return runs
 
 
-def _chain(corpus: Corpus, model: Model, folder: Path) -> Path:
+def _chain(corpus: Dataset, model: Model, folder: Path) -> Path:
     assert model.vocabulary is not None, "it was trained on a file"
     encode(corpus.test, folder / "test.chain", **corpus.options)
     target = folder / "test-known.chain"
@@ -97,7 +98,7 @@ def _rows(times: Times, positions: int) -> list[list[Cell]]:
     ]
 
 
-PIECE = Piece(
+SECTION = Section(
     "tagging",
     "Tagging",
     "The models are trained before, for a few iterations, and opened before. From text: read the compressed file, make "

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from experiments import ROOT
 
 Run = Callable[[], object]
 Times = dict[str, list[float]]

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from benchmarks.corpora import READERS, Corpus
-from benchmarks.measure import chainfold, median, ratios, told
-from benchmarks.peers import CRFSUITE, Peer, installed, missing
-from benchmarks.piece import Context, Piece
-from benchmarks.results import Bar, Cell, Found, Table
 
 from chainfold.metrics import Count, Scores
+from experiments.bench.datasets import READERS, Dataset
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.peers import CRFSUITE, Peer, installed, missing
+from experiments.bench.section import Context, Section
+from experiments.bench.timing import chainfold, median, ratios, told
 
 OURS = "chainfold"
 _FEW = 20  # iterations, where all programs take part
@@ -22,23 +22,23 @@ _FEW = 20  # iterations, where all programs take part
 Facts = dict[str, Any]
 
 
-def train_ours(corpus: Corpus, model: Path, *options: str) -> Facts:
+def train_ours(corpus: Dataset, model: Path, *options: str) -> Facts:
     """From the command line; what was encoded on the way before is not there."""
     return chainfold("train", str(corpus.train), "-o", str(model), *corpus.flags, *options)
 
 
-def train_peer(peer: Peer, corpus: Corpus, model: Path, iterations: int | None) -> Facts:
+def train_peer(peer: Peer, corpus: Dataset, model: Path, iterations: int | None) -> Facts:
     limit = [] if iterations is None else [str(iterations)]
-    return told("benchmarks.peers", peer.package, corpus.kind, str(corpus.train), str(model), *limit)
+    return told("experiments.bench.peers", peer.package, corpus.kind, str(corpus.train), str(model), *limit)
 
 
-def scores_of_ours(corpus: Corpus, model: Path) -> tuple[float, float | None]:
+def scores_of_ours(corpus: Dataset, model: Path) -> tuple[float, float | None]:
     """Accuracy and, where the labels are chunks, F1 of spans, on the test file."""
     scores = chainfold("eval", str(model), str(corpus.test))
     return scores["accuracy"], None if scores["spans"] is None else scores["spans"]["f1"]
 
 
-def scores_of_peer(peer: Peer, corpus: Corpus, model: Path) -> tuple[float, float | None]:
+def scores_of_peer(peer: Peer, corpus: Dataset, model: Path) -> tuple[float, float | None]:
     items, gold = (list(part) for part in zip(*READERS[corpus.kind](corpus.test), strict=True))
     scores = compared(gold, peer.tagger(model)(items))
     return scores.accuracy, None if scores.spans_overall is None else scores.spans_overall.f1
@@ -55,7 +55,7 @@ def compared(gold: Iterable[list[str]], predicted: Iterable[list[str]]) -> Score
 
 
 def contest(
-    context: Context, corpus: Corpus, peers: list[Peer], rounds: int, iterations: int | None
+    context: Context, corpus: Dataset, peers: list[Peer], rounds: int, iterations: int | None
 ) -> dict[str, list[Facts]]:
     """What each program says in each round; the last round has the quality of its model."""
     found: dict[str, list[Facts]] = {name: [] for name in (*(peer.package for peer in peers), OURS)}
@@ -77,7 +77,7 @@ def contest(
     return found
 
 
-def run(context: Context) -> Found:
+def run(context: Context) -> SectionResults:
     chunks, xpos = context.corpora.chunks(), context.corpora.tags("xpos")
     peers = installed()
     first = [peer for peer in peers if peer is CRFSUITE]
@@ -96,14 +96,14 @@ def run(context: Context) -> Found:
         for ours, theirs in zip(ended[OURS], ended.get(CRFSUITE.package, []), strict=False)
     ]
     bars = [
-        Bar(f"{chunks.name}: {CRFSUITE.package}'s time / ours", _times(ended, CRFSUITE.package), 5.0),
-        Bar(f"{chunks.name}: objective above {CRFSUITE.package}'s, as a share of it", apart, 1e-4, "at most"),
-        Bar(f"{xpos.name}: {CRFSUITE.package}'s time / ours", _times(tagged, CRFSUITE.package), 5.0),
+        Target(f"{chunks.name}: {CRFSUITE.package}'s time / ours", _times(ended, CRFSUITE.package), 5.0),
+        Target(f"{chunks.name}: objective above {CRFSUITE.package}'s, as a share of it", apart, 1e-4, "at most"),
+        Target(f"{xpos.name}: {CRFSUITE.package}'s time / ours", _times(tagged, CRFSUITE.package), 5.0),
     ]
-    tables = [Table("From the raw file to a model", columns, rows)]
+    tables = [ResultTable("From the raw file to a model", columns, rows)]
     if speeds:
-        tables.append(Table("Time as a multiple of chainfold's", ["data", "program", "times"], speeds))
-    return Found(tables, bars, missing())
+        tables.append(ResultTable("Time as a multiple of chainfold's", ["data", "program", "times"], speeds))
+    return SectionResults(tables, bars, missing())
 
 
 def _times(found: dict[str, list[Facts]], name: str) -> list[float]:
@@ -123,7 +123,7 @@ def _row(name: str, facts: list[Facts]) -> list[Cell]:
     ]
 
 
-PIECE = Piece(
+SECTION = Section(
     "training",
     "Training",
     "From the compressed text to a model on disk, each run in a fresh process, by the wall clock: start-up, reading, "

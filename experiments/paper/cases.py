@@ -12,8 +12,15 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from chainfold.paper.machine import memory_info
-from chainfold.paper.plan import (
+from chainfold.engines import ENGINES
+from chainfold.engines.engine import LOG_ADDITION
+from chainfold.engines.settings import Settings, Shape
+from chainfold.errors import ChainfoldError
+from experiments.formatting import size
+from experiments.ledger import Result
+from experiments.machine import memory_info
+from experiments.paper.measurement import Point, measure, predicted_bytes, unmeasured, warm_up
+from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
     EMP_HELD,
@@ -27,20 +34,12 @@ from chainfold.paper.plan import (
     STREAM,
     STREAM_HELD,
     Line,
-    Piece,
-    Plan,
-    Result,
+    RunPlan,
 )
-from chainfold.paper.point import Point, measure, predicted_bytes, unmeasured, warm_up
-from chainfold.paper.words import size
-
-from chainfold.engines import ENGINES
-from chainfold.engines.engine import LOG_ADDITION
-from chainfold.engines.settings import Settings, Shape
-from chainfold.errors import ChainfoldError
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 
 LINES = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP, CHECKPOINT, STREAM, STREAM_HELD, SCALED)
@@ -60,7 +59,7 @@ def key(setting: str, line: Line, positions: int, limit: int | None = None) -> s
     return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """All points, the shortest first, and then those under a memory limit, the smallest first."""
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
     for limit, lengths in plan.limited.items() if MAIN in plan.lengths else ():
@@ -72,7 +71,7 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
 class _Work(NamedTuple):
     """A point, and what is needed to measure it."""
 
-    plan: Plan
+    plan: RunPlan
     corpus: Corpus
     setting: str
     line: Line
@@ -93,17 +92,17 @@ class _Work(NamedTuple):
         return [done[name] for name in keys if name in done]
 
 
-def _places(plan: Plan) -> Iterator[tuple[str, Line, int]]:
+def _places(plan: RunPlan) -> Iterator[tuple[str, Line, int]]:
     for setting, lengths in plan.lengths.items():
         for positions in sorted(lengths):
             yield from ((setting, line, positions) for line in (LINES if setting == MAIN else BRIEFLY))
 
 
-def _piece(work: _Work) -> Piece:
+def _piece(work: _Work) -> RunPiece:
     where = "in memory" if work.line.held == "memory" else "from disk"
     under = f", within {size(work.limit)}" if work.limit else ""
     title = f"{SETTINGS[work.setting].title}: {work.line.engine} {where}, {work.positions:,} positions{under}"
-    return Piece(work.key(), title, _estimate(work), partial(_run, work))
+    return RunPiece(work.key(), title, _estimate(work), partial(_run, work))
 
 
 def _estimate(work: _Work) -> float:

@@ -24,21 +24,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from chainfold.paper.plan import MAIN, SETTINGS, Piece, Plan, Result
 from numpy.typing import NDArray
 
 import chainfold
-from chainfold.chain.chain import Block, frozen, vocabulary_of
-from chainfold.chain.stored import StoredChain, joined, write_chain
+from chainfold.chain.block import Block, frozen, join_blocks, vocabulary_of
+from chainfold.chain.stored import StoredChain, write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli import demo_log as intrusion
-from chainfold.engines.plan import cores
 from chainfold.errors import BadFile, BadSetting
 from chainfold.features.encode import encode
 from chainfold.inference.functions import tag
 from chainfold.inference.tagger import blocks_of
 from chainfold.model.file import open_model, save_model
+from chainfold.system.machine import cores
 from chainfold.training.loop import Training, train
+from experiments.ledger import Result
+from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
+from experiments.runner import RunPiece
 
 NORMAL, ATTACK = "normal", "attack"
 
@@ -71,7 +73,7 @@ _MARGIN = 1.02  # of the space on disk
 class Corpus:
     """The chains and models of all settings, in a folder; `data` is a KDD file or a folder with one, None: invent."""
 
-    def __init__(self, plan: Plan, folder: Path, data: Path | None) -> None:
+    def __init__(self, plan: RunPlan, folder: Path, data: Path | None) -> None:
         self._plan = plan
         self._log: _Log = _Invented(plan.rows) if data is None else _Kdd(_kdd_file(data))
         self._folder = folder
@@ -85,10 +87,10 @@ class Corpus:
         """All that decides what the data are."""
         return self._log.identity
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[RunPiece]:
         """One for each setting of the plan, which makes its chains and its model and says what they are."""
         return [
-            Piece(
+            RunPiece(
                 f"corpus/{setting}",
                 f"chains and model: {SETTINGS[setting].title}",
                 self._seconds(setting),
@@ -265,7 +267,7 @@ class Concatenated:
 
     def block(self, low: int, high: int) -> Block:
         parts = [_taken(self._base, rows) for rows in self._rows(low, high)]
-        block = parts[0] if len(parts) == 1 else joined(parts)
+        block = parts[0] if len(parts) == 1 else join_blocks(parts)
         return block._replace(starts=frozen(np.arange(low, high) == 0, np.bool_))
 
     def _rows(self, low: int, high: int) -> Iterator[NDArray[np.int64]]:

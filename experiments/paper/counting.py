@@ -4,8 +4,8 @@
     a ⊕ b    = ln(e^a + e^b)
 
 The paper states the cost of both as Tables 1 and 2, a row for each variable of the pseudo code. Here each such variable
-is a `Row`: it holds the registers written under its name and counts the operations spent on filling them. What is
-counted is what is executed:
+is a `CountedRow`: it holds the registers written under its name and counts the operations spent on filling them. What
+is executed is counted:
 
     a sum       an accumulator starts from the identity (0, or -∞ for ⊕) and each term is one operation, so that N
                 terms are N operations; this is how the tables count
@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Number = int | Fraction
-Table = Mapping[str, Mapping[str, Number]]  # row -> column -> number
+Cells = Mapping[str, Mapping[str, Number]]  # row -> column -> number
 Features = tuple[tuple[int, float], ...]  # (m, f_m) of each active feature
 Polynomial = Counter[str]  # monomial, as "NNTA" for N²TA -> coefficient
 
@@ -145,12 +145,12 @@ def leading(terms: Polynomial) -> Polynomial:
     return Polynomial({p: c for p, c in terms.items() if not any(Counter(p) < Counter(q) for q in terms)})
 
 
-def table_1(n: int, t: int, a: Number, m: int) -> Table:
+def table_1(n: int, t: int, a: Number, m: int) -> Cells:
     """Table 1 of the paper at these sizes."""
     return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[1].items()}
 
 
-def table_2(n: int, t: int, a: Number, m: int) -> Table:
+def table_2(n: int, t: int, a: Number, m: int) -> Cells:
     """Table 2 of the paper at these sizes."""
     return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[2].items()}
 
@@ -166,7 +166,7 @@ def totals(number: int) -> dict[str, Polynomial]:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FeatureFunctions:
     """Feature functions on one sequence, with the weights."""
 
     weights: tuple[float, ...]  # [M] θ
@@ -180,7 +180,7 @@ class Problem:
                     raise ValueError(f"feature {m} is {f} at position {t}; it needs a weight and a positive value.")
 
     @classmethod
-    def uniform(cls, n_labels: int, positions: int, active: int, weights: int, seed: int = 0) -> Problem:
+    def uniform(cls, n_labels: int, positions: int, active: int, weights: int, seed: int = 0) -> FeatureFunctions:
         """Exactly `active` features on every (t, y', y), so that the paper's average A is the same everywhere."""
         rng = np.random.default_rng(seed)
 
@@ -201,7 +201,7 @@ class Problem:
 
 
 @dataclass
-class Row:
+class CountedRow:
     """A variable of the pseudo code: its registers, and the operations spent on it."""
 
     kept: dict[int | tuple[int, ...], float] = field(default_factory=dict)
@@ -262,7 +262,7 @@ class Counted:
     table: dict[str, dict[str, int]]  # row -> column -> count
 
 
-def _close(ln_z: Row, ln_grad: Row, rows: Mapping[str, Row], n_weights: int) -> Counted:
+def _close(ln_z: CountedRow, ln_grad: CountedRow, rows: Mapping[str, CountedRow], n_weights: int) -> Counted:
     """The last lines of both: ∇_m Z / Z ← e^(ln ∇_m - ln Z), each written over its ln ∇_m."""
     for m in range(n_weights):
         ln_grad[m] = math.exp(rows[QUOTIENT].add(ln_grad[m], -ln_z[()]))
@@ -270,9 +270,9 @@ def _close(ln_z: Row, ln_grad: Row, rows: Mapping[str, Row], n_weights: int) -> 
     return Counted(ln_z[()], gradient, {name: row.cells() for name, row in rows.items()})
 
 
-def algorithm_1(problem: Problem) -> Counted:
+def algorithm_1(problem: FeatureFunctions) -> Counted:
     """Forward-backward in the log domain, with the line numbers of the paper."""
-    rows = {name: Row() for name in TABLES[1]}
+    rows = {name: CountedRow() for name in TABLES[1]}
     u, alpha, beta, v, lnf, ln_z, ln_grad, _ = rows.values()
     n, last, _, n_weights = problem.sizes
     labels, pairs, theta = range(n), list(product(range(n), repeat=2)), problem.weights
@@ -305,9 +305,9 @@ def algorithm_1(problem: Problem) -> Counted:
     return _close(ln_z, ln_grad, rows, n_weights)
 
 
-def algorithm_2(problem: Problem) -> Counted:
+def algorithm_2(problem: FeatureFunctions) -> Counted:
     """Forward over the log-domain expectation semiring, the hatted variables being those of the newer position."""
-    rows = {name: Row() for name in TABLES[2]}
+    rows = {name: CountedRow() for name in TABLES[2]}
     psi, z_hat, gamma, h_hat, z, lnf, h, ln_z, ln_grad, _ = rows.values()
     n, _, _, n_weights = problem.sizes
     labels, pairs, theta = range(n), list(product(range(n), repeat=2)), problem.weights
@@ -360,7 +360,7 @@ class Cell(NamedTuple):
         return self.formula == self.counted
 
 
-def compare(number: int, problem: Problem) -> list[Cell]:
+def compare(number: int, problem: FeatureFunctions) -> list[Cell]:
     """Every cell of Table `number` against what its algorithm did with the problem."""
     counted, sizes = ALGORITHMS[number](problem).table, problem.sizes
     return [
@@ -370,7 +370,7 @@ def compare(number: int, problem: Problem) -> list[Cell]:
     ]
 
 
-def report(number: int, problem: Problem) -> str:
+def report(number: int, problem: FeatureFunctions) -> str:
     """The comparison in Markdown: a formula and its count in each cell, the paper's struck out where it is not so."""
     lines: dict[str, list[str]] = {row: [row] for row in (*TABLES[number], "asymptotic")}
     for cell in compare(number, problem):
@@ -385,7 +385,7 @@ def report(number: int, problem: Problem) -> str:
 
 def counted_tables(n: int = 3, t: int = 5, a: int = 2, m: int = 7) -> dict[str, Any]:
     """Both tables with their counts, as JSON has them."""
-    problem = Problem.uniform(n, t, a, m)
+    problem = FeatureFunctions.uniform(n, t, a, m)
     return {
         str(number): {
             "sizes": {"N": n, "T": t, "A": a, "M": m},

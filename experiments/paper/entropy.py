@@ -17,8 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from chainfold.paper.numerics import kernels
-from chainfold.paper.plan import MAIN, Piece, Plan, Result
 
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
@@ -27,9 +25,13 @@ from chainfold.inference.functions import entropies, log_probabilities, sample
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
 from chainfold.semiring import entropy
+from experiments.ledger import Result
+from experiments.paper.numerics import kernels
+from experiments.paper.run_plan import MAIN, RunPlan
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 _LEAST = 1.0  # nats: a labelling that is surer than that leaves nothing to estimate
 _TEMPER = 0.3  # of the weights, where it is
@@ -40,13 +42,13 @@ _WARM = 10  # positions, and samples, with which everything is run before it is 
 Found = TypeVar("Found")
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """One piece."""
     seconds = 5.0 + _SECONDS * plan.entropy_positions * plan.samples
-    return [Piece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
+    return [RunPiece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
 
 
-def _run(plan: Plan, corpus: Corpus, done: Mapping[str, Result]) -> Result:
+def _run(plan: RunPlan, corpus: Corpus, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.entropy_positions)), plan.entropy_positions)
     return {"setting": MAIN, **compare(open_model(corpus.model(MAIN)), chain, plan.samples)}
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from chainfold.paper.plan import (
+from experiments import plots
+from experiments.formatting import count, digits, duration, power, size
+from experiments.paper.run_plan import (
     EMP,
     EMP_HELD,
     FB,
@@ -26,7 +28,7 @@ from chainfold.paper.plan import (
     STREAM_HELD,
     Line,
 )
-from chainfold.paper.readings import (
+from experiments.paper.series import (
     CASES,
     FLAT,
     OURS,
@@ -44,30 +46,15 @@ from chainfold.paper.readings import (
     section,
     slopes,
 )
-from chainfold.paper.verdicts import crossing
-from chainfold.paper.words import count, digits, duration, power, size
-
-from chainfold.system.files import written_whole
+from experiments.paper.verdicts import crossing
+from experiments.plots import annotate, grid, log_axis
 
 _WIDTH = 12.0  # inches; at 72 points each, about the 900 pixels of a page
-_DOTS = 130  # an inch, in PNG
 _EXACT = 1e-17  # where an error of exactly nothing is drawn
 _CROSS: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": 8, "markeredgewidth": 2.2, "zorder": 5}
 _INSIDE = "axes fraction"
 _DOTTED: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.3, "zorder": 6}
 _WEIGHTS = {"trained": "-", "random": (0, (4, 1.5)), "zero": ":", "true": (0, (1, 1))}
-_LOOK = {
-    "text.parse_math": False,  # names are text, whatever signs they have
-    "svg.hashsalt": "chainfold",  # the same file from the same numbers
-    "svg.fonttype": "path",
-    "font.family": ["DejaVu Sans"],
-    "font.size": 10,
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-}
 
 
 class Look(NamedTuple):
@@ -79,15 +66,15 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "fb-log": Look("FB", "#d55e00"),
-    "fb-log-recompute": Look("FB recomputing", "#e69f00"),
-    "fb-log-spill": Look("FB spilling", "#7a3b00"),
-    "emp": Look("EMP", "#0072b2"),
-    "fb": Look("FB scaled", "#707070", 1.1),
-    "checkpoint": Look("checkpoint", "#cc79a7", 1.2),
-    "stream": Look("stream", "#009e73", 2.8),
-    "sum-product FB": Look("sum-product FB", "#e69f00"),
-    "expectation semiring": Look("expectation semiring", "#56b4e9"),
+    "fb-log": Look("FB", plots.ORANGE),
+    "fb-log-recompute": Look("FB recomputing", plots.YELLOW),
+    "fb-log-spill": Look("FB spilling", plots.BROWN),
+    "emp": Look("EMP", plots.BLUE),
+    "fb": Look("FB scaled", plots.GREY, 1.1),
+    "checkpoint": Look("checkpoint", plots.PINK, 1.2),
+    "stream": Look("stream", plots.GREEN, 2.8),
+    "sum-product FB": Look("sum-product FB", plots.YELLOW),
+    "expectation semiring": Look("expectation semiring", plots.LIGHT_BLUE),
 }
 
 
@@ -96,17 +83,14 @@ def draw(results: Results, folder: Path, formats: Sequence[str] = ("svg", "png")
     import matplotlib
 
     drawn = {}
-    with matplotlib.rc_context(_LOOK):
+    with matplotlib.rc_context(plots.STYLE):
         for name, made in FIGURES.items():
             figure = made(results)
             for suffix in formats:
                 (folder / f"{name}.{suffix}").unlink(missing_ok=True)  # of another run
             if figure is not None:
                 drawn[name] = folder / f"{name}.svg"
-                for suffix in formats:
-                    with written_whole(folder / f"{name}.{suffix}") as file:
-                        unsaid = {"Date" if suffix == "svg" else "Software": None}
-                        figure.savefig(file, format=suffix, dpi=_DOTS, metadata=unsaid)
+                plots.save(figure, folder, name, formats)
     return drawn
 
 
@@ -115,41 +99,7 @@ def name_of(line: Line) -> str:
 
 
 def _look(engine: str) -> Look:
-    return LOOKS.get(engine, Look(engine, "#000000"))
-
-
-def _figure(title: str, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
-    _title(figure, title)
-    return figure
-
-
-def _title(figure: Any, text: str) -> None:
-    figure.suptitle(fill(text, 105), x=0.008, ha="left", size=13, weight="bold")
-
-
-def _axis(axis: Any, values: Iterable[float], said: Callable[[float], str], most: int = 6) -> None:
-    """Make an axis logarithmic around the values, with at most so many ticks, each in words."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    values = [value for value in values if value > 0]
-    low, high = min(values, default=1.0), max(values, default=10.0)
-    margin = max((high / low) ** 0.06, 1.15 if high / low > 2 else 2.0)
-    low, high = low / margin, high * margin
-    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks: list[float] = []
-    fine = (1, 1.5, 2, 2.5, 3, 4, 5, 7)
-    for steps, every in ((fine, 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 4), ((1,), 8)):
-        ticks = [step * 10.0**k for k in decades if k % every == 0 for step in steps]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= most:
-            break
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: said(value).replace(".0 ", " ")))
+    return LOOKS.get(engine, Look(engine, plots.BLACK))
 
 
 def _style(line: Line) -> dict[str, Any]:
@@ -179,17 +129,8 @@ def _failure(axes: Any, line: Line, of_line: Points, other: Points | None = None
     colour = _look(line[0]).colour
     axes.plot(*place, color=colour, **_CROSS)
     if word:
-        _word(axes, failed["outcome"], place, colour, (-4, 7) if line[0] == "emp" else (4, -7))
+        annotate(axes, failed["outcome"], place, colour, (-4, 7) if line[0] == "emp" else (4, -7))
     return [place[1]]
-
-
-def _word(axes: Any, text: str, place: tuple[float, float], colour: str, off: tuple[float, float], **more: Any) -> None:
-    """Text beside a place, `off` points away from it, legible over any line."""
-    across = "center" if off[0] == 0 else "left" if off[0] > 0 else "right"
-    along = "center" if off[1] == 0 else "bottom" if off[1] > 0 else "top"
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-    style = {"xytext": off, "textcoords": "offset points", "ha": across, "va": along, "bbox": box, "zorder": 7}
-    axes.annotate(text, place, color=colour, **{"size": 9.5, **style, **more})
 
 
 def _ends(axes: Any, ends: Iterable[tuple[float, str, str]]) -> None:
@@ -209,10 +150,6 @@ def _legend(figure: Any, lines: Sequence[Line], *more: tuple[str, dict[str, Any]
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9.5, handlelength=3.0)
 
 
-def _grid(figure: Any, rows: int, columns: int, **more: Any) -> list[list[Any]]:
-    return [list(row) for row in figure.subplots(rows, columns, squeeze=False, **more)]
-
-
 def _cases(results: Results) -> Any:
     """The paper's Figure 3."""
     lines = points(results)
@@ -227,9 +164,9 @@ def _cases(results: Results) -> Any:
     steep, flat = grows.get(FB, 0.0), (EMP, STREAM)
     if all(abs(grows.get(line, math.inf)) < 0.05 * steep for line in flat):
         title = "FB's memory grows with the sequence; that of EMP and stream, which read it from disk, does not"
-    figure = _figure(title, 8.2)
+    figure = plots.new_figure(title, _WIDTH, 8.2)
     base = baseline(results)
-    axes = _grid(figure, 2, len(columns), sharex=True, sharey="row")
+    axes = grid(figure, 2, len(columns), sharex=True, sharey="row")
     lengths, seconds, memory = [], [], []
     for (above, below), (title, chosen) in zip(zip(*axes, strict=True), columns.items(), strict=True):
         above.set_title(title)
@@ -247,9 +184,9 @@ def _cases(results: Results) -> Any:
                 below.plot([point["positions"] for point in known], heights, **_DOTTED)
                 memory += heights
         below.set_xlabel("positions")
-    _axis(axes[0][0].xaxis, lengths, count, 4)
-    _axis(axes[0][0].yaxis, seconds, duration)
-    _axis(axes[1][0].yaxis, memory, size)
+    log_axis(axes[0][0].xaxis, lengths, count, 4)
+    log_axis(axes[0][0].yaxis, seconds, duration)
+    log_axis(axes[1][0].yaxis, memory, size)
     axes[0][0].set_ylabel("time of a gradient")
     axes[1][0].set_ylabel("peak memory of the process")
     shown = dict.fromkeys(line for case in (*CASES.values(), *OURS.values()) for line in case)
@@ -264,15 +201,15 @@ def _limit(results: Results) -> Any:
     if not found:
         return None
     rows = math.ceil(len(found) / 2)
-    figure = _figure(_limit_title(results), 1.6 + 3.1 * rows)
-    flat = [axes for row in _grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
+    figure = plots.new_figure(_limit_title(results), _WIDTH, 1.6 + 3.1 * rows)
+    flat = [axes for row in grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
     heights: list[float] = []
     for axes, (limit, lines) in zip(flat, found.items(), strict=False):
         lengths = [point["positions"] for of_line in lines.values() for point in of_line]
         for line, of_line in lines.items():
             rates = [_rate(point) for point in of_line]
             heights += _times(axes, line, rates) + _failure(axes, line, rates, word=True)
-        _axis(axes.xaxis, lengths, count, 4)
+        log_axis(axes.xaxis, lengths, count, 4)
         for k, line in enumerate((FB, RECOMPUTE_HELD)):
             place = reach(results, line, limit)
             if place is not None and axes.get_xlim()[0] < place < axes.get_xlim()[1]:
@@ -280,7 +217,7 @@ def _limit(results: Results) -> Any:
                 axes.axvline(place, color=look.colour, linewidth=1.0, linestyle="-.")
                 text = f"{look.name} fills it at {count(place)}"
                 late = place > math.sqrt(min(lengths) * max(lengths))
-                _word(
+                annotate(
                     axes,
                     text,
                     (place, 0.96 - 0.09 * k),
@@ -292,7 +229,7 @@ def _limit(results: Results) -> Any:
     for axes in flat[len(found) :]:
         axes.remove()
     for axes in flat[: len(found)]:
-        _axis(axes.yaxis, [*heights, 1.3 * max(heights, default=1.0)], duration, 6)  # and room for words
+        log_axis(axes.yaxis, [*heights, 1.3 * max(heights, default=1.0)], duration, 6)  # and room for words
     _legend(figure, list(dict.fromkeys(line for lines in found.values() for line in lines)), columns=3)
     return figure
 
@@ -322,8 +259,8 @@ def _settings(results: Results) -> Any:
     if not found:
         return None
     rows = math.ceil(len(found) / 2)
-    figure = _figure("", 1.2 + 3.1 * rows)
-    flat = [axes for row in _grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
+    figure = plots.new_figure("", _WIDTH, 1.2 + 3.1 * rows)
+    flat = [axes for row in grid(figure, rows, min(len(found), 2), sharey=True) for axes in row]
     every: list[float] = []
     last: dict[str, list[float]] = {}
     ends: list[list[tuple[float, str, str]]] = []
@@ -341,22 +278,22 @@ def _settings(results: Results) -> Any:
             every += heights
             look = _look(line[0])
             if lines.get(line) and not heights:
-                _word(
+                annotate(
                     axes, f"{look.name}: {lines[line][0]['outcome']}", (1, 1), look.colour, (-4, -4), xycoords=_INSIDE
                 )
             if heights:
                 last.setdefault(look.name, []).append(heights[-1])
                 ends[-1].append((heights[-1], f"{look.name} {duration(heights[-1])}", look.colour))
-        _axis(axes.xaxis, lengths, count, 4)
+        log_axis(axes.xaxis, lengths, count, 4)
         axes.set(xlabel="positions", ylabel="time a position")
     for axes in flat[len(found) :]:
         axes.remove()
     for axes, texts in zip(flat, ends, strict=False):
-        _axis(axes.yaxis, every, duration, 5)
+        log_axis(axes.yaxis, every, duration, 5)
         _ends(axes, texts)
     ranges = {name: dict.fromkeys((duration(min(of)), duration(max(of)))) for name, of in last.items()}
     said = ", ".join(f"{name} {' to '.join(of)}" for name, of in ranges.items() if name != "FB scaled")
-    _title(figure, f"Time a position at the greatest length measured: {said}")
+    plots.set_title(figure, f"Time a position at the greatest length measured: {said}")
     return figure
 
 
@@ -369,8 +306,8 @@ def _memory(results: Results) -> Any:
     title = "Memory a position, measured and predicted"
     if away and max(away) < 0.25 and all(grown < FLAT for grown, predicted in found.values() if predicted < FLAT):
         title = f"Where memory grows with the sequence, it grows as predicted to within {digits(100 * max(away))} %"
-    figure = _figure(title, 1.7 + 0.42 * len(found))
-    axes = _grid(figure, 1, 1)[0][0]
+    figure = plots.new_figure(title, _WIDTH, 1.7 + 0.42 * len(found))
+    axes = grid(figure, 1, 1)[0][0]
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     for row, (line, (grown, predicted)) in enumerate(found.items()):
         colour = _look(line[0]).colour
@@ -397,8 +334,8 @@ def _numerics(results: Results) -> Any:
     title = "How far each method is from the truth, against the length"
     if broken:
         title = f"{' and '.join(broken)} leave the range of a double where the crosses are"
-    figure = _figure(title, 7.4)
-    axes = _grid(figure, 2, len(chains), sharex="col", sharey=True)
+    figure = plots.new_figure(title, _WIDTH, 7.4)
+    axes = grid(figure, 2, len(chains), sharex="col", sharey=True)
     names: dict[str, None] = {}
     for column, chain in enumerate(chains):
         names |= dict.fromkeys(chain["methods"])
@@ -407,8 +344,8 @@ def _numerics(results: Results) -> Any:
         axes[0][column].set_title(fill(chain["title"], 150 // len(chains)), size=10)
         axes[1][column].set_xlabel("positions")
         breaks = [broke["length"] for broke in chain["breaks"].values() if broke]
-        _axis(axes[1][column].xaxis, [*chain["lengths"], *breaks], count, 5)
-    _axis(axes[0][0].yaxis, [_EXACT, 1.0], power, 7)
+        log_axis(axes[1][column].xaxis, [*chain["lengths"], *breaks], count, 5)
+    log_axis(axes[0][0].yaxis, [_EXACT, 1.0], power, 7)
     axes[0][0].set_ylabel("relative error of ln Z")
     axes[1][0].set_ylabel("worst relative error of a count")
     _legend(figure, [], *((name, _method(name)) for name in names), columns=6)
@@ -433,7 +370,7 @@ def _errors(axes: Any, chain: Mapping[str, Any], key: str) -> None:
         axes.plot(length, high, color=_look(name).colour, **_CROSS)
         axes.vlines(length, _EXACT / 3, high, color=_look(name).colour, linewidth=0.8, linestyle=":")
         aside = -8 if length > math.sqrt(max(chain["lengths"])) else 8
-        _word(axes, f"{broke['how']} at T = {length:,}", (length, high), _look(name).colour, (aside, 0))
+        annotate(axes, f"{broke['how']} at T = {length:,}", (length, high), _look(name).colour, (aside, 0))
         row += 1
 
 
@@ -447,21 +384,21 @@ def _weights(results: Results) -> Any:
     if both:
         n, found = max(both.items(), key=lambda one: one[1].emp / one[1].stream)
         title = f"With {n} labels and {found.weights:,} weights EMP takes {found.times} times the time of stream"
-    figure = _figure(title, 4.6)
+    figure = plots.new_figure(title, _WIDTH, 4.6)
     labels = sorted({point["labels"] for point in every})
-    row = _grid(figure, 1, len(labels), sharey=True)[0]
+    row = grid(figure, 1, len(labels), sharey=True)[0]
     styles = {engine: _style(Line(engine, "memory")) for engine in ("emp", "stream")}
     for axes, n in zip(row, labels, strict=True):
         for engine, style in styles.items():
             mine = [point for point in every if (point["labels"], point["engine"]) == (n, engine)]
             axes.plot([point["weights"] for point in mine], [1e-9 * point["nanoseconds"] for point in mine], **style)
-        _axis(axes.xaxis, [point["weights"] for point in every if point["labels"] == n], count, 4)
+        log_axis(axes.xaxis, [point["weights"] for point in every if point["labels"] == n], count, 4)
         axes.set(title=f"N = {n} labels", xlabel="weights M")
         if n in both:
             most, slow, fast, _ = both[n]
             axes.vlines(most, *sorted((slow, fast)), color="black", linewidth=0.8, linestyle=":")
-            _word(axes, f"{both[n].times} ×", (most, math.sqrt(slow * fast)), "black", (-5, 0), weight="bold")
-    _axis(row[0].yaxis, [1e-9 * point["nanoseconds"] for point in every], duration, 8)
+            annotate(axes, f"{both[n].times} ×", (most, math.sqrt(slow * fast)), "black", (-5, 0), weight="bold")
+    log_axis(row[0].yaxis, [1e-9 * point["nanoseconds"] for point in every], duration, 8)
     row[0].set_ylabel("time a position")
     _legend(figure, [], *((_look(engine).name, style) for engine, style in styles.items()))
     return figure
@@ -476,16 +413,16 @@ def _certificate(results: Results) -> Any:
     title = "How far ahead a boundary is certified, and the error that is then made"
     if bound and all(holds(row) for row in bound):
         title = "No error exceeds what the certificate promised, but for rounding"
-    figure = _figure(title, 6.0)
-    (left, right) = _grid(figure, 1, 2)[0]
-    palette = ("#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000")
+    figure = plots.new_figure(title, _WIDTH, 6.0)
+    (left, right) = grid(figure, 1, 2)[0]
+    palette = (plots.ORANGE, plots.BLUE, plots.YELLOW, plots.GREEN, plots.PINK, plots.LIGHT_BLUE, plots.BLACK)
     colours = dict(zip(dict.fromkeys(row["setting"] for row in (*chains, *bound)), cycle(palette), strict=False))
     for chain in chains:
         steps = [max(length, 1) for length in chain["lookahead"]]
         shares = [100 * sum(chain["count"][: k + 1]) / chain["boundaries"] for k in range(len(steps))]
         style = {"color": colours[chain["setting"]], "linestyle": _WEIGHTS.get(chain["weights"], "-")}
         left.step([1, *steps, 1e9], [0, *shares, *(shares[-1:] or [0])], where="post", linewidth=1.7, **style)
-    _axis(left.xaxis, [1, *(length for chain in chains for length in chain["lookahead"])], count)
+    log_axis(left.xaxis, [1, *(length for chain in chains for length in chain["lookahead"])], count)
     left.set_ylim(0, 103)
     told = power(section(results, "certificate").get("tolerance") or 0)
     left.set(title=f"certified to {told}", xlabel="positions of lookahead", ylabel="boundaries certified, %")
@@ -497,9 +434,9 @@ def _certificate(results: Results) -> Any:
     tolerances = [row["tolerance"] for row in bound] or [1e-12, 1e-2]
     ends = [min(tolerances) / 5, max(tolerances) * 5]
     right.plot(ends, ends, color="black", linewidth=1.0)
-    _word(right, "error = tolerance", (ends[1], ends[1]), "black", (-12, 0))
-    _axis(right.xaxis, ends, power)
-    _axis(right.yaxis, [_EXACT, *ends], power, 7)
+    annotate(right, "error = tolerance", (ends[1], ends[1]), "black", (-12, 0))
+    log_axis(right.xaxis, ends, power)
+    log_axis(right.yaxis, [_EXACT, *ends], power, 7)
     right.set(xlabel="tolerance asked for", ylabel="relative error of a posterior")
     right.set_title("error made: full dot worst, open dot median")
     titles = {chain["setting"]: chain["title"] for chain in chains}
@@ -524,13 +461,13 @@ def _entropy(results: Results) -> Any:
     title = f"Sampling closes in on the exact entropy of {digits(h, 4)} nats"
     if error and abs(last - h) > 4 * error:
         title = f"Sampling ends {digits(abs(last - h) / error)} standard errors from the exact entropy"
-    figure = _figure(title, 4.4)
-    axes = _grid(figure, 1, 1)[0][0]
+    figure = plots.new_figure(title, _WIDTH, 4.4)
+    axes = grid(figure, 1, 1)[0][0]
     axes.axhline(h, color=LOOKS["emp"].colour, linewidth=1.7)
     samples, estimates, errors = zip(*kept, strict=True)
     bars = {"yerr": [2 * error for error in errors], "capsize": 4, "linewidth": 1.3}
     axes.errorbar(samples, estimates, fmt="o", color="black", **bars)
-    _axis(axes.xaxis, samples, count)
+    log_axis(axes.xaxis, samples, count)
     axes.set(xlabel="samples", ylabel="entropy of the labelling, nats")
     axes.annotate("exact", (1.01, h), xycoords=("axes fraction", "data"), va="center", color=LOOKS["emp"].colour)
     axes.set_title(f"{count(about.get('positions') or 0)} positions; bars are two standard errors each way")

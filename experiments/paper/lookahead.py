@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from chainfold.paper.plan import SETTINGS, Piece, Plan, Result
 
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
@@ -31,10 +30,14 @@ from chainfold.engines.settings import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Set
 from chainfold.engines.tally import Accumulator
 from chainfold.kernels.certificate import NEGLIGIBLE
 from chainfold.model.file import open_model
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
+from experiments.ledger import Result
+from experiments.paper.run_plan import SETTINGS, RunPlan
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 TOLERANCE = DEFAULT_TOLERANCE  # of the lookaheads
 TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)  # of the bounds
@@ -54,7 +57,7 @@ _LEAST_COUNT = 1e-6  # of the largest: counts below it are not compared
 Case = Callable[[int], tuple[Model, Chain]]  # at most so many positions of a chain, with a model
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """For each setting and kind of weights, and a chain that forgets slowly: the lookaheads, then the bounds."""
     cases: list[tuple[str, str, str, Case]] = [
         (setting, weights, SETTINGS[setting].title, partial(_stored, corpus, setting, longest, weights))
@@ -69,8 +72,8 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
         looking = partial(_lookaheads, case, plan.boundaries, {**name, "title": title})
         bounding = partial(_bounds, case, min(plan.boundaries, _BOUNDS), name)
         seconds = 0.3 + plan.boundaries * 2e-4
-        found.append(Piece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", seconds, looking))
-        found.append(Piece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", 0.7, bounding))
+        found.append(RunPiece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", seconds, looking))
+        found.append(RunPiece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", 0.7, bounding))
     return found
 
 

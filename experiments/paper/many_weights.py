@@ -18,13 +18,15 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from chainfold.paper import point
-from chainfold.paper.plan import Piece, Plan, Result
 
 from chainfold.chain.synthetic import SyntheticChain
+from experiments.ledger import Result
+from experiments.paper import measurement
+from experiments.paper.run_plan import RunPlan
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 ACTIVE = 5  # attributes a position
 ENGINES = ("emp", "stream")
@@ -61,7 +63,7 @@ class Size(NamedTuple):
         return self.n_labels**2 * (self.weights + ACTIVE)
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """One for each size and engine; the chains are made up, and nothing is wanted of the corpus."""
     of_labels = [Size(n_labels, _ATTRIBUTES) for n_labels in (_QUICK_NUMBERS if plan.quick else _NUMBERS)]
     return [
@@ -70,7 +72,7 @@ def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
     ]
 
 
-def sizes(plan: Plan) -> Iterator[Size]:
+def sizes(plan: RunPlan) -> Iterator[Size]:
     """For each number of labels, weights by decades up to the most, from as few as there can be; quickly, by two."""
     wanted, step = [plan.most_weights], _QUICK_STEP if plan.quick else _STEP
     while wanted[-1] >= step * _FEWEST:
@@ -80,10 +82,10 @@ def sizes(plan: Plan) -> Iterator[Size]:
         yield from (Size(n_labels, each) for each in sorted(attributes))
 
 
-def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
+def _piece(plan: RunPlan, kind: str, size: Size, engine: str) -> RunPiece:
     positions, seconds = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
     rounds = plan.rounds if seconds < _SHORT else 1
-    return Piece(
+    return RunPiece(
         key=f"{kind}/{size.n_labels}/{size.weights}/{engine}",
         title=f"{engine} with {size.n_labels} labels and {size.weights:,} weights",
         seconds=rounds * (_START + seconds),
@@ -91,7 +93,7 @@ def _piece(plan: Plan, kind: str, size: Size, engine: str) -> Piece:
     )
 
 
-def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float]:
+def _length(plan: RunPlan, size: Size, engine: str, least: int) -> tuple[int, float]:
     """How many positions, and about how many seconds they take."""
     if engine == "stream":
         return _STREAM_POSITIONS, _STREAM_SECONDS
@@ -100,12 +102,12 @@ def _length(plan: Plan, size: Size, engine: str, least: int) -> tuple[int, float
     return positions, positions * one
 
 
-def _measured(plan: Plan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:
+def _measured(plan: RunPlan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:
     """The chain is held in memory, made before the clock starts: of `stream`'s time it would be a good part."""
-    what = point.Point(engine=engine, positions=positions, held="memory", synthetic=(*size, ACTIVE))
-    rounds = [point.measure(what)]
+    what = measurement.Point(engine=engine, positions=positions, held="memory", synthetic=(*size, ACTIVE))
+    rounds = [measurement.measure(what)]
     if rounds[0]["outcome"] == "measured" and rounds[0]["seconds"] < _SHORT:
-        rounds += [point.measure(what) for _ in range(plan.rounds - 1)]
+        rounds += [measurement.measure(what) for _ in range(plan.rounds - 1)]
     measured = [each for each in rounds if each["outcome"] == "measured"]
     seconds = [each["seconds"] for each in measured]
     return {
@@ -124,5 +126,5 @@ def _measured(plan: Plan, size: Size, engine: str, positions: int, done: Mapping
 
 def _seen(size: Size, positions: int) -> float:
     """The share of the attributes that occur in the first positions."""
-    block = SyntheticChain(positions, *size, ACTIVE, seed=point.SEED).block(0, min(positions, _LOOKED))
+    block = SyntheticChain(positions, *size, ACTIVE, seed=measurement.SEED).block(0, min(positions, _LOOKED))
     return int(np.unique(block.ids).size) / size.n_attributes

@@ -20,17 +20,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfold.paper.plan import Result
-
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.system.machine import resident
+from experiments import ROOT
+from experiments.ledger import Result
 
 if TYPE_CHECKING:
-    from chainfold.paper.paging import Pager, Traffic
-
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.engines.log_likelihood import Evaluation
     from chainfold.model.model import Model
+    from experiments.paper.paging import Pager, Traffic
 
 FIGURES = (  # of a measured point, beside its seconds
     "peak_rss",
@@ -76,10 +75,16 @@ def measure(point: Point, limit: int | None = None, timeout: float | None = None
 
     `limit` is in bytes, for what grows with the chain.
     """
-    command = [sys.executable, "-m", "chainfold.paper.point", json.dumps({"point": asdict(point), "limit": limit})]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.paper.measurement",
+        json.dumps({"point": asdict(point), "limit": limit}),
+    ]
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    how["env"] = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *_python_path()])}
     if point.chain is not None:  # what is spilled or paged goes beside the chain: the usual place may be memory
-        how["env"] = os.environ | {"TMPDIR": str(Path(point.chain).parent)}
+        how["env"]["TMPDIR"] = str(Path(point.chain).parent)
     with subprocess.Popen(command, text=True, **how) as child:
         try:
             output, errors = child.communicate(timeout=timeout)
@@ -90,6 +95,10 @@ def measure(point: Point, limit: int | None = None, timeout: float | None = None
             child.kill()
             raise
     return _outcome(point, child.returncode, output, errors)
+
+
+def _python_path() -> list[str]:
+    return [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
 
 
 def unmeasured(outcome: str, reason: str) -> Result:
@@ -137,7 +146,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _measured(point: Point, limit: int | None) -> Result:
-    from chainfold.paper.paging import Pager, traffic
+    from experiments.paper.paging import Pager, traffic
 
     warm_up(point)
     if point.held == "disk":
@@ -154,7 +163,7 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
     import hashlib
     import resource
 
-    from chainfold.paper.paging import clocks, traffic
+    from experiments.paper.paging import clocks, traffic
 
     model, source = _opened(point)
     used, sequence = _source(point, source, pager)
@@ -193,35 +202,34 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
 
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
     """The chain as it is held, and the bytes that it takes there."""
-    from chainfold.paper.held import Prefix, hold
-    from chainfold.paper.within import HeldWithin, PastCache
-
     from chainfold.chain.stored import StoredChain
+    from experiments.paper.memory_limited import PagedChain, UncachedChain
+    from experiments.paper.prefix import Prefix, hold
 
     if isinstance(source, StoredChain) and point.held == "disk":
-        return (PastCache(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
+        return (UncachedChain(source, point.positions, pager) if pager else Prefix(source, point.positions)), 0
     if pager:
-        within = HeldWithin(source, point.positions, pager)
+        within = PagedChain(source, point.positions, pager)
         return within, within.nbytes
     held = hold(source, point.positions)
     return held, held.block(0, point.positions).nbytes
 
 
 def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) -> Evaluation:
-    from chainfold.paper.within import evaluate_within
-
     from chainfold.engines.log_likelihood import log_likelihood
+    from experiments.paper.memory_limited import evaluate_limited
 
     if pager is None:
         return log_likelihood(model, source, point.engine, observe=False)
-    return evaluate_within(pager, model, source, point.engine)
+    return evaluate_limited(pager, model, source, point.engine)
 
 
 def _opened(point: Point) -> tuple[Model, Source]:
     from chainfold.chain.stored import StoredChain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.model.file import open_model
-    from chainfold.model.model import Layout, Model
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
 
     if point.synthetic is not None:
         source = SyntheticChain(point.positions, *point.synthetic, seed=SEED)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from chainfold.paper.held import Prefix, fill
-from chainfold.paper.paging import Pager
 
-from chainfold.chain.chain import Block, Source, frozen
+from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.engines.engine import Report
@@ -25,16 +23,19 @@ from chainfold.engines.published import fb_log
 from chainfold.engines.published.fb_log_spill import LogVectorFile
 from chainfold.engines.published.log_domain import forward_and_back
 from chainfold.engines.settings import Settings
-from chainfold.engines.spilling import spilling
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
+from chainfold.system.spill import SpillFile
+from experiments.paper.paging import Pager
+from experiments.paper.prefix import Prefix, fill
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it
 _ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for every batch
 
 
-def evaluate_within(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
+def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
     """log Z and ∇Z / Z of `log_likelihood`, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
@@ -47,13 +48,14 @@ def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return forward_and_back(problem, Vectors(problem, pager))
+    return forward_and_back(problem, PagedVectors(problem, pager))
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    with spilling() as file:
+    with SpillFile(np.float64) as spill:
+        file = spill.file
         pager.watch(file.fileno())
-        done = forward_and_back(problem, SpillPastCache(problem.model.layout.n_labels, file, pager))
+        done = forward_and_back(problem, UncachedSpill(problem.model.layout.n_labels, spill, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -65,7 +67,7 @@ _RUNS: dict[str, Callable[[Problem, Pager], tuple[Tally, Report]]] = {
 }
 
 
-class Vectors:
+class PagedVectors:
     """Keeps the forward vectors in a table."""
 
     def __init__(self, problem: Problem, pager: Pager) -> None:
@@ -81,13 +83,13 @@ class Vectors:
         return self._table[self._end : self._end + rows]
 
 
-class SpillPastCache(LogVectorFile):
+class UncachedSpill(LogVectorFile):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
-    def __init__(self, n_labels: int, file: IO[bytes], pager: Pager) -> None:
+    def __init__(self, n_labels: int, file: SpillFile, pager: Pager) -> None:
         super().__init__(n_labels, file)
         self._pager, self._end, self._dropped = pager, 0, 0
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # going back, nothing ahead is needed
+        os.posix_fadvise(file.file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # going back, nothing ahead is needed
 
     def push(self, vectors: Floats) -> None:
         super().push(vectors)
@@ -104,11 +106,12 @@ class SpillPastCache(LogVectorFile):
 
     def _drop(self, low: int, size: int) -> None:
         """All from there on."""
-        self._pager.drop(self._file.fileno(), low)
+        self._file.file.flush()
+        self._pager.drop(self._file.file.fileno(), low)
         self._pager.moved(size)
 
 
-class PastCache(Prefix):
+class UncachedChain(Prefix):
     """The first positions of a stored chain, batch by batch: before one is read, everything else is dropped.
 
     A batch is asked for as a whole, or else the system would read further ahead, for nothing. Where it begins in the
@@ -141,7 +144,7 @@ class PastCache(Prefix):
             self._pager.drop(self._file, _ENDS, self._length - 2 * _ENDS)
 
 
-class HeldWithin(Prefix):
+class PagedChain(Prefix):
     """The first positions of a source in tables."""
 
     def __init__(self, source: Source, positions: int, pager: Pager) -> None:

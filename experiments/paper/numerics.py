@@ -21,19 +21,23 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from chainfold.paper.plan import MAIN, Piece, Plan, Result
 
-from chainfold.chain.chain import Chain, Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.tagger import blocks_of
 from chainfold.kernels.expectation import active, most_active
 from chainfold.model.file import open_model
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.semiring import Expectation, SumProduct, forward
+from experiments.ledger import Result
+from experiments.paper.run_plan import MAIN, RunPlan
+from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
-    from chainfold.paper.corpus import Corpus
+    from experiments.paper.corpus import Corpus
 
 DIGITS = 50
 ENGINES = ("fb-log", "emp", "fb", "stream")
@@ -59,7 +63,7 @@ class Answer(NamedTuple):
     status: str  # ok, overflow, underflow, not a number
 
 
-class Truth(NamedTuple):
+class ExactAnswer(NamedTuple):
     """The same in extended precision and range."""
 
     log_z: Decimal
@@ -69,16 +73,16 @@ class Truth(NamedTuple):
 Method = Callable[[Floats, Floats, Sequence[int]], list[Answer]]  # from u, f and ascending lengths
 
 
-def pieces(plan: Plan, corpus: Corpus) -> list[Piece]:
+def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """The chain with each of the `WEIGHTS`."""
     seconds = _SECONDS * plan.numeric_length
     return [
-        Piece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
+        RunPiece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
         for name in WEIGHTS
     ]
 
 
-def _run(plan: Plan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
+def _run(plan: RunPlan, corpus: Corpus, name: str, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.numeric_length)), plan.numeric_length)
     model, title = _weighted(name, open_model(corpus.model(MAIN)), chain)
     return {"name": name, "title": title, **compare(model, chain)}
@@ -218,7 +222,7 @@ def _evaluated(model: Model, chain: Chain, engine: str) -> Answer:
 # The truth
 
 
-def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]:
+def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[ExactAnswer]:
     """Forward-backward over sums and products of decimal numbers, for each length."""
     n = f.shape[1]
     pairs = list(product(range(n), repeat=2))
@@ -233,7 +237,7 @@ def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]
         for row in psi:
             alpha.append([sum((alpha[-1][i] * row[i * n + j] for i in range(n)), Decimal(0)) for j in range(n)])
 
-        def truth(length: int) -> Truth:
+        def truth(length: int) -> ExactAnswer:
             beta, z, totals = [Decimal(1)] * n, sum(alpha[length], Decimal(0)), [Decimal(0)] * len(theta)
             for t in range(length - 1, -1, -1):
                 row, before = psi[t], alpha[t]
@@ -242,12 +246,12 @@ def reference(weights: Floats, f: Floats, lengths: Sequence[int]) -> list[Truth]
                     for m, x in own:
                         totals[m] += v * x
                 beta = [sum((row[i * n + j] * beta[j] for j in range(n)), Decimal(0)) for i in range(n)]
-            return Truth(z.ln(), [total / z for total in totals])
+            return ExactAnswer(z.ln(), [total / z for total in totals])
 
         return [truth(length) for length in lengths]
 
 
-def _errors(answers: Sequence[Answer], truths: Sequence[Truth]) -> Result:
+def _errors(answers: Sequence[Answer], truths: Sequence[ExactAnswer]) -> Result:
     log_z, counts = [], []
     with decimal.localcontext(_CONTEXT):
         for got, true in zip(answers, truths, strict=True):

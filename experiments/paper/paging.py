@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.system.temporary import temporary_folder
+from chainfold.system.files import temporary_folder
 
 _LARGEST_CHUNK = 1 << 20  # bytes
 _CHUNKS = 64  # in the limit, at least
@@ -71,7 +71,7 @@ def clocks() -> NDArray[np.float64]:
     return np.array([time.perf_counter() - 1e-9 * waited, time.process_time()])
 
 
-class Table:
+class PagedArray:
     """An array of a pager. A row, or a stretch of rows, is had by its index, as with any array."""
 
     def __init__(self, array: NDArray[Any], touch: Callable[[int, int], None]) -> None:
@@ -126,7 +126,7 @@ class Pager:
         self._files, self._watched = [], []
         self._recent.clear()
 
-    def table(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> Table:
+    def table(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> PagedArray:
         """Like np.empty; its pages are zero at first."""
         shape = (shape,) if isinstance(shape, int) else shape
         size, number = int(np.prod(shape)) * np.dtype(dtype).itemsize, len(self._files)
@@ -134,7 +134,7 @@ class Pager:
         self._maps.append(mmap.mmap(self._files[-1], size))
         self._maps[-1].madvise(mmap.MADV_RANDOM)  # else the system would read ahead, beyond the limit
         array = np.frombuffer(self._maps[-1], dtype).reshape(shape)
-        return Table(array, lambda low, high: self._touch(number, low, high))
+        return PagedArray(array, lambda low, high: self._touch(number, low, high))
 
     def read(self, path: str | Path, reserved: int) -> int:
         """Open a file whose pages count too, and for which so many bytes are left; its reader drops them."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.chain.chain import Block, Chain, Source, frozen
+from chainfold.chain.block import Block, Source, frozen
+from chainfold.chain.chain import Chain
 from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadSetting
 

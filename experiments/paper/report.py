@@ -6,16 +6,18 @@ made from the numbers, the figure, and the numbers themselves, folded away.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from chainfold.paper.figures import name_of
-from chainfold.paper.plan import EMP, EMP_HELD, FB, MAIN, SCALED, SETTINGS, STREAM, STREAM_HELD, Line
-from chainfold.paper.readings import (
+from chainfold.cli import html
+from experiments.formatting import count, digits, duration, power, size, times
+from experiments.page import bullets, cell_text, details, html_table, image, paragraph
+from experiments.paper.figures import name_of
+from experiments.paper.run_plan import EMP, EMP_HELD, FB, MAIN, SCALED, SETTINGS, STREAM, STREAM_HELD, Line
+from experiments.paper.series import (
     CASES,
     FLAT,
     OWN,
@@ -33,35 +35,26 @@ from chainfold.paper.readings import (
     section,
     slopes,
 )
-from chainfold.paper.words import count, digits, duration, power, size, times
 
 TITLE = "The entropy message passing paper, measured here"
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b2330; --dim: #5b6675; --line: #d9dee6; --paper: #fff; --card: #f6f8fa;
-  --yes: #00704f; --no: #b33c00; --part: #8a5a00; --none: #5b6675; --link: #0b5cad; }
+:root { --yes: #00704f; --no: #b33c00; --part: #8a5a00; --none: #5b6675; --link: #0b5cad; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6eaf0; --dim: #a3aebc; --line: #333c48; --paper: #12161c; --card: #1a2029;
-    --yes: #3ecf9f; --no: #ff8f5a; --part: #f0b840; --none: #a3aebc; --link: #7db7f5; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }
+  :root { --yes: #3ecf9f; --no: #ff8f5a; --part: #f0b840; --none: #a3aebc; --link: #7db7f5; } }
+body { max-width: 64rem; font-size: 16px; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; margin: 2.75rem 0 .5rem; border-top: 1px solid var(--line); padding-top: 1.25rem; }
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
-p { margin: .25rem 0 .75rem; }
 ul { margin: .25rem 0 .75rem; padding-left: 1.25rem; }
 a { color: var(--link); }
 .lead { font-size: 1.1rem; }
 .dim, nav, summary, caption { color: var(--dim); }
 nav a { margin-right: .9rem; white-space: nowrap; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: .5rem 0 1rem; font-size: .92rem; }
-th, td { padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+table { margin: .5rem 0 1rem; font-size: .92rem; }
+th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .verdicts td:nth-child(1) { white-space: nowrap; }
-.about th { color: var(--dim); font-weight: 400; white-space: nowrap; }
 .chip { display: inline-block; padding: 0 .55rem; border: 1.5px solid currentColor; border-radius: 1rem;
   font-weight: 600; white-space: nowrap; }
 .yes { color: var(--yes); } .no { color: var(--no); } .part { color: var(--part); } .none { color: var(--none); }
@@ -73,23 +66,6 @@ figure img { display: block; width: 100%; height: auto; }
 details { margin: .5rem 0 1rem; }
 summary { cursor: pointer; }
 @media print { body { max-width: none; font-size: 11pt; } figure, tr { break-inside: avoid; } nav { display: none; } }
-"""
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:;
- base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<h1>{title}</h1>
-{body}
-</body>
-</html>
 """
 
 _CHIPS = {"confirmed": "yes", "refuted": "no", "in part": "part"}
@@ -141,55 +117,12 @@ def page(results: Results, pictures: Mapping[str, str]) -> str:
         "weights": ("(d) Many weights: EMP against stream", _weights(results, pictures)),
         "certificate": ("(e) The certificate of stream", _certificate(results, pictures)),
         "entropy": ("(f) Entropy: exact against sampling", _entropy(results, pictures)),
-        "how": ("How it was measured", _list(_HOW)),
+        "how": ("How it was measured", bullets(_HOW)),
         "files": ("Files", _files(pictures)),
     }
     links = "".join(f'<a href="#{at}">{escape(title.split(":")[0])}</a> ' for at, (title, _) in parts.items())
     body = "\n".join(f'<h2 id="{at}">{escape(title)}</h2>\n{text}' for at, (title, text) in parts.items())
-    return _PAGE.format(title=TITLE, style=_STYLE, body=f"{_lead(results)}\n<nav>{links}</nav>\n{body}")
-
-
-def _p(text: str, kind: str = "") -> str:
-    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
-
-
-def _list(sentences: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-    return f"<ul>{items}</ul>" if items else ""
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
-    """A table; the name of a column of numbers begins with >."""
-    numbers = [' class="n"' if name.startswith(">") else "" for name in head]
-
-    def row(element: str, cells: Sequence[object]) -> str:
-        made = (
-            f"<{element}{number}>{escape(_said(cell))}</{element}>" for number, cell in zip(numbers, cells, strict=True)
-        )
-        return f"<tr>{''.join(made)}</tr>"
-
-    body = "".join(row("td", cells) for cells in rows)
-    names = row("th", [name.removeprefix(">") for name in head])
-    return f'<div class="wide"><table class="{kind}"><thead>{names}</thead><tbody>{body}</tbody></table></div>'
-
-
-def _said(cell: object) -> str:
-    """A cell: whole numbers with their thousands, nothing as a dash."""
-    if cell is None or cell == "":
-        return "–"
-    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
-
-
-def _details(title: str, table: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{table}</details>"
-
-
-def _picture(pictures: Mapping[str, str], name: str, alt: str) -> str:
-    """An image within the page: nothing in it can run, and its names meet no others."""
-    if name not in pictures:
-        return ""
-    data = base64.b64encode(pictures[name].encode()).decode()
-    return f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{escape(alt)}"></figure>'
+    return html.document(TITLE, f"{_lead(results)}\n<nav>{links}</nav>\n{body}", _STYLE, "img-src data:")
 
 
 def _percent(share: float | None) -> str | None:
@@ -210,7 +143,7 @@ def _lead(results: Results) -> str:
         " This was a quick run: short sequences, each measured once." if section(results, "about").get("quick") else ""
     )
     best = _stream(points(results))
-    return _p(_PAPER, "dim") + _p(f"{claims}{quick}", "lead") + (_p(best, "lead") if best else "")
+    return paragraph(_PAPER, "dim") + paragraph(f"{claims}{quick}", "lead") + (paragraph(best, "lead") if best else "")
 
 
 def _code(text: str) -> str:
@@ -220,8 +153,8 @@ def _code(text: str) -> str:
 
 def _verdicts(results: Results) -> str:
     def row(one: Mapping[str, Any]) -> str:
-        chip = f'<span class="chip {_CHIPS.get(one["verdict"], "none")}">{escape(_said(one["verdict"]))}</span>'
-        case, claim, evidence = (_code(escape(_said(one[key]))) for key in ("case", "claim", "evidence"))
+        chip = f'<span class="chip {_CHIPS.get(one["verdict"], "none")}">{escape(cell_text(one["verdict"]))}</span>'
+        case, claim, evidence = (_code(escape(cell_text(one[key]))) for key in ("case", "claim", "evidence"))
         return f"<tr><td>{case}</td><td>{claim}</td><td>{chip}</td><td>{evidence}</td></tr>"
 
     def table(said: str, rows: str) -> str:
@@ -238,7 +171,7 @@ def _verdicts(results: Results) -> str:
         "all M components at every position. The other settings are further down. As in the paper, features are those "
         "of a conditionally trained hidden Markov model: a position's attributes with its label, and transitions."
     )
-    return (_p(text) + table("the paper says", theirs) if theirs else _p("No claim was judged.")) + (
+    return (paragraph(text) + table("the paper says", theirs) if theirs else paragraph("No claim was judged.")) + (
         f"<h3>And ours</h3>{table('chainfold says', ours)}" if ours else ""
     )
 
@@ -251,7 +184,7 @@ def _setting(results: Results) -> str:
     named = {"Python": machine.get("python"), "NumPy": machine.get("numpy"), "Numba": machine.get("numba")}
     software = {"chainfold": about.get("chainfold"), **named}
     facts = {
-        "machine": f"{_said(machine.get('processor'))}, {_said(machine.get('cores'))} cores, {memory} memory, {swap}",
+        "machine": f"{machine.get('processor') or '–'}, {machine.get('cores') or '–'} cores, {memory} memory, {swap}",
         "system": machine.get("system"),
         "software": ", ".join(f"{name} {version}" for name, version in software.items() if version),
         "corpus": corpus.get("title"),
@@ -261,11 +194,11 @@ def _setting(results: Results) -> str:
         "date": about.get("date"),
     }
     shown = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(_said(fact))}</td></tr>" for name, fact in facts.items() if fact
+        f"<tr><th>{escape(name)}</th><td>{escape(cell_text(fact))}</td></tr>" for name, fact in facts.items() if fact
     )
     differs = [
         _CORPORA.get(corpus.get("kind") or "", "The corpus is not known.").format(
-            rows=_said(corpus.get("rows")), surrogate=_said(corpus.get("surrogate"))
+            rows=cell_text(corpus.get("rows")), surrogate=cell_text(corpus.get("surrogate"))
         ),
         "The paper does not say which labels and attributes it used; here there are the settings below.",
         f"The paper's machine had 3 GB of memory and an Intel Core 2 Duo at 2.33 GHz; this one has {memory}. "
@@ -295,8 +228,8 @@ def _setting(results: Results) -> str:
         )
         for one in section(corpus, "settings").values()
     ]
-    settings = _table(head, rows) if rows else ""
-    return f'<div class="wide"><table class="about">{shown}</table></div>{_list(differs)}{settings}'
+    settings = html_table(head, rows) if rows else ""
+    return f'<div class="wide"><table class="about">{shown}</table></div>{bullets(differs)}{settings}'
 
 
 _CORPORA = {
@@ -314,12 +247,12 @@ def _tables(results: Results) -> str:
     titles = {"1": "Table 1: Algorithm 1, forward-backward", "2": "Table 2: Algorithm 2, EMP"}
     made = [f"<h3>{title}</h3>{_counts(tables[key])}" for key, title in titles.items() if tables.get(key)]
     if not made:
-        return _p("Not counted.")
+        return paragraph("Not counted.")
     text = (
         "Both algorithms were run as printed, counting what is executed. In each cell stands the paper's formula, and "
         "the count; where the formula is not what its algorithm does, it is struck out, and the one in bold is."
     )
-    return _p(text) + "".join(made)
+    return paragraph(text) + "".join(made)
 
 
 def _counts(table: Mapping[str, Any]) -> str:
@@ -365,20 +298,20 @@ def _scaling(results: Results, pictures: Mapping[str, str]) -> str:
     everything = sorted(elements(results, "scaling", "points"), key=lambda point: point["limit"] or 0)
     return "".join(
         (
-            _p(_NAMES, "dim"),
+            paragraph(_NAMES, "dim"),
             "<h3>The paper's Figure 3 again</h3>",
-            _list([*cases, *([best] if best else [])]),
-            _picture(pictures, "cases", "Time and memory against the length in Cases I to IV"),
+            bullets([*cases, *([best] if best else [])]),
+            image(pictures, "cases", "Time and memory against the length in Cases I to IV"),
             "<h3>Under a memory limit</h3>",
-            _list(within),
-            _picture(pictures, "limit", "Time a position against the length, under each memory limit"),
+            bullets(within),
+            image(pictures, "limit", "Time a position against the length, under each memory limit"),
             "<h3>In each setting</h3>",
-            _list(_rates(results)),
-            _picture(pictures, "settings", "Time a position against the length in each setting"),
+            bullets(_rates(results)),
+            image(pictures, "settings", "Time a position against the length in each setting"),
             "<h3>Memory, measured and predicted</h3>",
-            _list([sentence for sentence in (base, *_growth(results)) if sentence]),
-            _picture(pictures, "memory", "Bytes a position, measured and predicted"),
-            _details(f"All {len(everything)} points", _points(everything)) if everything else "",
+            bullets([sentence for sentence in (base, *_growth(results)) if sentence]),
+            image(pictures, "memory", "Bytes a position, measured and predicted"),
+            details(f"All {len(everything)} points", _points(everything)) if everything else "",
         )
     )
 
@@ -501,13 +434,13 @@ def _points(every: Points) -> str:
         )
         for point in every
     ]
-    return _table(head, rows)
+    return html_table(head, rows)
 
 
 def _numerics(results: Results, pictures: Mapping[str, str]) -> str:
     chains, worst = elements(results, "numerics", "chains"), _stable(results)
     if not chains:
-        return _p("Not measured.")
+        return paragraph("Not measured.")
     sentences = []
     for chain in chains:
         broke = [f"{name}: {how['how']} at {how['length']:,} positions" for name, how in chain["breaks"].items() if how]
@@ -528,8 +461,8 @@ def _numerics(results: Results, pictures: Mapping[str, str]) -> str:
             chain["lengths"], method["log_z_error"], method["count_error"], method["status"], strict=True
         )
     ]
-    picture = _picture(pictures, "numerics", "Errors of each method against the length")
-    return _list(sentences) + picture + _details("All errors", _table(head, rows))
+    picture = image(pictures, "numerics", "Errors of each method against the length")
+    return bullets(sentences) + picture + details("All errors", html_table(head, rows))
 
 
 def _stable(results: Results) -> float | None:
@@ -548,7 +481,7 @@ def _stable(results: Results) -> float | None:
 def _weights(results: Results, pictures: Mapping[str, str]) -> str:
     every = elements(results, "weights", "points")
     if not every:
-        return _p("Not measured.")
+        return paragraph("Not measured.")
     sentences = [
         f"{n} labels and {found.weights:,} weights: EMP takes {duration(found.emp)} a position and stream "
         f"{duration(found.stream)}, {found.times} times apart."
@@ -568,14 +501,14 @@ def _weights(results: Results, pictures: Mapping[str, str]) -> str:
         )
         for point in every
     ]
-    picture = _picture(pictures, "weights", "Time a position of EMP and stream against the number of weights")
-    return _list(sentences) + picture + _details("All points", _table(head, rows))
+    picture = image(pictures, "weights", "Time a position of EMP and stream against the number of weights")
+    return bullets(sentences) + picture + details("All points", html_table(head, rows))
 
 
 def _certificate(results: Results, pictures: Mapping[str, str]) -> str:
     chains, bound = elements(results, "certificate", "chains"), elements(results, "certificate", "bound")
     if not chains and not bound:
-        return _p("Not measured.")
+        return paragraph("Not measured.")
     tolerance = section(results, "certificate").get("tolerance") or 0
     text = (
         "Stream looks ahead of a boundary until whatever may follow can change what it knows there "
@@ -609,19 +542,25 @@ def _certificate(results: Results, pictures: Mapping[str, str]) -> str:
         for row in bound
     ]
     head = ("setting", "weights", ">tolerance", ">boundaries", ">mean lookahead", ">worst error", ">median error")
-    first = _table(("chain", "weights", ">boundaries", ">lookahead", ">certified there"), looked)
-    second = _table((*head, ">error of the counts", "within"), tried)
-    picture = _picture(pictures, "certificate", "Boundaries certified against the lookahead; errors against tolerance")
+    first = html_table(("chain", "weights", ">boundaries", ">lookahead", ">certified there"), looked)
+    second = html_table((*head, ">error of the counts", "within"), tried)
+    picture = image(pictures, "certificate", "Boundaries certified against the lookahead; errors against tolerance")
     names = ("chain", "weights", ">boundaries", ">median lookahead", ">mean", ">most", ">not certified")
-    folded = _details("How far ahead", first) + _details("Errors and tolerances", second)
-    return _p(text) + (_table(names, ahead) if ahead else "") + (_p(told) if told else "") + picture + folded
+    folded = details("How far ahead", first) + details("Errors and tolerances", second)
+    return (
+        paragraph(text)
+        + (html_table(names, ahead) if ahead else "")
+        + (paragraph(told) if told else "")
+        + picture
+        + folded
+    )
 
 
 def _entropy(results: Results, pictures: Mapping[str, str]) -> str:
     about = section(results, "entropy")
     exact, seconds = section(about, "exact"), section(about, "seconds")
     if not exact:
-        return _p("Not measured.")
+        return paragraph("Not measured.")
     ways = ", ".join(f"{name} {digits(h, 10)} nats" for name, h in exact.items())
     sentences = [f"The labels of {count(about.get('positions') or 0)} positions ({about.get('title') or ''}): {ways}."]
     if not about.get("title"):
@@ -637,12 +576,14 @@ def _entropy(results: Results, pictures: Mapping[str, str]) -> str:
     cells = [
         (samples, *(None if number is None else digits(number, 6) for number in numbers)) for samples, *numbers in rows
     ]
-    table = _table((">samples", ">estimate, nats", ">standard error"), cells)
-    picture = _picture(pictures, "entropy", "Estimates from samples, and the exact entropy")
-    return _list(sentences) + picture + _details("All estimates", table)
+    table = html_table((">samples", ">estimate, nats", ">standard error"), cells)
+    picture = image(pictures, "entropy", "Estimates from samples, and the exact entropy")
+    return bullets(sentences) + picture + details("All estimates", table)
 
 
 def _files(pictures: Mapping[str, str]) -> str:
     figures = ", ".join(f"{name}.svg and {name}.png" for name in pictures)
     told = [f"the figures: {figures}"] if figures else []
-    return _p("Beside this page:") + _list(["results.json: all the numbers, from which the rest was made", *told])
+    return paragraph("Beside this page:") + bullets(
+        ["results.json: all the numbers, from which the rest was made", *told]
+    )

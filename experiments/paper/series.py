@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from chainfold.paper.plan import (
+from experiments.formatting import times
+from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
     EMP_HELD,
@@ -20,7 +21,6 @@ from chainfold.paper.plan import (
     STREAM_HELD,
     Line,
 )
-from chainfold.paper.words import times
 
 Results = Mapping[str, Any]
 Points = Sequence[Mapping[str, Any]]

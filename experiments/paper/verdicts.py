@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from chainfold.paper.counting import QUOTIENT
-from chainfold.paper.plan import (
+from experiments.formatting import count, power, size, times
+from experiments.ledger import Result
+from experiments.paper.counting import QUOTIENT
+from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
     EMP_HELD,
@@ -23,9 +25,8 @@ from chainfold.paper.plan import (
     STREAM,
     STREAM_HELD,
     Line,
-    Result,
 )
-from chainfold.paper.readings import (
+from experiments.paper.series import (
     FLAT,
     OWN,
     Points,
@@ -44,7 +45,6 @@ from chainfold.paper.readings import (
     slope,
     slopes,
 )
-from chainfold.paper.words import count, power, size, times
 
 CONFIRMED, REFUTED, IN_PART, UNKNOWN = "confirmed", "refuted", "in part", "not measured"
 

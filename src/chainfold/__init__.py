@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Block, Chain, Source
+    from chainfold.chain.block import Block, Source
+    from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
     from chainfold.chain.stored import StoredChain, open_chain, write_chain
     from chainfold.chain.synthetic import SyntheticChain
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from chainfold.metrics import Count, Scores
     from chainfold.model.constraints import Constraints
     from chainfold.model.file import open_model, save_model
-    from chainfold.model.model import Layout, Model
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
     from chainfold.sklearn.estimator import CRF
     from chainfold.training.loop import Saving, Training, train
 
@@ -87,7 +89,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Block": "chain.chain",
+    "Block": "chain.block",
     "CRF": "sklearn.estimator",
     "Chain": "chain.chain",
     "ChainfoldError": "errors",
@@ -95,14 +97,14 @@ _HOME = {
     "Constraints": "model.constraints",
     "Count": "metrics",
     "Evaluation": "engines.log_likelihood",
-    "Layout": "model.model",
+    "Layout": "model.layout",
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
     "Quantities": "inference.quantities",
     "Ranked": "inference.functions",
     "Saving": "training.loop",
     "Scores": "metrics",
-    "Source": "chain.chain",
+    "Source": "chain.block",
     "StoredChain": "chain.stored",
     "StreamTagger": "inference.stream_tagger",
     "SyntheticChain": "chain.synthetic",

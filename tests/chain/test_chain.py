@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood
-from chainfold.chain.chain import Block, gather
+from chainfold.chain.block import Block
+from chainfold.chain.chain import gather
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadChain, LabelOutOfRange
+
+pytestmark = pytest.mark.quick
 
 
 def same(a: Block, b: Block) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfold import Chain, ChainfoldError
-from chainfold.chain.chain import check_block, gather
+from chainfold.chain.block import check_block
+from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered, grown_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.features.encode import chain_from_sequences, chain_from_table

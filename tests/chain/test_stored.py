@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain import header
 from chainfold.chain import stored as store
-from chainfold.chain.chain import Block, Source, gather, vocabulary_of
+from chainfold.chain.block import Block, Source, vocabulary_of
+from chainfold.chain.chain import gather
 from chainfold.chain.stored import PipedChain, StoredChain, open_chain, write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from shapes import CASES

@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it."""
+"""The command line, in this process or, where the process is what matters, as a user runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,15 @@ from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, open
 from chainfold.chain.stored import write_chain
 from chainfold.cli.options import parse_size
 from chainfold.engines import ENGINES
+from processes import PATIENCE, chainfold, command, running, wait_until_busy
+from verbs import failed, run, succeeded
+
+pytestmark = pytest.mark.quick
 
 
-def chainfold(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "chainfold", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
-
-
-def succeeded(*arguments: str) -> str:
-    done = chainfold(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+def told(*arguments: object) -> str:
+    """What a verb writes, as text."""
+    return succeeded(*arguments).decode()
 
 
 @pytest.mark.parametrize(
@@ -52,20 +48,24 @@ def succeeded(*arguments: str) -> str:
         (("--synthetic", "10:2:2:1", "--output", "missing/gradient.npy"), "cannot be written"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    done = chainfold("gradient", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("chainfold: ")
-    assert done.stderr.count("\n") == 1
-    assert sentence in done.stderr
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sentence in failed("gradient", *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_is_told_of_bad_input_in_the_same_way(tmp_path: Path) -> None:
+    done = chainfold("gradient", "missing.arrow", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "chainfold: missing.arrow: there is no such file.\n"
 
 
 def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
     path = tmp_path / "gradient.npy"
     arguments = ("--synthetic", "5000:3:10:2", "--sticky", "0.6", "--seed", "4", "--mean-length", "50")
-    facts = json.loads(succeeded("gradient", *arguments, "--json", "--output", str(path)))
+    facts = json.loads(told("gradient", *arguments, "--json", "--output", str(path)))
     source = SyntheticChain(5000, 3, 10, 2, sticky=0.6, seed=4, mean_length=50)
     found = log_likelihood(Model(Layout.full(3, 10), source.true_weights()), source)
     assert facts["log_z"] == found.log_z
@@ -87,14 +87,14 @@ def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
 
 def test_gradient_sha256_is_the_same_for_any_number_of_threads() -> None:
     arguments = ("gradient", "--synthetic", "40000:4:20:3", "--engine", "parallel", "--json", "--threads")
-    digests = {json.loads(succeeded(*arguments, threads))["gradient_sha256"] for threads in ("1", "2", "3", "8", "2")}
+    digests = {json.loads(told(*arguments, threads))["gradient_sha256"] for threads in ("1", "2", "3", "8", "2")}
     assert len(digests) == 1
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 def test_gradient_by_every_engine(engine: str) -> None:
     facts = json.loads(
-        succeeded("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
+        told("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
     )
     source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
     truth = log_likelihood(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
@@ -105,31 +105,31 @@ def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
     source = SyntheticChain(1000, 3, 10, 2)
     path = tmp_path / "chain.arrow"
     write_chain(path, source)
-    facts = json.loads(succeeded("gradient", str(path), "--seed", "5", "--json"))
+    facts = json.loads(told("gradient", str(path), "--seed", "5", "--json"))
     assert facts["log_z"] == log_likelihood(Model.random(Layout.full(3, 10), seed=5), source).log_z
-    done = chainfold("gradient", str(path), "--weights", "true")
-    assert done.returncode == 2
+    done = run("gradient", str(path), "--weights", "true")
+    assert done.exit_code == 2
     assert "only a synthetic chain has true weights" in done.stderr
-    flat = json.loads(succeeded("gradient", str(path), "--weights", "zero", "--json"))
+    flat = json.loads(told("gradient", str(path), "--weights", "zero", "--json"))
     assert flat["log_z"] == pytest.approx(1000 * np.log(3.0))
 
 
 def test_plan_refuses_what_makes_no_sense() -> None:
     for arguments in (("--threads", "0"), ("--weights", "-5"), ("--memory", "-1MB")):
-        done = chainfold("plan", "--synthetic", "1000:2:2:1", *arguments)
-        assert done.returncode == 2
+        done = run("plan", "--synthetic", "1000:2:2:1", *arguments)
+        assert done.exit_code == 2
         assert done.stderr.startswith("chainfold: ")
 
 
 def test_a_chain_without_labels_has_no_gradient(tmp_path: Path) -> None:
     path = tmp_path / "chain.arrow"
     write_chain(path, Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], n_labels=2))
-    facts = json.loads(succeeded("gradient", str(path), "--json"))
+    facts = json.loads(told("gradient", str(path), "--json"))
     assert facts["gradient_norm"] is None
     assert facts["gradient_sha256"] is None
-    assert "labels unknown" in succeeded("gradient", str(path))
-    done = chainfold("gradient", str(path), "--output", str(tmp_path / "gradient.npy"))
-    assert done.returncode == 2
+    assert "labels unknown" in told("gradient", str(path))
+    done = run("gradient", str(path), "--output", str(tmp_path / "gradient.npy"))
+    assert done.exit_code == 2
     assert "no gradient to write" in done.stderr
 
 
@@ -141,39 +141,39 @@ def test_sizes(text: str, size: int) -> None:
 
 
 def test_tables_for_people() -> None:
-    text = succeeded("gradient", "--synthetic", "1000:3:10:2")
+    text = told("gradient", "--synthetic", "1000:3:10:2")
     assert "log Z" in text
     assert "lookahead, largest" in text
-    text = succeeded("engines")
+    text = told("engines")
     for name in ENGINES:
         assert name in text
-    text = succeeded("plan", "--synthetic", "1000000:5:100:8", "--threads", "2", "--memory", "100MB")
+    text = told("plan", "--synthetic", "1000000:5:100:8", "--threads", "2", "--memory", "100MB")
     assert "parallel: the chain is long enough" in text
     assert "fb-recompute" in text
 
 
 def test_plan_and_engines_for_machines() -> None:
-    answer = json.loads(succeeded("plan", "--synthetic", "1000000:5:100:8", "--memory", "100MB", "--json"))
+    answer = json.loads(told("plan", "--synthetic", "1000000:5:100:8", "--memory", "100MB", "--json"))
     assert answer["choice"] == "parallel", "whatever the number of threads"
     assert answer["engines"]["fb"] == {
         "memory_mb": 128.0,
         "relative_time": pytest.approx(1.0, abs=0.2),
         "fits": False,
     }
-    assert set(json.loads(succeeded("engines", "--json"))) == set(ENGINES)
+    assert set(json.loads(told("engines", "--json"))) == set(ENGINES)
 
 
 def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) -> None:
     text = "".join(f"{word} {label}\n" for word, label in zip("abcabdab", "xyzxyyxy", strict=True))
     (tmp_path / "train.txt").write_text(text)
     model = str(tmp_path / "m")
-    trained = json.loads(succeeded("train", str(tmp_path / "train.txt"), "--c2", "0.5", "-o", model, "--json"))
-    found = json.loads(succeeded("gradient", f"{model}.chain", "--model", model, "--json"))
+    trained = json.loads(told("train", str(tmp_path / "train.txt"), "--c2", "0.5", "-o", model, "--json"))
+    found = json.loads(told("gradient", f"{model}.chain", "--model", model, "--json"))
     weights = open_model(model).weights
     assert found["weights"] == weights.size
     assert 0.5 * float((weights**2).sum()) - found["log_likelihood"] == pytest.approx(trained["objective"], rel=1e-9)
-    done = chainfold("gradient", f"{model}.chain", "--model", model, "--weights", "zero")
-    assert done.returncode == 2
+    done = run("gradient", f"{model}.chain", "--model", model, "--weights", "zero")
+    assert done.exit_code == 2
     assert "not both" in done.stderr
 
 
@@ -181,30 +181,30 @@ def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) ->
     "verb", ["train", "tag", "eval", "inspect", "encode", "data", "gradient", "plan", "engines", "demo"]
 )
 def test_every_verb_has_help_with_an_example(verb: str) -> None:
-    text = succeeded(verb, "--help")
+    text = told(verb, "--help")
     assert f"Example: chainfold {verb}" in " ".join(text.split())
 
 
 def test_version_and_help() -> None:
-    assert succeeded("--version").startswith("chainfold 0.")
-    assert "gradient" in succeeded("--help")
+    assert chainfold("--version").stdout.startswith("chainfold 0.")
+    assert "gradient" in chainfold("--help").stdout
 
 
 @pytest.mark.parametrize("engine", ["stream", "parallel"])
 def test_interrupt_is_one_line(engine: str) -> None:
-    command = [sys.executable, "-m", "chainfold", "gradient", "--synthetic", "3000000000:5:100:8"]
-    command += ["--engine", engine, "--threads", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4.0)
-    process.send_signal(signal.SIGINT)
-    output, error = process.communicate(timeout=30)
+    line = command("gradient", "--synthetic", "3000000000:5:100:8", "--engine", engine, "--threads", 2)
+    with running(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_until_busy(process)
+        process.send_signal(signal.SIGINT)
+        output, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert output == ""
-    assert error == "chainfold: interrupted.\n"
+    assert output == b""
+    assert error == b"chainfold: interrupted.\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
 def test_a_closed_pipe_ends_quietly() -> None:
-    command = f"{sys.executable} -m chainfold engines | true"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        f"{sys.executable} -m chainfold engines | true", shell=True, capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +18,7 @@ import pytest
 
 from chainfold.inference.follow import Following
 from chainfold.model.file import open_model
+from processes import chainfold, command, running
 from verbs import conll, failed, run, succeeded
 
 COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
@@ -131,8 +131,7 @@ def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained
     succeeded("tag", trained.model, "-", "--follow", "-o", output, given=trained.text.read_bytes())
     assert output.read_bytes() == trained.tagged
     with trained.text.open("rb") as file:
-        command = [sys.executable, "-m", "chainfold", "tag", trained.model, "-", "--follow", "-o", trained.text]
-        done = subprocess.run(list(map(str, command)), stdin=file, capture_output=True, text=True, check=False)
+        done = chainfold("tag", trained.model, "-", "--follow", "-o", trained.text, stdin=file)
     assert done.returncode == 2
     assert "is also an input" in done.stderr
 
@@ -187,16 +186,9 @@ def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained)
 # Processes of their own
 
 
-@contextmanager
-def following(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "chainfold", "tag", *map(str, arguments), "--follow"]
-    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+def following(*arguments: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=listen) as one:
-        try:
-            yield one
-        finally:
-            one.kill()
+    return running(command("tag", *arguments, "--follow"), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def the(pipe: IO[bytes] | None) -> IO[bytes]:

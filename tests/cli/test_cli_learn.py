@@ -10,16 +10,15 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
-from chainfold.chain.stored import joined
+from chainfold.chain.block import join_blocks
 from chainfold.errors import ChainfoldError
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed
@@ -28,6 +27,7 @@ from chainfold.training.online.arriving import Arriving, arriving
 from chainfold.training.online.journal import Journaled
 from chainfold.training.online.run import RUN, RUN_VERSION, Asked, OnlineRun, Stopped
 from chainfold.training.online.weights import OnlineSettings
+from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
 HOW = ("--online", "--batch", "64")
@@ -134,7 +134,7 @@ class Fed:
 
     def __init__(self, text: Path) -> None:
         whole = arriving([str(text)], MADE)  # type: ignore[arg-type]
-        block = joined(list(whole.blocks))
+        block = join_blocks(list(whole.blocks))
         self.vocabulary, self.labels, dice, low = whole.vocabulary, whole.labels, random.Random(0), 0
         self.blocks = []
         while low < block.labels.size:
@@ -241,12 +241,17 @@ class Pipe:
     """A command with a pipe to it."""
 
     def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "chainfold", "train", "-", *map(str, arguments), "--json", "-v"]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-        )
+        line, pipe = command("train", "-", *arguments, "--json", "-v"), subprocess.PIPE
+        self.process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
         assert self.process.stdin is not None
         self.stdin = self.process.stdin
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.process:
+            self.process.kill()
 
     def end(self, how: int | None = None) -> tuple[int, str, str]:
         if how is not None:
@@ -279,13 +284,13 @@ def test_a_pipe_whose_reader_was_killed_loses_the_block_that_was_read_at_most(tm
     """Rows come in blocks of half a megabyte: the first is in the journal when the process is killed."""
     model, rows = tmp_path / "m", 20_000
     first, then = some_rows(0, rows), some_rows(rows, rows + 1000)
-    pipe = Pipe(*PIPED, "-o", model)
-    pipe.stdin.write(first)
-    until(tmp_path / "m.journal", 1000)
-    assert pipe.end(signal.SIGKILL)[0] == -signal.SIGKILL
-    pipe = Pipe(*PIPED, "-o", model, "--resume")
-    pipe.stdin.write(then)
-    status, out, err = pipe.end()
+    with Pipe(*PIPED, "-o", model) as pipe:
+        pipe.stdin.write(first)
+        until(tmp_path / "m.journal", 1000)
+        assert pipe.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    with Pipe(*PIPED, "-o", model, "--resume") as pipe:
+        pipe.stdin.write(then)
+        status, out, err = pipe.end()
     assert (status, err.splitlines()[0]) == (0, "chainfold: going on after 0 positions.")
     told = json.loads(out)
     in_a_block = (1 << 19) // ROW - 1
@@ -299,11 +304,10 @@ def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_pat
     text.write_bytes(some_rows(0, 20_000))
     saved = ("--save-every", "20", "--prequential")
     facts(text, *PIPED, "-o", tmp_path / "whole", *saved, tmp_path / "whole.csv")
-    command = [sys.executable, "-m", "chainfold", "train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv"]
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
-    until(model, 1)  # it has been saved
-    process.kill()
-    assert process.wait(60) == -signal.SIGKILL
+    line = command("train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv")
+    with running(line, stdout=subprocess.DEVNULL) as process:
+        until(model, 1)  # it has been saved
+    assert process.returncode == -signal.SIGKILL
     assert model.read_bytes() != (tmp_path / "whole").read_bytes()
     assert open_model(model).training["positions"] < 20_000
     done = run("train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv", "--resume")
@@ -315,13 +319,13 @@ def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_pat
 
 def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) -> None:
     model = tmp_path / "m"
-    pipe = Pipe(*PIPED, "-o", model)
-    pipe.stdin.write(some_rows(0, 20_000))
-    until(tmp_path / "m.journal", 1000)
-    time.sleep(1.0)
-    pipe.process.send_signal(signal.SIGINT)
-    pipe.process.wait(60)
-    status, out, err = pipe.end()
+    with Pipe(*PIPED, "-o", model) as pipe:
+        pipe.stdin.write(some_rows(0, 20_000))
+        until(tmp_path / "m.journal", 1000)
+        time.sleep(1.0)
+        pipe.process.send_signal(signal.SIGINT)
+        pipe.process.wait(PATIENCE)
+        status, out, err = pipe.end()
     assert (status, out) == (130, "")
     learnt = open_model(model).training["positions"]
     assert learnt > 5_000

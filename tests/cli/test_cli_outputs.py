@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import chainfold.paper.experiment
 import pytest
 
 import chainfold.model.inspection
@@ -71,7 +70,6 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_next_piece", work)
     monkeypatch.setattr(chainfold.model.inspection, "inspect", work)
     monkeypatch.setattr(chainfold.training.online.run.OnlineRun, "run", work)
-    monkeypatch.setattr(chainfold.paper.experiment, "_pieces", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.demo"], "_play", work)
 
 
@@ -94,11 +92,10 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("place", ["in a file", "device", "long"])
-@pytest.mark.parametrize("verb", [["demo", "-o"], ["paper", "--out"]])
 def test_a_folder_that_cannot_be_made_is_refused_before_any_work(
-    verb: list[str], place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     before, where = seen(folder), str(PLACES[place](folder))
-    assert where in failed(*verb, where)
+    assert where in failed("demo", "-o", where)
     assert seen(folder) == before

@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chainfold.chain.chain import Source
+from chainfold.chain.block import Source
 from chainfold.chain.stored import open_chain
 from chainfold.inference import functions
 from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model
 from verbs import conll, failed, sentences, succeeded
+
+pytestmark = pytest.mark.quick
 
 COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
 ROWS = sentences(30, seed=7, noise=0.4)

@@ -22,6 +22,7 @@ from chainfold.chain.stored import open_chain
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed
 from chainfold.training.loop import RUN, RUN_VERSION
+from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
 LITTLE = ("--max-iterations", "3")
@@ -393,13 +394,6 @@ def test_to_resume_what_was_never_begun(text: Path, tmp_path: Path) -> None:
 # Processes of their own
 
 
-def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
-    """A process that can be interrupted, even if this one was started where it cannot."""
-    command = [sys.executable, "-m", "chainfold", *map(str, arguments)]
-    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
-    return subprocess.Popen(command, preexec_fn=listen, **options)  # type: ignore[call-overload,no-any-return]
-
-
 LONG = ("--c2", "0.01", "--epsilon", "1e-12", "--period", "0", "--max-iterations", "80")
 
 
@@ -407,8 +401,8 @@ LONG = ("--c2", "0.01", "--epsilon", "1e-12", "--period", "0", "--max-iterations
 def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
     text = conll(tmp_path / "t", 400, noise=0.4)
     succeeded("train", text, "-o", tmp_path / "whole", *LONG)
-    one = process("train", text, "-o", tmp_path / "m", *LONG, "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    with one:
+    line = command("train", text, "-o", tmp_path / "m", *LONG, "-v")
+    with running(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
         assert one.stderr is not None
         while not one.stderr.readline().startswith(b"iteration 3 "):
             assert one.poll() is None
@@ -431,10 +425,9 @@ def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
 def test_on_a_terminal(algorithm: str, text: Path, tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     how = ("--algorithm", algorithm, "--max-iterations", "5", "--dev", text)
-    one = process("train", text, "-o", tmp_path / "m", *how, stdout=subprocess.PIPE, stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    with one:
+    seen, line = b"", command("train", text, "-o", tmp_path / "m", *how)
+    with running(line, stdout=subprocess.PIPE, stderr=theirs) as one:
+        os.close(theirs)
         try:
             while some := os.read(ours, 65536):
                 seen += some
@@ -443,7 +436,7 @@ def test_on_a_terminal(algorithm: str, text: Path, tmp_path: Path) -> None:
         os.close(ours)
         assert one.stdout is not None
         assert b"iterations" in one.stdout.read()
-    assert one.returncode == 0, seen
+        assert one.wait(PATIENCE) == 0, seen
     assert "objective" in seen.decode()
     assert b"Traceback" not in seen
 

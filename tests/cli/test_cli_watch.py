@@ -21,7 +21,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import KnownBlock, gather
+from chainfold.chain.block import KnownBlock
+from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.stored import open_chain
 from chainfold.chain.vocabulary import Vocabulary
@@ -31,6 +32,7 @@ from chainfold.cli.watch_screen import About, summary, view
 from chainfold.inference import functions
 from chainfold.inference.monitor import Monitor, Status
 from chainfold.model.file import open_model
+from processes import PATIENCE, command, running
 from verbs import conll, failed, run, sentences, succeeded
 
 VERB = sys.modules["chainfold.cli.watch"]  # `chainfold.cli.watch` is what the module defines
@@ -271,19 +273,12 @@ def test_an_error_in_the_middle_comes_after_the_alarms_before_it(
     assert done.stdout.startswith("row ")
 
 
-def process(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """A process that can be interrupted, even if this one was started where it cannot."""
-    command = [sys.executable, "-m", "chainfold", "watch", *map(str, arguments)]
-    listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
-    return subprocess.Popen(command, preexec_fn=listen, **options)
-
-
 @pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
 def test_on_a_terminal_until_interrupted(trained: Trained) -> None:
     """A pipe that stays open is waited for, and let go of."""
     ours, theirs = os.openpty()
     ends = {"stdin": subprocess.PIPE, "stdout": theirs, "stderr": subprocess.PIPE}
-    with process(trained.path, "-", *RULES, **ends) as one:
+    with running(command("watch", trained.path, "-", *RULES), **ends) as one:
         os.close(theirs)
         assert one.stdin is not None
         assert one.stderr is not None
@@ -298,22 +293,21 @@ def test_on_a_terminal_until_interrupted(trained: Trained) -> None:
             pass
         said = one.stderr.read()
         one.stdin.close()
+        assert one.wait(PATIENCE) == 130
     os.close(ours)
-    assert one.returncode == 130
     assert said == b"chainfold: interrupted.\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
 def test_a_closed_pipe_ends_quietly(trained: Trained) -> None:
-    with process(
-        trained.path, trained.text, "--json", "--every", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as one:
+    line = command("watch", trained.path, trained.text, "--json", "--every", "1")
+    with running(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
         assert one.stdout is not None
         assert one.stderr is not None
         assert json.loads(one.stdout.readline())["event"] == "status"
         one.stdout.close()
         said = one.stderr.read()
-    assert one.returncode == 0
+        assert one.wait(PATIENCE) == 0
     assert said == b""
 
 

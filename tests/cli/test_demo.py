@@ -17,8 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 from chainfold import Chain, Layout, Model, log_likelihood
+from chainfold.chain.views import SinglePositions
 from chainfold.cli import app
-from chainfold.cli.demo import SingleRows, _Episodes, commands, demo
+from chainfold.cli.demo import _Episodes, commands, demo
 from chainfold.cli.demo_log import ATTRIBUTES, LABELS, log_batches, write_log
 from chainfold.cli.demo_plot import Story, busiest, draw
 from chainfold.cli.options import holding
@@ -26,13 +27,9 @@ from chainfold.errors import BadFile, BadSetting
 from chainfold.features.template import parse_attributes
 from chainfold.metrics import Count, Scores
 from chainfold.training.online.prequential import Interval
+from processes import PATIENCE, chainfold, command, running
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def chainfold(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "chainfold", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def labels_of(positions: int, seed: int = 0) -> list[str]:
@@ -102,7 +99,7 @@ def test_single_rows_are_a_logistic_regression() -> None:
     model = Model.random(Layout.full(3, 7), seed=2)
     scores = model.weights[:21].reshape(7, 3)[ids].sum(axis=1)
     expected = scores[np.arange(50), labels] - np.log(np.exp(scores).sum(axis=1))
-    found = log_likelihood(model, SingleRows(chain), engine="parallel").log_likelihood
+    found = log_likelihood(model, SinglePositions(chain), engine="parallel").log_likelihood
     assert found == pytest.approx(expected.sum(), rel=1e-12)
     assert log_likelihood(model, chain).log_likelihood != pytest.approx(expected.sum(), rel=1e-3)
 
@@ -163,9 +160,9 @@ def test_by_hand_it_comes_to_the_same_bytes(run: tuple[Path, str], monkeypatch: 
     for name in made:
         (folder / name).unlink()
     monkeypatch.chdir(shlex.split(by_hand[0])[1])
-    for command in by_hand[1:]:
-        done = CliRunner().invoke(app, shlex.split(command)[1:])
-        assert done.exit_code == 0, f"{command}: {done.output}"
+    for line in by_hand[1:]:
+        done = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 0, f"{line}: {done.output}"
     assert {name: (folder / name).read_bytes() for name in made} == made
 
 
@@ -204,21 +201,14 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "chainfold", "demo", "--positions", "20000000"]
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # else ignored in the background
-    )
     folder = tmp_path / "chainfold-demo"
-    while process.poll() is None and not list(folder.glob(".train.csv.*")):
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert (process.returncode, error) == (130, "chainfold: interrupted.\n")
+    line = command("demo", "--positions", 20_000_000)
+    with running(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while process.poll() is None and not list(folder.glob(".train.csv.*")):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, error) == (130, b"chainfold: interrupted.\n")
     assert not list(folder.iterdir())
 
 

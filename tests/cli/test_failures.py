@@ -25,7 +25,7 @@ from chainfold.features.kept import Kept
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.tables import _in_one_sentence
 from chainfold.system.machine import address_room
-from chainfold.system.spill import Shelf
+from chainfold.system.spill import ArrayStore
 from verbs import conll
 
 
@@ -98,7 +98,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     model = Model.random(Layout.full(chain.n_labels, chain.n_attributes))
     for use in (
         lambda: log_likelihood(model, chain, "fb-spill"),
-        lambda: Shelf(0),
+        lambda: ArrayStore(0),
         lambda: Kept(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),
     ):
@@ -111,7 +111,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     for use in (lambda: Kept(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
-        with pytest.raises(BadFile, match="gone: cannot keep working files there: No such file or directory"):
+        with pytest.raises(BadFile, match="gone: cannot hold temporary files: No such file or directory"):
             use()
 
 

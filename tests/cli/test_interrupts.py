@@ -20,6 +20,7 @@ import pytest
 
 from chainfold.cli.interrupt import interruptible
 from chainfold.system import signals as stopping
+from processes import PATIENCE, running
 from verbs import conll, succeeded
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and closed streams are others there")
@@ -183,17 +184,16 @@ def test_an_interrupt_at_any_moment_is_one_line(twice: bool, tmp_path: Path) -> 
     rows = conll(tmp_path / "rows", 40_000)
     for k in range(50):
         arguments = ["train", str(rows), "-o", str(tmp_path / f"{k}"), "--epsilon", "0", "--delta", "0"]
-        process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(dice.uniform(0.0, 2.0))
-        process.send_signal(signal.SIGINT)
-        if twice:
-            time.sleep(dice.choice((0.0, 0.01, 0.1, 0.7)))
+        line, pipe = [sys.executable, "-c", BEGIN, *arguments], subprocess.PIPE
+        with running(line, stdout=pipe, stderr=pipe) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(dice.uniform(0.0, 2.0))
             process.send_signal(signal.SIGINT)
-        output, error = process.communicate(timeout=60)
+            if twice:
+                time.sleep(dice.choice((0.0, 0.01, 0.1, 0.7)))
+                process.send_signal(signal.SIGINT)
+            output, error = (text.decode() for text in process.communicate(timeout=PATIENCE))
         assert process.returncode == 130, error
         assert output == ""
         said = error.removeprefix("chainfold: saving after this step; Ctrl-C again stops at once.\n")

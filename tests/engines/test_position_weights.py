@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,16 +29,14 @@ WEIGHTS: dict[str, Callable[[np.random.Generator, Chain], NDArray[np.float64]]] 
 }
 KINDS = list(WEIGHTS)
 CASES = [
-    name
-    for name, make in shapes.CASES.items()
-    if make(np.random.default_rng(zlib.crc32(name.encode())))[1].labelled and "reversal" not in name
+    name for name, make in shapes.CASES.items() if make(shapes.generator(name))[1].labelled and "reversal" not in name
 ]
 
 PAIRS = [(case, kind) for k, case in enumerate(CASES) for kind in sorted({KINDS[0], KINDS[k % len(KINDS)]})]
 
 
 def solved(name: str) -> tuple[Model, Chain, np.random.Generator]:
-    random = np.random.default_rng(zlib.crc32(name.encode()))
+    random = shapes.generator(name)
     return *shapes.CASES[name](random), random
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import subprocess
-import sys
-import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +27,12 @@ from chainfold import (
     save_model,
     write_chain,
 )
-from chainfold.chain.chain import Block, Source, frozen
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, Source, frozen, join_blocks
 from chainfold.features.encode import chain_from_sequences
 from engines.test_never_forget import UNFORGETTING
 from engines.test_never_forget import problem as unforgetting
 from engines.test_position_weights import WEIGHTS
+from processes import chainfold, command, running, wait_until_busy
 from test_real_data import DATA, kdd
 from verbs import failed, sentences, succeeded
 
@@ -50,7 +46,7 @@ def pieces(chain: Chain, places: list[int]) -> Iterator[Chain]:
 
 
 def piece(source: Source, low: int, high: int) -> Chain:
-    rows = joined([source.block(low, high)])
+    rows = join_blocks([source.block(low, high)])
     return Chain(*rows, source.n_labels, source.n_attributes, source.n_edge_attributes)
 
 
@@ -77,7 +73,7 @@ def same(found: Evaluation, whole: Evaluation) -> None:
 
 
 def solved(name: str) -> tuple[Model, Chain, np.random.Generator]:
-    random = np.random.default_rng(zlib.crc32(name.encode()))
+    random = shapes.generator(name)
     return *shapes.CASES[name](random), random
 
 
@@ -438,11 +434,8 @@ def test_a_kill_in_the_middle_leaves_the_old_token(tmp_path: Path) -> None:
     part.save(tmp_path / "token")
     before = (tmp_path / "token").read_bytes()
     verb = ["gradient", "--synthetic", "3000000000:3:10:2", "--model", "model", "--token", "token"]
-    process = subprocess.Popen([sys.executable, "-m", "chainfold", *verb], cwd=tmp_path)
-    time.sleep(2.0)
-    assert process.poll() is None
-    process.kill()
-    process.wait()
+    with running(command(*verb), cwd=tmp_path) as process:
+        wait_until_busy(process)
     assert (tmp_path / "token").read_bytes() == before
     assert [path.name for path in tmp_path.glob(".token*")] == [".token.lock"]  # which the next run takes over
 
@@ -459,7 +452,7 @@ def test_kdd_in_three_processes(tmp_path: Path) -> None:
         write_chain(tmp_path / "part.chain", marked.with_vocabulary(chain.vocabulary))
         verb = ["gradient", "part.chain", "--model", "model", "--token", "token", "--json"]
         verb += ["--continues"] * (k > 0) + ["--last"] * (k == 2)
-        done = subprocess.run([sys.executable, "-m", "chainfold", *verb], cwd=tmp_path, capture_output=True, check=True)
+        done = chainfold(*verb, cwd=tmp_path)
         found = json.loads(done.stdout)
     whole = json.loads(succeeded("gradient", tmp_path / "kdd.chain", "--model", tmp_path / "model", "--json"))
     for name in ("positions", "log_z", "log_likelihood", "gradient_sha256", "blocks", "lookahead_max"):

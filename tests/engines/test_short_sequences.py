@@ -20,7 +20,8 @@ from chainfold import (
     open_chain,
     write_chain,
 )
-from chainfold.chain.chain import MOST_LABELS, gather
+from chainfold.chain.block import MOST_LABELS
+from chainfold.chain.chain import gather
 from chainfold.engines import workspace
 from chainfold.engines.log_likelihood import run_engine
 from chainfold.engines.potentials import Potentials
@@ -30,7 +31,7 @@ from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadSetting
 from chainfold.kernels.scores import padded, tiles_of
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, Space
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, log_likelihood, marginals
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.engines import ENGINES
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass

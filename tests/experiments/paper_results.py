@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from chainfold.paper.counting import counted_tables
+from experiments.paper.counting import counted_tables
 
 Result = dict[str, Any]
 

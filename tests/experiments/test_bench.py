@@ -9,24 +9,28 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-import benchmarks.__main__ as command
 import pytest
-from benchmarks import corpora, gradient, measure, memory, peers, scaling
-from benchmarks.corpora import READERS, Corpora
-from benchmarks.page import page
-from benchmarks.peers import CRFSUITE, has, iterations_between
-from benchmarks.piece import Context
-from benchmarks.results import Bar, Chart, Curve, Found, Ledger, Table, Unusable, read
 
 from chainfold import SyntheticChain, encode, open_chain
 from chainfold.chain.chain import gather
-from verbs import succeeded
+from chainfold.errors import BadFile
+from experiments.__main__ import app
+from experiments.bench import command, datasets, gradient, memory, peers, scaling, timing
+from experiments.bench.datasets import READERS, Datasets
+from experiments.bench.findings import Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.peers import CRFSUITE, has, iterations_between
+from experiments.bench.report import page
+from experiments.bench.section import Context
+from experiments.ledger import Ledger, read
+from verbs import failed, run, succeeded
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite is not installed")
 
 
@@ -36,7 +40,7 @@ def in_this_process(*arguments: str, environment: Mapping[str, str] | None = Non
     kind, what, *rest = arguments[1:]
     if (kind, what) == ("-m", "chainfold"):
         text = succeeded(*rest).decode()
-    elif (kind, what) == ("-m", "benchmarks.peers"):
+    elif (kind, what) == ("-m", "experiments.bench.peers"):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
             patch.setattr(sys, "argv", [what, *rest])
             peers.main()
@@ -50,27 +54,27 @@ def in_this_process(*arguments: str, environment: Mapping[str, str] | None = Non
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """The smallest sizes at which everything still runs."""
-    monkeypatch.setattr(measure, "fresh", in_this_process)
-    monkeypatch.setattr(corpora, "_QUICK_ROWS", 240)
+    monkeypatch.setattr(timing, "fresh", in_this_process)
+    monkeypatch.setattr(datasets, "_QUICK_ROWS", 240)
     monkeypatch.setattr(gradient, "_QUICK_POSITIONS", {2: 200})
     monkeypatch.setattr(memory, "_QUICK_POWERS", (2, 3))
     monkeypatch.setattr(scaling, "_SHAPES", ((2, 10, 2, 0.01),))
-    return Context(1, True, Corpora(None, tmp_path, True), tmp_path, lambda what: None)
+    return Context(1, True, Datasets(None, tmp_path, True), tmp_path, lambda what: None)
 
 
-@pytest.mark.parametrize("name", command.PIECES)
+@pytest.mark.parametrize("name", command.SECTIONS)
 def test_every_piece_gives_tables_that_json_can_keep(name: str, toy: Context) -> None:
-    found = command.PIECES[name].run(toy)
-    kept = Ledger(toy.folder / "results.json", True, False, False)
-    kept.add(name, found, 1, 0.1)
+    (piece,) = command.pieces([name], toy)
+    found = SectionResults.of(piece.run({}))
+    Ledger(toy.folder / "results.json", command.about(toy)).add(name, stored(found))
     again = read(toy.folder / "results.json")
-    assert Found.of(again["pieces"][name]).tables == found.tables
+    assert SectionResults.of(again["pieces"][name]).tables == found.tables
     for table in found.tables:
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.columns)}
         numbers = [cell for row in table.rows for cell in row if isinstance(cell, list) and cell]
         assert all(value >= 0.0 for cell in numbers for value in cell)
-    assert page(again, command.PIECES.values()).count("\n## ") == 1 + bool(found.bars)
+    assert page(again, command.SECTIONS.values()).count("\n## ") == 1 + bool(found.bars)
 
 
 @needs_crfsuite
@@ -83,7 +87,7 @@ def test_work_is_done_after_each_iteration_that_counts() -> None:
 
 @pytest.mark.parametrize("kind", ["chunks", "upos", "xpos"])
 def test_plain_python_makes_the_attributes_that_chainfold_makes(kind: str, tmp_path: Path) -> None:
-    made = Corpora(None, tmp_path, True)
+    made = Datasets(None, tmp_path, True)
     corpus = made.chunks() if kind == "chunks" else made.tags(kind)
     encode(corpus.train, tmp_path / "x.chain", **corpus.options)
     chain = open_chain(tmp_path / "x.chain")
@@ -106,12 +110,24 @@ def _places(attributes: list[set[Any]]) -> set[tuple[int, ...]]:
     return {tuple(places) for places in found.values()}
 
 
-def a_found(value: float) -> Found:
-    bars = [Bar("speed", [value, value, 9.0], 5.0), Bar("size", [value], 5.0, "at most"), Bar("nothing", [], 1.0)]
+def a_found(value: float) -> SectionResults:
+    targets = [
+        Target("speed", [value, value, 9.0], 5.0),
+        Target("size", [value], 5.0, "at most"),
+        Target("nothing", [], 1.0),
+    ]
     chart = Chart("curve", "A curve", "x", "y", [Curve("chainfold", [(1.0, 2.0), (10.0, 3.0)])])
-    return Found(
-        [Table("A table", ["what", "seconds"], [["this", [1.0, 3.0, 2.0]], ["that", None]])], bars, [], [chart]
-    )
+    table = ResultTable("A table", ["what", "seconds"], [["this", [1.0, 3.0, 2.0]], ["that", None]])
+    return SectionResults([table], targets, [], [chart])
+
+
+def stored(findings: SectionResults) -> dict[str, Any]:
+    return {"date": "2026-11-18", "rounds": 3, "seconds": 1.0, **asdict(findings)}
+
+
+def ledger(path: Path, quick: bool = False, fresh: bool = False) -> Ledger:
+    context = SimpleNamespace(quick=quick, corpora=SimpleNamespace(real=True))
+    return Ledger(path, command.about(cast(Context, context)), fresh, command.comparable)
 
 
 def test_a_miss_is_on_the_page_and_a_quick_run_judges_nothing(tmp_path: Path) -> None:
@@ -119,39 +135,45 @@ def test_a_miss_is_on_the_page_and_a_quick_run_judges_nothing(tmp_path: Path) ->
         (False, ["**no**", "yes", "not measured"]),
         (True, ["not judged", "not judged", "not measured"]),
     ):
-        ledger = Ledger(tmp_path / f"{quick}.json", quick, True, False)
-        ledger.add("kdd", a_found(4.0), 3, 1.0)
-        text = page(read(tmp_path / f"{quick}.json"), command.PIECES.values())
+        ledger(tmp_path / f"{quick}.json", quick).add("kdd", stored(a_found(4.0)))
+        text = page(read(tmp_path / f"{quick}.json"), command.SECTIONS.values())
         assert re.findall(r"\| kdd \| .* \| (.*) \|\n", text) == told
         assert "2 (1 – 3)" in text
         assert ("quick run" in text) == quick
 
 
-def test_an_interrupted_run_goes_on_and_other_data_are_refused(tmp_path: Path) -> None:
+def test_other_data_are_refused_and_another_kernel_is_not(tmp_path: Path) -> None:
     path = tmp_path / "benchmarks" / "results.json"
-    first = Ledger(path, False, True, False)
+    first = ledger(path)
     first.begin(["gradient", "kdd"])
-    first.add("gradient", a_found(1.0), 5, 1.0)
-    assert Ledger(path, False, True, False).left == ["kdd"]
-    assert list(Ledger(path, False, True, True).pieces) == []
-    with pytest.raises(Unusable, match="other data"):
-        Ledger(path, True, True, False)
-    again = Ledger(path, False, True, False)
-    again.begin(["gradient"])
-    assert again.left == ["gradient", "kdd"]
-    path.write_text("{")
-    with pytest.raises(Unusable, match="cannot be read"):
-        Ledger(path, False, True, False)
+    first.add("gradient", stored(a_found(1.0)))
+    text = json.loads(path.read_text())
+    text["about"]["machine"]["system"] = "Linux 1.0"
+    path.write_text(json.dumps(text))
+    assert ledger(path).left == ["kdd"]
+    with pytest.raises(BadFile, match="other sizes, data or versions"):
+        ledger(path, quick=True)
 
 
-def test_page_and_pictures_are_made_from_the_results_alone(tmp_path: Path) -> None:
-    Ledger(tmp_path / "benchmarks" / "results.json", False, True, False).add("memory", a_found(6.0), 3, 1.0)
-    command.redraw(tmp_path)
-    assert (tmp_path / "benchmarks" / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert "](benchmarks/curve.png)" in (tmp_path / "benchmarks.md").read_text()
+def test_a_run_measures_what_is_named_and_draws_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = command.SECTIONS["memory"]._replace(run=lambda context: a_found(6.0))
+    monkeypatch.setitem(command.SECTIONS, "memory", section)
+    done = run("bench", "memory", "--quick", "--out", tmp_path, program=app)
+    assert done.exit_code == 0, done.exception
+    assert "A table" in done.stdout
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "](benchmarks/curve.png)" in text
+    picture = tmp_path / "benchmarks" / "curve.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    (tmp_path / "benchmarks.md").unlink()
+    assert run("bench", "--redraw", "--out", tmp_path, program=app).exit_code == 0
+    assert (tmp_path / "benchmarks.md").read_text() == text
+    assert picture.exists()
+    assert "names is 'nothing', but must be one of gradient" in failed("bench", "nothing", program=app)
 
 
 @pytest.mark.skipif(not (ROOT / "docs/benchmarks/results.json").exists(), reason="nothing was measured yet")
 def test_the_page_says_what_the_results_say() -> None:
     results: dict[str, Any] = json.loads((ROOT / "docs/benchmarks/results.json").read_text())
-    assert (ROOT / "docs/benchmarks.md").read_text() == page(results, command.PIECES.values())
+    assert (ROOT / "docs/benchmarks.md").read_text() == page(results, command.SECTIONS.values())

@@ -14,19 +14,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chainfold.paper import scaling
-from chainfold.paper.held import Prefix, hold
-from chainfold.paper.paging import obstacle
-from chainfold.paper.plan import Piece, Plan, quick_plan
-from chainfold.paper.point import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
-from chainfold.paper.readings import CASES, OURS
-from chainfold.paper.scaling import LIMITED, LINES, key, pieces
 
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, save_model, write_chain
-from chainfold.chain.chain import Source, gather
+from chainfold.chain.block import Source
+from chainfold.chain.chain import gather
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.errors import ChainfoldError
+from experiments.paper import cases
+from experiments.paper.cases import LIMITED, LINES, key, pieces
+from experiments.paper.measurement import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
+from experiments.paper.paging import obstacle
+from experiments.paper.prefix import Prefix, hold
+from experiments.paper.run_plan import RunPlan, quick_plan
+from experiments.paper.series import CASES, OURS
+from experiments.runner import RunPiece
 
 POSITIONS = 3000
 ALLOWED = 3 * 10**9
@@ -101,7 +103,7 @@ def rich() -> Chain:
 def test_what_is_held_is_the_beginning_of_the_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source
 ) -> None:
-    monkeypatch.setattr("chainfold.paper.held._BLOCK", 70)
+    monkeypatch.setattr("experiments.paper.prefix._BLOCK", 70)
     write_chain(tmp_path / "chain", source)
     for given in (source, StoredChain(tmp_path / "chain")):
         for positions in (1, 70, 333, 500):
@@ -205,9 +207,9 @@ class Children:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[Point, Any, Any]] = []
         self.answer: Callable[[Point], dict[str, Any]] = lambda asked: {"seconds": asked.positions * 1e-6}
-        monkeypatch.setattr(scaling, "measure", self.measure)
+        monkeypatch.setattr(cases, "measure", self.measure)
         self.warmed: list[Point] = []
-        monkeypatch.setattr(scaling, "warm_up", self.warmed.append)
+        monkeypatch.setattr(cases, "warm_up", self.warmed.append)
 
     def measure(self, asked: Point, limit: Any = None, timeout: Any = None) -> dict[str, Any]:
         self.asked.append((asked, limit, timeout))
@@ -215,14 +217,14 @@ class Children:
         return {"outcome": "measured", "reason": None, **figures, **self.answer(asked)}
 
 
-def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> Plan:
+def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> RunPlan:
     made = quick_plan(ALLOWED, 10**6)
     return replace(
         made, lengths={"2-few": lengths}, limited={ALLOWED: limited} if limited else {}, rounds=rounds, budget=6.0
     )
 
 
-def done(every: list[Piece], *engines: str) -> dict[str, dict[str, Any]]:
+def done(every: list[RunPiece], *engines: str) -> dict[str, dict[str, Any]]:
     """The results of the pieces of these engines, or of all."""
     results: dict[str, dict[str, Any]] = {}
     for piece in every:
@@ -338,7 +340,7 @@ def test_nothing_longer_is_run_than_what_was_killed(corpus: Any, monkeypatch: py
 def test_what_would_not_fit_is_left_out(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Children(monkeypatch)
     room = (400_000_000 + 2000 * (64 + 33)) / 0.85
-    monkeypatch.setattr(scaling, "memory_info", lambda: {"MemAvailable": room + 1})
+    monkeypatch.setattr(cases, "memory_info", lambda: {"MemAvailable": room + 1})
     results = done(pieces(plan(1000, 2000, 3000), corpus), "fb-log")
     assert [result["outcome"] for result in results.values()] == ["measured", "measured", "too large"]
     assert "0.4 GB, and 0.5 GB are free" in results["scaling/2-few/fb-log/memory/3000"]["reason"]

@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chainfold.paper import corpus as module
-from chainfold.paper.corpus import KDD_COLUMNS, Corpus
-from chainfold.paper.plan import SETTINGS, Plan, full_plan, quick_plan
 
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import StoredChain
@@ -24,6 +21,9 @@ from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import ChainfoldError
 from chainfold.inference.functions import tag
 from chainfold.model.file import open_model
+from experiments.paper import corpus as module
+from experiments.paper.corpus import KDD_COLUMNS, Corpus
+from experiments.paper.run_plan import SETTINGS, RunPlan, full_plan, quick_plan
 
 LABELS = ["normal", "smurf", "back", "neptune", "nmap", "satan", "warezclient", "perl", "ipsweep", "portsweep", "pod"]
 CLASSES = {"normal": "normal", "warezclient": "r2l", "perl": "u2r"}
@@ -37,7 +37,7 @@ COLUMNS = KDD_COLUMNS.split()
 Row = tuple[int, tuple[tuple[int, float], ...]]  # a position: label, attributes and their values
 
 
-def plan(rows: int = 2000, few: tuple[int, ...] = (100, ROWS, 700), limited: tuple[int, ...] = (LONG,)) -> Plan:
+def plan(rows: int = 2000, few: tuple[int, ...] = (100, ROWS, 700), limited: tuple[int, ...] = (LONG,)) -> RunPlan:
     lengths = {"2-few": few, "5-few": (50,), "5-many": (100, 2000)}
     return replace(quick_plan(10**9, 10**6), rows=rows, lengths=lengths, limited={10**9: limited})
 
@@ -250,7 +250,7 @@ def test_files_are_made_once_and_never_taken_for_others(kdd_folder: Path, tmp_pa
     data.write_bytes(text_of(connections()))
     small = plan(few=(100,), limited=())
 
-    def made(chosen: Plan, source: Path | None) -> dict[str, int]:
+    def made(chosen: RunPlan, source: Path | None) -> dict[str, int]:
         Corpus(chosen, tmp_path / "made", source).pieces()[0].run({})
         return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()}
 

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chainfold.paper.counting import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.paper.counting import (
     ALGORITHMS,
     ASYMPTOTIC,
     COLUMNS,
     EXPLAINED,
     TABLES,
     Cell,
-    Problem,
-    Row,
+    CountedRow,
+    FeatureFunctions,
     algorithm_1,
     algorithm_2,
     compare,
@@ -30,28 +33,26 @@ from chainfold.paper.counting import (
     totals,
     value,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 TOLERANCE = 1e-10
 SIZES = [(1, 1, 1, 1), (1, 6, 2, 3), (2, 1, 1, 4), (2, 4, 3, 3), (3, 3, 2, 5), (2, 3, 1, 40), (4, 2, 4, 6)]
 COLUMN_OF_TABLE = list(product(TABLES, COLUMNS))
-PAGE = Path(__file__).parents[1] / "docs" / "paper.md"
+PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 
 
 def shown(sizes: tuple[int, int, int, int]) -> str:
     return "N{}-T{}-A{}-M{}".format(*sizes)
 
 
-def ragged() -> Problem:
+def ragged() -> FeatureFunctions:
     """Two labels, three positions; 0 to 3 features on a pair, and a weight (4) that is never active."""
     features = [((0, 1.5),), (), ((1, 0.2), (2, 3.0), (3, 1.0)), ((2, 0.7), (0, 1e-3))]
     matrices = [[[features[(t + 2 * i + j) % 4] for j in range(2)] for i in range(2)] for t in range(3)]
     active = tuple(tuple(tuple(row) for row in matrix) for matrix in matrices)
-    return Problem((0.3, -1.2, 0.8, 2.0, 5.0), active)
+    return FeatureFunctions((0.3, -1.2, 0.8, 2.0, 5.0), active)
 
 
-def enumerate_paths(problem: Problem) -> tuple[float, np.ndarray]:
+def enumerate_paths(problem: FeatureFunctions) -> tuple[float, np.ndarray]:
     """ln Z and ∇Z / Z from all N^(T+1) paths."""
     n, t, _, m = problem.sizes
     total, gradient = 0.0, np.zeros(m)
@@ -66,13 +67,13 @@ def enumerate_paths(problem: Problem) -> tuple[float, np.ndarray]:
     return math.log(total), gradient / total
 
 
-PROBLEMS = [pytest.param(Problem.uniform(*sizes, seed=1), id=shown(sizes)) for sizes in SIZES]
+PROBLEMS = [pytest.param(FeatureFunctions.uniform(*sizes, seed=1), id=shown(sizes)) for sizes in SIZES]
 PROBLEMS.append(pytest.param(ragged(), id="ragged"))
 
 
 @pytest.mark.parametrize("number", ALGORITHMS)
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_answers_are_those_of_enumeration(number: int, problem: Problem) -> None:
+def test_answers_are_those_of_enumeration(number: int, problem: FeatureFunctions) -> None:
     log_z, gradient = enumerate_paths(problem)
     counted = ALGORITHMS[number](problem)
     assert counted.log_z == pytest.approx(log_z, abs=TOLERANCE)
@@ -80,7 +81,7 @@ def test_answers_are_those_of_enumeration(number: int, problem: Problem) -> None
 
 
 def test_algorithms_agree_beyond_the_range_of_a_double() -> None:
-    problem = Problem.uniform(3, 400, 6, 8, seed=2)
+    problem = FeatureFunctions.uniform(3, 400, 6, 8, seed=2)
     one, two = algorithm_1(problem), algorithm_2(problem)
     assert one.log_z > 710
     assert two.log_z == pytest.approx(one.log_z, rel=1e-13)
@@ -91,7 +92,7 @@ def test_a_weight_that_is_never_active_has_no_gradient() -> None:
     assert algorithm_1(ragged()).gradient[4] == algorithm_2(ragged()).gradient[4] == 0.0
 
 
-def assert_told(cell: Cell, problem: Problem) -> None:
+def assert_told(cell: Cell, problem: FeatureFunctions) -> None:
     """The table's formula is the count, or the correction's is."""
     if cell.correction is None:
         assert cell.equal, cell
@@ -101,7 +102,7 @@ def assert_told(cell: Cell, problem: Problem) -> None:
 
 @pytest.mark.parametrize("number", TABLES)
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_cell_is_the_count_or_is_corrected_to_it(number: int, problem: Problem) -> None:
+def test_every_cell_is_the_count_or_is_corrected_to_it(number: int, problem: FeatureFunctions) -> None:
     cells = compare(number, problem)
     assert [(cell.row, cell.column) for cell in cells] == list(product(TABLES[number], COLUMNS))
     for cell in cells:
@@ -112,14 +113,14 @@ def test_every_cell_is_the_count_or_is_corrected_to_it(number: int, problem: Pro
 @given(st.data())
 def test_every_cell_at_any_size(data: st.DataObject) -> None:
     n, t, m = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
-    problem = Problem.uniform(n, t, data.draw(st.integers(1, m)), m)
+    problem = FeatureFunctions.uniform(n, t, data.draw(st.integers(1, m)), m)
     for number in TABLES:
         for cell in compare(number, problem):
             assert_told(cell, problem)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_no_correction_is_superfluous(problem: Problem) -> None:
+def test_no_correction_is_superfluous(problem: FeatureFunctions) -> None:
     told = {(n, cell.row, cell.column): cell for n in TABLES for cell in compare(n, problem)}
     for (number, row, column), correction in EXPLAINED.items():
         assert correction.why.endswith(".")
@@ -131,7 +132,7 @@ def test_no_correction_is_superfluous(problem: Problem) -> None:
 
 @pytest.mark.parametrize("number", TABLES)
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_totals_are_the_columns_of_the_count(number: int, problem: Problem) -> None:
+def test_totals_are_the_columns_of_the_count(number: int, problem: FeatureFunctions) -> None:
     counted = ALGORITHMS[number](problem).table
     for column, terms in totals(number).items():
         formula = "+".join(f"{count}{monomial}" for monomial, count in terms.items())
@@ -169,7 +170,7 @@ def test_additions_of_table_1_exceed_its_last_row_where_there_are_many_weights()
 def test_what_the_single_pass_costs(sizes: tuple[int, int, int, int]) -> None:
     """The page says: Algorithm 2 spends N²T(M - 1) + NM more ⊕, N²T(M - 2) more +, and no more × and ln."""
     n, t, _, m = sizes
-    problem = Problem.uniform(*sizes)
+    problem = FeatureFunctions.uniform(*sizes)
     spent = Counter[tuple[int, str]]()
     for number, algorithm in ALGORITHMS.items():
         for row in algorithm(problem).table.values():
@@ -198,7 +199,7 @@ def test_formulas() -> None:
 
 
 def test_a_row_counts_what_it_does() -> None:
-    row = Row()
+    row = CountedRow()
     assert row.log_sum([math.log(2.0), -math.inf, math.log(3.0)]) == pytest.approx(math.log(5.0))
     assert row.sum([1.0, row.times(2.0, 3.0)]) == 7.0
     assert row.ln(1.0) == 0.0
@@ -209,20 +210,20 @@ def test_a_row_counts_what_it_does() -> None:
 
 
 def test_uniform_has_the_sizes_asked_for() -> None:
-    problem = Problem.uniform(2, 3, 4, 9, seed=5)
+    problem = FeatureFunctions.uniform(2, 3, 4, 9, seed=5)
     assert problem.sizes == (2, 3, Fraction(4), 9)
     assert all(len({m for m, _ in pair}) == 4 for matrix in problem.active for row in matrix for pair in row)
-    assert problem == Problem.uniform(2, 3, 4, 9, seed=5)
-    assert problem != Problem.uniform(2, 3, 4, 9, seed=6)
+    assert problem == FeatureFunctions.uniform(2, 3, 4, 9, seed=5)
+    assert problem != FeatureFunctions.uniform(2, 3, 4, 9, seed=6)
 
 
 @pytest.mark.parametrize("feature", [(0, 0.0), (0, -1.0), (0, math.inf), (0, math.nan), (1, 1.0), (-1, 1.0)])
 def test_features_need_a_weight_and_a_logarithm(feature: tuple[int, float]) -> None:
     with pytest.raises(ValueError, match="at position 2; it needs a weight and a positive value"):
-        Problem((0.5,), ((((),),), (((feature,),),)))
+        FeatureFunctions((0.5,), ((((),),), (((feature,),),)))
 
 
 @pytest.mark.parametrize("number", TABLES)
 def test_the_page_shows_this_comparison(number: int) -> None:
-    expected = report(number, Problem.uniform(3, 5, 2, 7))
+    expected = report(number, FeatureFunctions.uniform(3, 5, 2, 7))
     assert " ".join(expected.split()) in " ".join(PAGE.read_text(encoding="utf-8").split())

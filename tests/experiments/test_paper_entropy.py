@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from chainfold.paper import entropy
-from chainfold.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
-from chainfold.paper.plan import quick_plan
 
 from chainfold import Chain, Model
 from chainfold.chain.stored import write_chain
 from chainfold.model.file import save_model
+from experiments.paper import entropy
+from experiments.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
+from experiments.paper.run_plan import quick_plan
 from oracle import features, score
 from shapes import CASES, plain
 

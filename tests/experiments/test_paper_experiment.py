@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -15,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chainfold.paper import experiment
-from chainfold.paper.experiment import redraw, run
-from chainfold.paper.figures import draw
-from chainfold.paper.plan import Plan, full_plan, quick_plan
-from chainfold.paper.point import FIGURES, Point
 
 from chainfold.errors import ChainfoldError
+from experiments import ROOT
+from experiments.__main__ import app
+from experiments.ledger import read
+from experiments.paper import experiment
+from experiments.paper.experiment import assembled, redraw, run
+from experiments.paper.figures import draw
+from experiments.paper.measurement import FIGURES, Point
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
+from experiments.runner import Display
 from verbs import failed
 from verbs import run as invoke
 
@@ -39,11 +42,11 @@ TINY = replace(
 TIMES = ("seconds", "nanoseconds", "date")
 
 
-class Watch:
-    """Who is told what is being done; interrupts after so many pieces."""
+class Recorder(Display):
+    """Records the titles of pieces; interrupts after a number of them."""
 
     def __init__(self, stop_after: int | None = None) -> None:
-        self.expected, self._left = 0.0, stop_after
+        self.expected, self._allowed = 0.0, stop_after
         self.titles: list[str] = []
 
     def total(self, seconds: float) -> None:
@@ -51,7 +54,7 @@ class Watch:
 
     @contextmanager
     def doing(self, title: str, seconds: float) -> Iterator[None]:
-        if self._left is not None and len(self.titles) >= self._left:
+        if self._allowed is not None and len(self.titles) >= self._allowed:
             raise KeyboardInterrupt
         self.titles.append(title)
         yield
@@ -72,9 +75,9 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
         }
         return {"outcome": "measured", "reason": None, "seconds": 1e-6 * point.positions, **figures}
 
-    monkeypatch.setattr("chainfold.paper.point.measure", measured)
-    monkeypatch.setattr("chainfold.paper.scaling.measure", measured)
-    monkeypatch.setattr("chainfold.paper.scaling.warm_up", lambda point: None)
+    monkeypatch.setattr("experiments.paper.measurement.measure", measured)
+    monkeypatch.setattr("experiments.paper.cases.measure", measured)
+    monkeypatch.setattr("experiments.paper.cases.warm_up", lambda point: None)
     return asked
 
 
@@ -93,10 +96,10 @@ def without_times(value: Any) -> Any:
 def test_a_run_from_nothing_to_the_page_and_the_same_again(
     no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, watch = tmp_path / "made" / "here", Watch()
+    folder, watch = tmp_path / "made" / "here", Recorder()
     monkeypatch.setattr(experiment, "draw", partial(draw, formats=("svg",)))
     results = run(TINY, folder, None, watch)
-    assert json.loads((folder / "results.json").read_text()) == results
+    assert assembled(read(folder / "results.json")["pieces"]) == results
     page = (folder / "index.html").read_text()
     assert all(escape(one["evidence"].split("`")[0]) in page for one in results["verdicts"])
     assert {path.suffix for path in folder.iterdir()} == {".json", ".html", ".svg"}, "no chains are left"
@@ -111,11 +114,11 @@ def test_a_run_from_nothing_to_the_page_and_the_same_again(
     assert (folder / "index.html").read_text() == page
 
     monkeypatch.setattr(experiment, "draw", lambda results, folder: {})
-    again = Watch()
+    again = Recorder()
     assert run(TINY, folder, None, again) == results
     assert again.titles == ["the figures and the page"], "nothing is measured twice"
     assert len(no_children) == asked
-    fresh = run(TINY, folder, None, Watch(), fresh=True)
+    fresh = run(TINY, folder, None, Recorder(), fresh=True)
     assert len(no_children) == 2 * asked
     assert without_times(fresh) == without_times(results)
 
@@ -123,11 +126,11 @@ def test_a_run_from_nothing_to_the_page_and_the_same_again(
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("stop_after", [1, 9])
 def test_an_interrupted_run_goes_on(no_children: list[Point], tmp_path: Path, stop_after: int) -> None:
-    first = Watch(stop_after)
+    first = Recorder(stop_after)
     with pytest.raises(KeyboardInterrupt):
         run(TINY, tmp_path, None, first)
     assert not (tmp_path / "index.html").exists()
-    second = Watch()
+    second = Recorder()
     results = run(TINY, tmp_path, None, second)
     assert not set(first.titles) & set(second.titles), "what was done is not done again"
     assert len(results["scaling"]["points"]) == 20
@@ -136,32 +139,32 @@ def test_an_interrupted_run_goes_on(no_children: list[Point], tmp_path: Path, st
 @pytest.mark.usefixtures("no_figures")
 def test_chains_that_are_gone_are_made_again(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(3))
+        run(TINY, tmp_path, None, Recorder(3))
     shutil.rmtree(tmp_path / "chains")
-    assert run(TINY, tmp_path, None, Watch())["entropy"]["positions"] == 50
+    assert run(TINY, tmp_path, None, Recorder())["entropy"]["positions"] == 50
 
 
 def test_results_of_something_else_are_not_mixed_in(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(4))
-    before = (tmp_path / "pieces.json").read_bytes()
-    with pytest.raises(
-        ChainfoldError, match="other sizes, other data or another version; give another --out, or --fresh"
-    ):
-        run(replace(TINY, samples=31), tmp_path, None, Watch())
-    assert (tmp_path / "pieces.json").read_bytes() == before
-    for damaged in (before[:-20], b"[]", b'{"of": 1}', b'{"done": []}'):
-        (tmp_path / "pieces.json").write_bytes(damaged)
-        with pytest.raises(ChainfoldError, match="is damaged; measure everything anew with --fresh"):
-            run(TINY, tmp_path, None, Watch())
+        run(TINY, tmp_path, None, Recorder(4))
+    before = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(ChainfoldError, match="of other sizes, data or versions; give another --out, or --fresh"):
+        run(replace(TINY, samples=31), tmp_path, None, Recorder())
+    assert (tmp_path / "results.json").read_bytes() == before
+    shutil.rmtree(tmp_path / "chains")
+    for damaged in (before[:-20], b'{"mine": 1}'):
+        (tmp_path / "results.json").write_bytes(damaged)
+        with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
+            run(TINY, tmp_path, None, Recorder())
+        assert [path.name for path in tmp_path.iterdir()] == ["results.json"], "nothing is made there"
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point], tmp_path: Path) -> None:
-    first = run(TINY, tmp_path / "first", None, Watch())
+    first = run(TINY, tmp_path / "first", None, Recorder())
     (tmp_path / "second").mkdir()
     shutil.copy(tmp_path / "first" / "results.json", tmp_path / "second")
-    asked, watch = len(no_children), Watch()
+    asked, watch = len(no_children), Recorder()
     longer = replace(TINY, limited={64_000_000: (700, 900)})
     results = run(longer, tmp_path / "second", None, watch)
     points = results["scaling"]["points"]
@@ -174,27 +177,9 @@ def test_a_finished_run_goes_on_from_its_results_alone(no_children: list[Point],
     assert len(watch.titles) == 1 + 12 + 1
     assert "held to 64 MB of memory" in results["about"]["limit"]["sentence"]
     assert "no sequence would have filled one" in first["about"]["limit"]["sentence"]
-    again = run(TINY, tmp_path / "second", None, Watch())
+    again = run(TINY, tmp_path / "second", None, Recorder())
     for name in set(first) - {"about", "scaling", "verdicts"}:
         assert again[name] == first[name]
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_only_results_of_the_same_kind_are_gone_on_from(no_children: list[Point], tmp_path: Path) -> None:
-    results = run(TINY, tmp_path / "first", None, Watch())
-    (tmp_path / "second").mkdir()
-    there = tmp_path / "second" / "results.json"
-    for wrong, sentence in (
-        (results | {"format": 0}, "has results of other sizes, other data or another version"),
-        (results | {"about": results["about"] | {"max_length": 7}}, "has results of other sizes"),
-        (results | {"corpus": results["corpus"] | {"file": "other"}}, "has results of other sizes"),
-        (results | {"certificate": {}}, "is damaged; measure everything anew with --fresh"),
-        ({"mine": 1}, "has other files in it; name a folder of its own with --out"),
-    ):
-        there.write_text(json.dumps(wrong))
-        with pytest.raises(ChainfoldError, match=sentence):
-            run(TINY, tmp_path / "second", None, Watch())
-        assert [path.name for path in (tmp_path / "second").iterdir()] == ["results.json"], "nothing is made there"
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -202,7 +187,7 @@ def test_where_no_limit_can_be_kept_it_says_why(
     no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experiment, "obstacle", lambda folder: "it is raining")
-    results = run(replace(TINY, limited={64_000_000: (700,)}), tmp_path, None, Watch())
+    results = run(replace(TINY, limited={64_000_000: (700,)}), tmp_path, None, Recorder())
     assert results["about"]["limit"] == {"sentence": "Nothing was run under a memory limit, because it is raining."}
     assert {one["limit"] for one in results["scaling"]["points"]} == {None}
 
@@ -212,34 +197,36 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "chains" / "mine").write_text("mine")
     for fresh in (False, True):
         with pytest.raises(ChainfoldError, match="has other files in it; name a folder of its own with --out"):
-            run(TINY, tmp_path, None, Watch(), fresh)
+            run(TINY, tmp_path, None, Recorder(), fresh)
     assert [path.name for path in tmp_path.rglob("*")] == ["chains", "mine"]
 
 
 def test_a_fresh_run_forgets_at_once(no_children: list[Point], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(3))
+        run(TINY, tmp_path, None, Recorder(3))
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path, None, Watch(0), fresh=True)
-    assert json.loads((tmp_path / "pieces.json").read_text())["done"] == {}
+        run(TINY, tmp_path, None, Recorder(0), fresh=True)
+    assert read(tmp_path / "results.json")["pieces"] == {}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ChainfoldError, match=r"cannot be made: .*; name another folder"):
-        run(TINY, tmp_path / "file" / "below", None, Watch())
+        run(TINY, tmp_path / "file" / "below", None, Recorder())
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans: list[Plan] = []
+    plans: list[RunPlan] = []
 
-    def planned(limit: int, longest: int) -> Plan:
+    def planned(limit: int, longest: int) -> RunPlan:
         plans.append(replace(TINY, memory_limit=limit, quick=longest == 5_000))
         return plans[-1]
 
-    monkeypatch.setattr("chainfold.paper.plan.quick_plan", planned)
-    done = invoke("paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB")
+    monkeypatch.setattr("experiments.paper.run_plan.quick_plan", planned)
+    done = invoke(
+        "paper", "--quick", "--out", str(tmp_path), "--max-length", "5000", "--memory-limit", "1.5GB", program=app
+    )
     assert done.exit_code == 0, done.output
     assert "The paper's claims, measured here" in done.output
     assert "confirmed" in done.output
@@ -258,7 +245,7 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments)
+    said = failed("paper", "--quick", "--out", str(tmp_path / "out"), *arguments, program=app)
     assert sentence in said
     assert not (tmp_path / "out").exists()
 
@@ -268,16 +255,16 @@ def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "run", interrupted)
-    done = invoke("paper", "--quick", "--out", str(tmp_path))
+    done = invoke("paper", "--quick", "--out", str(tmp_path), program=app)
     assert done.exit_code == 130
-    assert "the same command, without --fresh, goes on where it stopped" in done.output
+    assert "the same command, without --fresh, continues with the next piece" in done.output
 
 
 def test_without_matplotlib_it_says_so_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"))
+    monkeypatch.setattr("experiments.paper.command.find_spec", lambda name: None)
+    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
     assert not (tmp_path / "out").exists()
 
 
@@ -300,10 +287,10 @@ def test_lengths_end_where_they_are_told_to() -> None:
 
 @pytest.mark.slow
 def test_a_quick_run_as_a_user_starts_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "chainfold", "paper", "--quick", "--out", "made"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "experiments", "paper", "--quick", "--out", str(tmp_path / "made")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "made" / "results.json").read_text())
+    results = assembled(read(tmp_path / "made" / "results.json")["pieces"])
     assert {one["outcome"] for one in results["scaling"]["points"]} <= {"measured", "too long"}
     found = {one["claim"]: one["verdict"] for one in results["verdicts"]}
     assert found["The memory of `stream` does not grow with the length."] == "confirmed"

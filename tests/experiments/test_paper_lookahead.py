@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chainfold.paper import certificate
-from chainfold.paper.certificate import TOLERANCES, Boundaries, bounds, lookaheads, pieces
-from chainfold.paper.plan import Plan, full_plan, quick_plan
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model
@@ -21,6 +18,9 @@ from chainfold.chain.stored import write_chain
 from chainfold.chain.synthetic import SyntheticChain
 from chainfold.inference.functions import marginals
 from chainfold.model.file import save_model
+from experiments.paper import lookahead
+from experiments.paper.lookahead import TOLERANCES, Boundaries, bounds, lookaheads, pieces
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
 from tolerances import ORACLE
 
 ROUNDING = 1e-13
@@ -52,7 +52,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return StubCorpus(tmp_path_factory.mktemp("corpus"), 6_000)
 
 
-def small(plan: Plan, **changes: Any) -> Plan:
+def small(plan: RunPlan, **changes: Any) -> RunPlan:
     return replace(plan, boundaries=40, lengths={"2-few": (3_000, 6_000)}, **changes)
 
 
@@ -82,7 +82,7 @@ def enumerated(model: Model, chain: Chain, position: int) -> NDArray[np.float64]
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boundaries every two positions, so that chains that can be enumerated have some."""
-    monkeypatch.setattr(certificate, "_LEAST_SPACING", 2)
+    monkeypatch.setattr(lookahead, "_LEAST_SPACING", 2)
 
 
 @pytest.mark.usefixtures("short")

@@ -8,12 +8,14 @@ from statistics import median
 from typing import Any
 
 import pytest
-from chainfold.paper import point
-from chainfold.paper.many_weights import Size, pieces, sizes
-from chainfold.paper.plan import Piece, Plan, full_plan, quick_plan
 
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
+from experiments.paper import measurement
+from experiments.paper.many_weights import Size, pieces, sizes
+from experiments.paper.run_plan import RunPlan, full_plan, quick_plan
+from experiments.runner import RunPiece
 
 QUICK, FULL = quick_plan(3_000_000_000, 1_000_000), full_plan(3_000_000_000, 50_000_000)
 KEYS = [
@@ -34,24 +36,24 @@ class Measured:
     """In place of a process: the points that were asked for, and invented figures."""
 
     def __init__(self, *seconds: float | None) -> None:
-        self.points: list[point.Point] = []
+        self.points: list[measurement.Point] = []
         self._seconds = seconds
 
-    def __call__(self, what: point.Point) -> dict[str, Any]:
+    def __call__(self, what: measurement.Point) -> dict[str, Any]:
         seconds = self._seconds[len(self.points) % len(self._seconds)]
         self.points.append(what)
         if seconds is None:
-            return point.unmeasured("killed", "it was killed.")
+            return measurement.unmeasured("killed", "it was killed.")
         return {"outcome": "measured", "seconds": seconds, "peak_rss": 1000 * len(self.points)}
 
 
-def found(plan: Plan) -> dict[str, Piece]:
+def found(plan: RunPlan) -> dict[str, RunPiece]:
     corpus: Any = None
     return {piece.key: piece for piece in pieces(plan, corpus)}
 
 
 @pytest.mark.parametrize("plan", [QUICK, FULL], ids=["quick", "full"])
-def test_weights_go_up_by_decades_to_the_most(plan: Plan) -> None:
+def test_weights_go_up_by_decades_to_the_most(plan: RunPlan) -> None:
     for n_labels in (2, 5) if plan.quick else (2, 5, 22):
         weights = [size.weights for size in sizes(plan) if size.n_labels == n_labels]
         least = n_labels * 5 + n_labels**2
@@ -76,9 +78,9 @@ def test_the_weights_are_those_of_the_layout(size: Size) -> None:
 
 
 @pytest.mark.parametrize("plan", [QUICK, FULL], ids=["quick", "full"])
-def test_every_length_is_within_its_limits(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_length_is_within_its_limits(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Measured(9.0)
-    monkeypatch.setattr(point, "measure", asked)
+    monkeypatch.setattr(measurement, "measure", asked)
     for piece in found(plan).values():
         piece.run({})
     for what in asked.points:
@@ -101,7 +103,7 @@ def test_a_quick_run_is_quick() -> None:
 
 
 def test_what_has_occurred_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(point, "measure", Measured(9.0))
+    monkeypatch.setattr(measurement, "measure", Measured(9.0))
     results = [piece.run({}) for piece in found(QUICK).values()]
     for result in results:
         source = SyntheticChain(result["positions"], result["labels"], result["attributes"], 5, seed=1)
@@ -119,7 +121,7 @@ def test_the_labels_are_measured_with_both_forward_algorithms() -> None:
 
 def test_the_labels_are_measured_on_chains_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Measured(9.0)
-    monkeypatch.setattr(point, "measure", asked)
+    monkeypatch.setattr(measurement, "measure", asked)
     for plan in (QUICK, FULL):
         for key, piece in found(plan).items():
             if key.startswith("labels/"):
@@ -128,7 +130,7 @@ def test_the_labels_are_measured_on_chains_long_enough(monkeypatch: pytest.Monke
 
 def test_the_element_of_a_short_point(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Measured(0.5, 0.9, 0.6)
-    monkeypatch.setattr(point, "measure", asked)
+    monkeypatch.setattr(measurement, "measure", asked)
     key = next(key for key in found(FULL) if key.startswith("weights/5/") and key.endswith("/emp"))
     result = found(FULL)[key].run({})
     assert json.loads(json.dumps(result, allow_nan=False)) == result
@@ -144,7 +146,7 @@ def test_the_element_of_a_short_point(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_point_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Measured(12.0)
-    monkeypatch.setattr(point, "measure", asked)
+    monkeypatch.setattr(measurement, "measure", asked)
     result = next(iter(found(FULL).values())).run({})
     assert result["seconds"] == [12.0]
     assert len(asked.points) == 1
@@ -154,7 +156,7 @@ def test_a_long_point_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_killed_has_no_figures(
     seconds: tuple[float | None, ...], kept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(point, "measure", Measured(*seconds))
+    monkeypatch.setattr(measurement, "measure", Measured(*seconds))
     result = next(iter(found(FULL).values())).run({})
     assert result["seconds"] == kept
     assert (result["nanoseconds"] is None) == (result["peak_rss"] is None) == (not kept)

@@ -12,14 +12,19 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from chainfold.paper import numerics
-from chainfold.paper.numerics import (
+
+from chainfold import Chain, Layout, Model, log_likelihood
+from chainfold.chain.stored import write_chain
+from chainfold.model.file import save_model
+from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper import numerics
+from experiments.paper.numerics import (
     ENGINES,
     PLAIN,
     WEIGHTS,
     Answer,
+    ExactAnswer,
     Method,
-    Truth,
     compare,
     expectation,
     first_break,
@@ -29,12 +34,7 @@ from chainfold.paper.numerics import (
     reference,
     sum_product,
 )
-from chainfold.paper.plan import quick_plan
-
-from chainfold import Chain, Layout, Model, log_likelihood
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
-from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from experiments.paper.run_plan import quick_plan
 from oracle import enumerate_paths
 from shapes import CASES, plain
 
@@ -183,8 +183,8 @@ def test_safe_lengths_are_left_out_of_the_search() -> None:
 
 
 def test_errors_are_relative() -> None:
-    true = Truth(Decimal(-200), [Decimal(4), Decimal(0), Decimal("-0.5")])
-    small = Truth(Decimal("0.25"), true.counts)
+    true = ExactAnswer(Decimal(-200), [Decimal(4), Decimal(0), Decimal("-0.5")])
+    small = ExactAnswer(Decimal("0.25"), true.counts)
     counts = np.array([4.0, 9.0, -0.5])
     answers = [
         Answer(-200.0, counts, "ok"),

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chainfold.paper import paging
-from chainfold.paper.held import hold
-from chainfold.paper.paging import Pager, clocks, in_memory, obstacle, traffic
-from chainfold.paper.within import HeldWithin, PastCache, SpillPastCache, evaluate_within
 
 from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
 from chainfold.chain.stored import StoredChain
 from chainfold.errors import ChainfoldError
+from chainfold.system.spill import SpillFile
+from experiments.paper import paging
+from experiments.paper.memory_limited import PagedChain, UncachedChain, UncachedSpill, evaluate_limited
+from experiments.paper.paging import Pager, clocks, in_memory, obstacle, traffic
+from experiments.paper.prefix import hold
 
 LIMIT, POSITIONS, BLOCK = 2_000_000, 60_000, 512
 
@@ -43,8 +44,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read beside a batch is small beside a chain of megabytes too."""
-    monkeypatch.setattr("chainfold.paper.within._ENDS", 4096)
-    monkeypatch.setattr("chainfold.paper.within._BESIDE", 4096)
+    monkeypatch.setattr("experiments.paper.memory_limited._ENDS", 4096)
+    monkeypatch.setattr("experiments.paper.memory_limited._BESIDE", 4096)
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +157,10 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
     source = StoredChain(stored)
     limit = LIMIT if held == "memory" else 1_000_000
     with Pager(limit) as pager:
-        used = (HeldWithin if held == "memory" else PastCache)(source, POSITIONS, pager)
+        used = (PagedChain if held == "memory" else UncachedChain)(source, POSITIONS, pager)
         pager.look()
         before, dropped = traffic(), pager.dropped
-        found = evaluate_within(pager, model, used, engine, BLOCK)
+        found = evaluate_limited(pager, model, used, engine, BLOCK)
         moved, dropped = traffic().since(before), pager.dropped - dropped
         pager.check()
         peak = pager.peak
@@ -183,7 +184,7 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
 @pytest.mark.usefixtures("small_chains")
 def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
     with Pager(LIMIT) as pager:
-        source = PastCache(StoredChain(stored), POSITIONS, pager)
+        source = UncachedChain(StoredChain(stored), POSITIONS, pager)
         size = stored.stat().st_size
         for _ in range(2):
             before = traffic()
@@ -199,9 +200,10 @@ def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
 def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
     rows, many = 4096, 60
     right = np.random.default_rng(1).random((many, rows, 2))
-    with tempfile.TemporaryFile() as file:
+    with SpillFile(np.float64) as store:
+        file = store.file
         pager.watch(file.fileno())
-        spill = SpillPastCache(2, file, pager)
+        spill = UncachedSpill(2, store, pager)
         for vectors in right:
             spill.push(vectors)
             assert in_memory(file.fileno()) < 2 << 20

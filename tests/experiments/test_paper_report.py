@@ -6,17 +6,19 @@ import base64
 import re
 from collections.abc import Callable
 from functools import partial
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from chainfold.paper import figures, readings
-from chainfold.paper.figures import FIGURES, draw
-from chainfold.paper.page import TITLE, page
-from chainfold.paper.plan import EMP, FB, STREAM
-from chainfold.paper.words import count, digits, duration, power, size, times
+
+from experiments.formatting import count, digits, duration, power, size, times
+from experiments.paper import figures, series
+from experiments.paper.figures import FIGURES, draw
+from experiments.paper.report import TITLE, page
+from experiments.paper.run_plan import EMP, FB, STREAM
 from paper_results import BASE, LIMIT, point, sample
 
 Result = dict[str, Any]
@@ -238,7 +240,7 @@ def test_the_page_stands_alone(results: Result, pictures: dict[str, str]) -> Non
     assert len(text) < 6_000_000
     assert not {"script", "link", "iframe", "object"} & set(seen.tags)
     plain = re.sub(r"base64,[^\"]*", "", text)
-    assert "default-src 'none'" in plain
+    assert "default-src 'none'" in unescape(plain)
     assert not re.search(r"https?:|//\w|url\(|@import", plain)
     assert TITLE in seen.text
     for name in FIGURES:
@@ -384,14 +386,14 @@ def test_bars_go_from_least_to_most() -> None:
 def test_growth_and_reach() -> None:
     made = [point("2-few", FB, n) for n in (1, 1000, 2000, 3000)]
     made[0]["peak_rss"] = 10**12  # in the shorter half
-    found = readings.slopes(scaling(*made))
+    found = series.slopes(scaling(*made))
     assert found[FB] == pytest.approx((1.01 * 137, 137), abs=0.01)
     given = scaling(*made) | {"about": {"memory_limit": LIMIT}}
     given["corpus"] = {"settings": {"2-few": {"bytes_a_position": 73.0}}}
-    assert readings.baseline(given) == BASE
-    assert readings.reach(given, FB, LIMIT) == pytest.approx(LIMIT / 137)
-    assert readings.reach(given, EMP, LIMIT) is None
-    assert readings.limits(scaling(point("2-few", FB, 9, 64), *made, point("2-few", FB, 9, 8))) == [8, 64]
+    assert series.baseline(given) == BASE
+    assert series.reach(given, FB, LIMIT) == pytest.approx(LIMIT / 137)
+    assert series.reach(given, EMP, LIMIT) is None
+    assert series.limits(scaling(point("2-few", FB, 9, 64), *made, point("2-few", FB, 9, 8))) == [8, 64]
 
 
 @pytest.mark.parametrize(

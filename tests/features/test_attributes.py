@@ -17,6 +17,8 @@ from chainfold.features.schema import Encoding
 from chainfold.features.template import Border, parse_attributes, parse_template
 from rows import CHUNKING_EXPRESSIONS, Sentences, attributes_of, chunking_attributes, encoded
 
+pytestmark = pytest.mark.quick
+
 WORDS, TAGS = ["the", "cat", "sat", "on", "a", "mat", "ü", "_B-1"], ["DT", "NN", "VB", "IN"]
 sentences_strategy = st.lists(
     st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(TAGS), st.sampled_from("OBI")), min_size=1, max_size=6),

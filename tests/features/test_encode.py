@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import pty
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 
@@ -26,15 +30,12 @@ from chainfold.chain.chain import gather
 from chainfold.chain.stored import open_chain, write_chain
 from chainfold.engines import ENGINES
 from chainfold.features.encode import encode_to
+from processes import PATIENCE, chainfold, command, running
 from rows import attributes_of
+from verbs import failed, run, succeeded
 
 CONLL = "the DT B\ncat NN I\n\nsat VB O\n\n\non IN O\na DT B\n"
 CSV = "time,port,bytes,label\n1,http,10,ok\n2,http,20,ok\n2,ftp,,bad\n5,http,1000,ok\n"
-
-
-def chainfold(*arguments: str | Path, stdin: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "chainfold", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, **options)
 
 
 def encoded(tmp_path: Path, text: str, name: str = "input.txt", **options: Any) -> cf.Chain:
@@ -231,9 +232,9 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
 
 def test_weights_from_the_shell(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(WEIGHTED)
-    assert chainfold("encode", tmp_path / "log.csv", "--weight", "w", "-o", tmp_path / "out").returncode == 0
-    assert b"weights of positions" in chainfold("data", tmp_path / "out").stdout
-    assert b'"weights": true' in chainfold("data", tmp_path / "out", "--json").stdout
+    succeeded("encode", tmp_path / "log.csv", "--weight", "w", "-o", tmp_path / "out")
+    assert b"weights of positions" in succeeded("data", tmp_path / "out")
+    assert b'"weights": true' in succeeded("data", tmp_path / "out", "--json")
 
 
 TEMPLATE = "word[-1] word|pos[1] lower(word)"
@@ -319,31 +320,28 @@ def test_stream_reads_a_pipe(tmp_path: Path) -> None:
 
 def test_pipes_from_the_shell(tmp_path: Path) -> None:
     packed = gzip.compress(CSV.encode())
-    first = chainfold("encode", "-", "-o", "-", "--format", "csv", stdin=packed)
-    assert first.returncode == 0, first.stderr
-    second = chainfold("gradient", "-", "--engine", "stream", "--json", stdin=first.stdout)
-    assert second.returncode == 0, second.stderr
+    line = f"{shlex.join(command('encode', '-', '-o', '-', '--format', 'csv'))} | "
+    line += shlex.join(command("gradient", "-", "--engine", "stream", "--json"))
+    piped = json.loads(subprocess.run(["bash", "-c", line], input=packed, capture_output=True, check=True).stdout)
     (tmp_path / "log.csv").write_text(CSV)
-    assert chainfold("encode", tmp_path / "log.csv", "-o", tmp_path / "x").returncode == 0
-    stored = chainfold("gradient", tmp_path / "x", "--engine", "stream", "--json")
-    for fact in (b'"gradient_sha256": "', b'"log_z": '):
-        found, expected = (run.stdout.split(fact)[1].split(b",")[0] for run in (second, stored))
-        assert found == expected
+    succeeded("encode", tmp_path / "log.csv", "-o", tmp_path / "x")
+    stored = json.loads(succeeded("gradient", tmp_path / "x", "--engine", "stream", "--json"))
+    for fact in ("gradient_sha256", "log_z"):
+        assert piped[fact] == stored[fact]
 
 
 def test_round_trip_through_decode(tmp_path: Path) -> None:
     (tmp_path / "input").write_text(CONLL)
     options = ("--columns", "w,p,label", "--attributes", "w[-1] w|p")
-    assert chainfold("encode", tmp_path / "input", "-o", tmp_path / "a", *options).returncode == 0
-    text = chainfold("data", tmp_path / "a", "--decode").stdout
+    succeeded("encode", tmp_path / "input", "-o", tmp_path / "a", *options)
+    text = succeeded("data", tmp_path / "a", "--decode")
     assert text.decode().splitlines()[:3] == [
         "B\tw|p=the|DT\t__BOS__",
         "I\tw[-1]=the\tw|p=cat|NN\t__EOS__",
         "",
     ]
-    again = chainfold("encode", "-", "--format", "crfsuite", "-o", tmp_path / "b", stdin=text)
-    assert again.returncode == 0, again.stderr
-    assert chainfold("data", tmp_path / "b", "--decode").stdout == text
+    succeeded("encode", "-", "--format", "crfsuite", "-o", tmp_path / "b", given=text)
+    assert succeeded("data", tmp_path / "b", "--decode") == text
 
 
 @pytest.mark.parametrize(
@@ -369,24 +367,24 @@ def test_bad_input_is_one_sentence(
     tmp_path: Path, name: str, text: bytes, options: tuple[str, ...], sentence: str
 ) -> None:
     (tmp_path / name).write_bytes(text)
-    done = chainfold("encode", tmp_path / name, "-o", tmp_path / "out.chain", *options)
-    assert done.returncode == 2, done
-    message = done.stderr.decode()
-    assert message.count("\n") == 1, message
-    assert sentence in message
+    done = run("encode", tmp_path / name, "-o", tmp_path / "out.chain", *options)
+    assert done.exit_code == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert sentence in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is left behind"
 
 
 @pytest.mark.parametrize("output", [".", "", "folder", "fifo", "nowhere/out", "x" * 300, "input", "link"])
-def test_outputs_that_cannot_be(tmp_path: Path, output: str) -> None:
+def test_outputs_that_cannot_be(tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "input").write_text(CONLL)
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("input")
     os.mkfifo(tmp_path / "fifo")
     before = sorted(path.name for path in tmp_path.iterdir())
-    done = chainfold("encode", "input", "-o", output, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1, done.stderr
+    done = run("encode", "input", "-o", output)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "input").read_text() == CONLL
 
@@ -402,8 +400,8 @@ def test_a_long_name_and_a_link_are_written(tmp_path: Path) -> None:
 
 
 def test_a_failure_while_a_pipe_stays_open(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "chainfold", "encode", "-", "-o", str(tmp_path / "out"), "--label", "zz"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    line = command("encode", "-", "-o", tmp_path / "out", "--label", "zz")
+    with running(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stderr is not None
         with suppress(BrokenPipeError):  # it may have gone already
@@ -420,24 +418,22 @@ def test_nowhere_to_write(tmp_path: Path) -> None:
     (tmp_path / "input").write_text(CONLL)
     for arguments in (["encode", "input", "-o", "out"], ["data", "out"], ["data", "out", "--decode"]):
         with Path("/dev/full").open("wb") as full:
-            command = [sys.executable, "-m", "chainfold", *arguments]
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+            done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
         assert done.returncode == 2, arguments
         assert done.stderr == b"chainfold: cannot write to standard output: No space left on device.\n"
 
 
-def test_names_are_no_markup(tmp_path: Path) -> None:
+def test_names_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "[").mkdir()
     (tmp_path / "input").write_text(CONLL)
-    done = chainfold("encode", "input", "-o", "[/red].chain", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert b"[/red].chain" in done.stdout
+    assert b"[/red].chain" in succeeded("encode", "input", "-o", "[/red].chain")
 
 
 def test_a_chain_without_attributes_can_be_shown(tmp_path: Path) -> None:
     (tmp_path / "input").write_text(CONLL)
     cf.encode(tmp_path / "input", tmp_path / "out", min_count=99)
-    assert chainfold("data", tmp_path / "out").returncode == 0
+    assert succeeded("data", tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -504,10 +500,7 @@ for _ in range(400):
 
 def test_an_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "input").write_text(CONLL)
-    done = chainfold("encode", tmp_path / "input", "-o", tmp_path / "nowhere" / "out.chain")
-    assert done.returncode == 2
-    assert b"nowhere" in done.stderr
-    assert done.stderr.count(b"\n") == 1
+    assert "nowhere" in failed("encode", tmp_path / "input", "-o", tmp_path / "nowhere" / "out.chain")
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -519,8 +512,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
     done = chainfold("encode", tmp_path / "input", "-o", tmp_path / "out.chain", preexec_fn=limit)
     assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1
-    assert b"File too large" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "File too large" in done.stderr
     assert (tmp_path / "out.chain").read_text() == "as it was"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out.chain"]
 
@@ -528,15 +521,15 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(CSV)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "chainfold", "encode", str(tmp_path / "log.csv"), "-o", str(tmp_path / "out")]
-    with subprocess.Popen([*command, "--json"], stderr=theirs, stdout=subprocess.PIPE) as process:
+    line = command("encode", tmp_path / "log.csv", "-o", tmp_path / "out", "--json")
+    with running(line, stderr=theirs, stdout=subprocess.PIPE) as process:
         os.close(theirs)
         shown = b""
         with suppress(OSError):  # the terminal is gone with the process
             while more := os.read(ours, 4096):
                 shown += more
+        assert process.wait(PATIENCE) == 0, shown
     os.close(ours)
-    assert process.returncode == 0, shown
     for text in (b"writing", b"MB read", b"positions"):
         assert text in shown, shown
 
@@ -553,13 +546,8 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
 def test_an_interrupted_run_leaves_nothing_but_a_killed_one_its_lock(tmp_path: Path, how: signal.Signals) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    command = [sys.executable, "-m", "chainfold", "encode", str(fifo), "-o", str(tmp_path / "out.chain")]
-
-    def listen() -> None:  # a run in the background is born deaf to Ctrl-C
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
     with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=listen) as process,
+        running(command("encode", fifo, "-o", tmp_path / "out.chain"), stderr=subprocess.PIPE) as process,
         fifo.open("wb", buffering=0) as pipe,
     ):
         pipe.write(b"a b C\n" * 1000)
@@ -664,7 +652,7 @@ def test_tables(library: str) -> None:
     elif library == "numpy":
         table = np.array(list(zip(*columns.values(), strict=True)), [("port", "U4"), ("bytes", "f8"), ("label", "U1")])
     else:
-        table = pytest.importorskip(library, reason=f"{library} is not installed").DataFrame(columns)
+        table = {"pandas": pandas, "polars": polars}[library].DataFrame(columns)
     chain = cf.chain_from_table(table, attributes="port bins(bytes,2)", border="crfpp")
     assert attributes_of(chain) == [
         ["port=http", "bins(bytes,2)=[-inf,2)"],

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainfold as cf
+from chainfold.chain.block import check_block
 from chainfold.chain.builder import KnownNames
-from chainfold.chain.chain import Chain, check_block, gather
+from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.features.for_model import Known, grown, grown_sequences, known_blocks, known_sequences

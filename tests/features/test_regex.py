@@ -17,6 +17,8 @@ from chainfold.errors import ChainfoldError
 from chainfold.features.regex import LONGEST, _Expression, _read, check_expression, matched, occurs
 from chainfold.features.template import Template, parse_attributes, parse_template
 
+pytestmark = pytest.mark.quick
+
 TEXTS = [
     *("", "a", "b", "ab", "aab", "abab", "Chain", "CHAIN", "U.S.", "1,234.5", "don't", "a_b", "x-y-z", "[a+]", "{2}"),
     *(

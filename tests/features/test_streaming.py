@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainfold as cf
-from chainfold.chain.chain import Block, KnownBlock
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, KnownBlock, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.for_model import Known, known_blocks
@@ -29,6 +28,8 @@ from chainfold.features.rows import RowEncoder
 from chainfold.features.streaming import OnError, live_rows
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.inputs import Inputs
+
+pytestmark = pytest.mark.quick
 
 CONLL = "the DT B\ncat NN I\n\nsat VB O\r\n\n\non IN O\na DT B\nmat NN I\n"
 CSV = 'size,colour,label\n1,"re""d, or so",x\n2,,x\n\n,blue,y\n4,red,x\n1e2,blue,\n'
@@ -524,7 +525,7 @@ def test_a_program_gives_rows_in_many_ways(tmp_path: Path) -> None:
     table = pa.table({"word": ["the", "cat"], "pos": ["DT", "NN"]})
     found = [RowEncoder(vocabulary).push(rows) for rows in (dicts, lists, table)]
     single = RowEncoder(vocabulary)
-    found.append(joined([single.push(row) for row in dicts]))
+    found.append(join_blocks([single.push(row) for row in dicts]))
     for block in found:
         assert block.ids.tolist() == found[0].ids.tolist()
         assert block.starts.tolist() == [True, False]
@@ -569,14 +570,14 @@ def test_a_wrong_row_of_a_program_changes_nothing(tmp_path: Path) -> None:
 def test_the_state_after_many_rows_at_once(tmp_path: Path) -> None:
     vocabulary = model_of(CONLL, tmp_path, columns=NAMES, attributes=WINDOW)
     rows = [(word, tag) for word in ("the", "cat", "sat") for tag in ("DT", "NN")]
-    whole = joined([(encoder := RowEncoder(vocabulary)).push(rows), encoder.finish()])
+    whole = join_blocks([(encoder := RowEncoder(vocabulary)).push(rows), encoder.finish()])
     for cut in range(len(rows)):
         first, second = RowEncoder(vocabulary), RowEncoder(vocabulary)
         before = first.push(rows[:cut])
         state = first.state()
         assert state["texts"].size < 4000
         second.restore(state)
-        found = joined([before, second.push(rows[cut:]), second.finish()])
+        found = join_blocks([before, second.push(rows[cut:]), second.finish()])
         assert found.ids.tolist() == whole.ids.tolist()
         assert found.starts.tolist() == whole.starts.tolist()
 

@@ -26,6 +26,8 @@ from chainfold.features.template import (
     parse_template,
 )
 
+pytestmark = pytest.mark.quick
+
 CRFPP = """\
 # Unigram
 U00:%x[-2,0]

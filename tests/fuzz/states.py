@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, PiecewiseGradient, StreamTagger, Training, encode, save_model, train
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import open_model
 from chainfold.training.loop import Development, Every, Interrupted, Saving, _identity, _Run

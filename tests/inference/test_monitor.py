@@ -17,6 +17,8 @@ from chainfold.inference.monitor import Alarm, Monitor, Status
 from chainfold.inference.tagger import Tagger, Want, blocks_of
 from tolerances import ORACLE
 
+pytestmark = pytest.mark.quick
+
 LABELS = ("normal", "scan", "a>b", "entropy")
 UNSEEN = 4  # a label that the model never saw
 ROWS = 700

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from chainfold import CRF, Chain, ChainfoldError, Model, StreamTagger, Training, encode, marginals, tag, train
-from chainfold.chain.chain import gather, vocabulary_of
+from chainfold.chain.block import vocabulary_of
+from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.inference.result import Tagged
 from tolerances import ORACLE

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import Block, gather
+from chainfold.chain.block import Block
+from chainfold.chain.chain import gather
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.functions import entropies, log_probabilities
 from chainfold.inference.result import Tagged
@@ -21,6 +22,8 @@ from chainfold.inference.stream_window import StreamWindow
 from chainfold.inference.tagger import Tagger, Want, blocks_of
 from engines.test_never_forget import UNFORGETTING, problem
 from tolerances import AT_LENGTH, FLOOR, ORACLE
+
+pytestmark = pytest.mark.quick
 
 Sizes = Callable[[np.random.Generator, int], int]
 PUSHES: dict[str, Sizes] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +17,8 @@ from numpy.typing import NDArray
 
 import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.chain import Block, frozen, gather
+from chainfold.chain.block import Block, frozen
+from chainfold.chain.chain import gather
 from chainfold.errors import (
     BadChain,
     BadSetting,
@@ -33,6 +33,8 @@ from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want, blocks_of
 from oracle import Long, features, possible, score
 from tolerances import AT_LENGTH, ORACLE
+
+pytestmark = pytest.mark.quick
 
 _INF = np.inf
 EVERYTHING = Want(posteriors=True, probability=True, given=True, entropy=True, nbest=4, samples=3, seed=5)
@@ -153,7 +155,7 @@ def given_in(one: Sequence, labels: NDArray[Any]) -> float:
 
 @cache
 def solved(name: str) -> tuple[Model, Chain, list[Sequence]]:
-    model, chain = shapes.CASES[name](np.random.default_rng(zlib.crc32(name.encode())))
+    model, chain = shapes.case(name)
     return model, chain, enumerated(model, chain)
 
 

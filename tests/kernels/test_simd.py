@@ -11,6 +11,8 @@ import pytest
 from chainfold.kernels import simd
 from chainfold.system.jit import STRICT, kernel
 
+pytestmark = pytest.mark.quick
+
 ONE_ROUNDING = 2.3e-16
 
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.model.constraints import SCHEMES, Constraints
 
+pytestmark = pytest.mark.quick
+
 TYPES = ("NP", "VP", "a-b")
 GRAMMARS = {
     "BIO": r"(?:O |B-(\S+) (?:I-\1 )*)+",

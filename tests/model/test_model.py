@@ -9,6 +9,8 @@ from chainfold import Chain, Layout, Model, SyntheticChain
 from chainfold.engines.settings import Shape
 from chainfold.errors import BadSetting
 
+pytestmark = pytest.mark.quick
+
 
 def observed_layout() -> Layout:
     random = np.random.default_rng(0)
@@ -60,7 +62,7 @@ def test_observed_layout_has_the_pairs_that_occur() -> None:
 def test_observed_pairs_of_a_vocabulary_too_large_to_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SyntheticChain(5_000, 4, 300, 3, seed=3)
     marked = Layout.observed(source, block=100)
-    monkeypatch.setattr("chainfold.model.model._MOST_MARKS", 10)
+    monkeypatch.setattr("chainfold.model.layout._MOST_MARKS", 10)
     sorted_ = Layout.observed(source, block=100)
     assert marked.row_offsets is not None
     assert sorted_.row_offsets is not None

@@ -23,6 +23,8 @@ from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.readers import inputs as module
 from chainfold.readers.inputs import Chunk, Inputs, chunks, ends_of_plain_rows
 
+pytestmark = pytest.mark.quick
+
 TEXT = b"".join(b"line %d of some text\n" % k for k in range(5000))
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +27,8 @@ from chainfold.readers.formats import Format, Reading, read, read_table
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.tables import CsvReader
 from readers.test_inputs import Pipe
+
+pytestmark = pytest.mark.quick
 
 
 def columns_of(found: Sequence[Stretch]) -> dict[str, list[Any]]:
@@ -271,7 +275,6 @@ def test_numpy_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pandas() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"w": ["a", None, "b"], "n": [1, 2, 3], "c": pandas.Categorical(["x", "y", "x"])})
     assert columns_of(list(read_table(frame[frame.n > 1], Reading()))) == {
         "w": [None, "b"],
@@ -281,7 +284,6 @@ def test_pandas() -> None:
 
 
 def test_polars() -> None:
-    polars = pytest.importorskip("polars")
     frame = polars.DataFrame(
         {
             "w": ["a", None, "b"],

@@ -18,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import sklearn_crfsuite
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, make_scorer
@@ -34,6 +35,8 @@ from chainfold.sklearn.estimator import CRF
 from chainfold.training.online.share import WindowShare
 from chainfold.training.online.trainer import OnlineTrainer
 from verbs import succeeded
+
+pytestmark = pytest.mark.quick
 
 Sequences = tuple[list[list[dict[str, Any]]], list[list[str]]]
 
@@ -81,11 +84,10 @@ def flat_f1(y: Any, predicted: Any, **options: Any) -> float:
 
 
 def test_its_parameters_are_those_of_sklearn_crfsuite() -> None:
-    theirs = pytest.importorskip("sklearn_crfsuite", reason="sklearn-crfsuite is not in the dev extra")
     left_out = {"model_filename", "keep_tempfiles", "trainer_cls"}
     left_out |= {f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials")}
     ours = inspect.signature(CRF).parameters
-    for name, parameter in inspect.signature(theirs.CRF).parameters.items():
+    for name, parameter in inspect.signature(sklearn_crfsuite.CRF).parameters.items():
         assert (name in ours) != (name in left_out), name
         if name in ours:
             assert ours[name].default == parameter.default
@@ -94,7 +96,6 @@ def test_its_parameters_are_those_of_sklearn_crfsuite() -> None:
 @pytest.mark.parametrize("c1", [0.0, 0.2])
 @pytest.mark.parametrize("all_possible_transitions", [True, None])
 def test_it_learns_what_sklearn_crfsuite_learns(c1: float, all_possible_transitions: bool | None) -> None:
-    theirs = pytest.importorskip("sklearn_crfsuite", reason="sklearn-crfsuite is not in the dev extra")
     settings: dict[str, Any] = {
         "c1": c1,
         "c2": 0.3,
@@ -105,7 +106,7 @@ def test_it_learns_what_sklearn_crfsuite_learns(c1: float, all_possible_transiti
     few = [["O", "B"] if k % 2 else ["I"] for k in range(10)]  # not every label follows every other
     items = [[{"word": label} for label in labels] for labels in few]
     for x, y, new in ((X, Y, NEW), (items, few, [[{"word": "O"}] * 4])):
-        ours, reference = CRF(**settings).fit(x, y), theirs.CRF(**settings).fit(x, y)
+        ours, reference = CRF(**settings).fit(x, y), sklearn_crfsuite.CRF(**settings).fit(x, y)
         assert listed(ours.predict(new)) == [list(labels) for labels in reference.predict(new)]
         assert ours.score(x, y) == reference.score(x, y)
         assert ours.classes_ == reference.classes_

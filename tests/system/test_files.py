@@ -15,9 +15,12 @@ import pytest
 
 from chainfold.errors import BadFile
 from chainfold.model.file import open_model, save_model
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 from chainfold.system import files
 from chainfold.system.files import hidden, remove_leftovers, written_whole
+
+pytestmark = pytest.mark.quick
 
 
 def left(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 import chainfold as cf
 from chainfold.errors import AlreadyAppended, BadFile
 from chainfold.system.outputs import check_outputs, claimed
+from processes import running
 from verbs import conll, failed, run, succeeded
 
 INPUT, TWO = "is also an input, and would be lost; give the output another name.", "cannot hold two outputs"
@@ -157,12 +158,11 @@ with claimed([sys.argv[1]], []):
 @pytest.fixture
 def holder(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process, which writes the outputs `new`, and is told to end by closing its standard input."""
-    command = [sys.executable, "-c", HOLD, str(folder / "new")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    line = [sys.executable, "-c", HOLD, str(folder / "new")]
+    with running(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
         yield process
-        process.kill()
 
 
 WRITERS = [

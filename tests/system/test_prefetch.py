@@ -11,6 +11,8 @@ import pytest
 
 from chainfold.system.prefetch import made_ahead, read_ahead
 
+pytestmark = pytest.mark.quick
+
 
 def numbers(count: int, fail: bool = False) -> Iterator[int]:
     yield from range(count)

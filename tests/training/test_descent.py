@@ -15,6 +15,9 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.training.optimisers import base
 from chainfold.training.optimisers.descent import ALGORITHMS, Descent, DescentSettings
 from chainfold.training.optimisers.team import _LEAST_SHARED
+from optimisers import run
+
+pytestmark = pytest.mark.quick
 
 Floats = NDArray[np.float64]
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
@@ -43,15 +46,6 @@ def whole(gradient: BatchGradient, c2: float) -> Callable[[Floats], tuple[float,
         return value, np.sum([part for _, part in parts], axis=0) + 2.0 * c2 * x
 
     return objective
-
-
-def run(optimiser: base.Optimiser) -> list[base.Step]:
-    steps = []
-    while not optimiser.finished:
-        step = optimiser.advance()
-        if step is not None:
-            steps.append(step)
-    return steps
 
 
 @pytest.mark.parametrize("algorithm", NAMES)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chainfold.chain.block import join_blocks
 from chainfold.chain.chain import Chain
-from chainfold.chain.stored import joined
 from chainfold.errors import BadFile
 from chainfold.training.online import journal as module
 from chainfold.training.online.journal import Journal, Journaled, Record
@@ -29,8 +29,8 @@ def a_chain(positions: int) -> Chain:
 
 def record(chain: Chain, low: int, settled: int, end: int) -> Record:
     """Rows low … settled-1, and those up to the end wait."""
-    waiting = NOTHING if settled == end else joined([chain.block(settled, end)])
-    return Record(low, NAMES, NOTHING if low == settled else joined([chain.block(low, settled)]), waiting)
+    waiting = NOTHING if settled == end else join_blocks([chain.block(settled, end)])
+    return Record(low, NAMES, NOTHING if low == settled else join_blocks([chain.block(low, settled)]), waiting)
 
 
 def written(path: Path, *records: Record) -> list[int]:
@@ -63,7 +63,7 @@ def test_a_journal_gives_back_what_was_written(tmp_path: Path) -> None:
         assert not path.exists(), "there is nothing to keep"
         journal.append(record(chain, 0, 20, 20))
     (one,) = Journaled(path, ATTRIBUTES).records()
-    kept: list[tuple[Any, Any]] = list(zip(one.block, joined([chain.block(0, 20)]), strict=True))
+    kept: list[tuple[Any, Any]] = list(zip(one.block, join_blocks([chain.block(0, 20)]), strict=True))
     assert (one.first, one.labels) == (0, NAMES)
     assert all(np.array_equal(a, b) for a, b in kept)
     with Journal(path, path.stat().st_size) as journal:
@@ -81,8 +81,8 @@ def test_rows_that_waited_count_where_the_next_record_begins_after_them(tmp_path
     records = [(0, 10, 11), (10, 10, 12), (10, 18, 20), (20, 25, 27)]  # the third was the last of a run
     written(path, *(record(chain, *one) for one in records))
     assert rows_of(path) == [(0, 10), (10, 10), (10, 20), (20, 27)]
-    found = joined([one.block for one in Journaled(path, ATTRIBUTES).records()])
-    assert np.array_equal(found.ids, joined([chain.block(0, 27)]).ids)
+    found = join_blocks([one.block for one in Journaled(path, ATTRIBUTES).records()])
+    assert np.array_equal(found.ids, join_blocks([chain.block(0, 27)]).ids)
 
 
 def test_a_torn_end_is_left_out_wherever_it_was_torn(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from chainfold.training.optimisers import base, linesearch
 from chainfold.training.optimisers.lbfgs import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.training.optimisers.linesearch import Trial
 from chainfold.training.optimisers.team import _LEAST_SHARED
+from optimisers import run
 
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -48,15 +49,6 @@ def quadratic(diagonal: Floats, centre: Floats) -> Objective:
 
 def rosenbrock(x: Floats) -> tuple[float, Floats]:
     return float(rosen(x)), np.asarray(rosen_der(x))
-
-
-def run(optimiser: base.Optimiser) -> list[base.Step]:
-    steps = []
-    while not optimiser.finished:
-        step = optimiser.advance()
-        if step is not None:
-            steps.append(step)
-    return steps
 
 
 def by_scipy(objective: Objective, size: int) -> tuple[float, Floats]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pycrfsuite
 import pytest
 from scipy.optimize import minimize
 
@@ -97,7 +98,6 @@ def test_owlqn_ends_where_scipy_does_with_the_weights_split_in_two(chain: Chain)
 
 @pytest.mark.parametrize("c1", [0.0, 0.1])
 def test_the_objective_is_that_of_crfsuite(c1: float, tmp_path: Path) -> None:
-    pycrfsuite = pytest.importorskip("pycrfsuite", reason="python-crfsuite comes with the bench extra")
     random = np.random.default_rng(1)
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
     trainer.set_params({"c1": c1, "c2": 0.5, "epsilon": 1e-7, "delta": 1e-9, "feature.possible_transitions": True})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +15,11 @@ from chainfold.model.constraints import Constraints
 from chainfold.training.objective import BatchObjective, Objective, Space, borders
 from tolerances import DIFFERENCES
 
+pytestmark = pytest.mark.quick
+
 
 def made(name: str) -> Chain:
-    return shapes.CASES[name](np.random.default_rng(zlib.crc32(name.encode())))[1]
+    return shapes.case(name)[1]
 
 
 def long_chain(positions: int = 5000, starts: float = 0.02, weighted: bool = False) -> Chain:

@@ -8,17 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from chainfold.chain.chain import Block, Chain
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, join_blocks
+from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from chainfold.training.online.prequential import Interval, Prequential
 from chainfold.training.online.trainer import Learnt, OnlineTrainer
 from chainfold.training.online.weights import OnlineSettings, OnlineWeights
 from shapes import chain as random_chain
+
+pytestmark = pytest.mark.quick
 
 
 def pieces(chain: Chain, sizes: list[int]) -> list[Block]:
@@ -145,10 +148,10 @@ def test_it_does_not_matter_how_rows_are_cut_into_blocks() -> None:
 
 def test_values_may_come_and_go() -> None:
     plain, real = a_chain(500, values="one"), a_chain(500)
-    whole = joined([plain.block(0, 500), real.block(0, 500)])
+    whole = join_blocks([plain.block(0, 500), real.block(0, 500)])
     assert whole.values[: plain.ids.size].tolist() == [1.0] * plain.ids.size
     assert np.array_equal(whole.values[plain.ids.size :], real.values)
-    assert np.array_equal(joined([whole.part(100, 700)]).starts, whole.starts[100:700])
+    assert np.array_equal(join_blocks([whole.part(100, 700)]).starts, whole.starts[100:700])
 
 
 def test_steps_that_leave_rows_alone_are_those_of_the_dense_recursion() -> None:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chainfold import Chain, ChainfoldError, Layout, Model
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.errors import BadSetting, EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
 from chainfold.training.perceptron import Mistakes, MistakeSettings
 from oracle import features

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.chain.entry_kernels import census
 from chainfold.chain.strings import StringTable, hashes
 from chainfold.chain.vocabulary import MARKS

@@ -1,120 +1,32 @@
-"""One long chain with start marks, as flat arrays.
+"""A chain in memory: the arrays of all its positions.
 
-A sentence, a trace or a genome is a stretch of the chain; a start mark at its first position cuts it from what comes
-before. The attributes of position t are ids[offsets[t] : offsets[t+1]], with real values beside them or, if `values` is
-empty, all of value one; edge attributes likewise. Everything that counts positions or entries is int64.
-
-A position may have a weight: the log likelihood is then Σ_t w_t log p(y_t | y_{t+1}, x up to t), the chain rule read
-from the end. A sequence whose positions all weigh w counts like w copies of it.
-
-    Source      anything that can give its positions lo … hi-1 as a Block: a Chain, a synthetic or a stored chain
-    Block       the arrays of a stretch of positions, what the kernels see
-    Chain       the arrays of a whole chain in memory
+A sentence, a trace or a genome is a part of the chain; a start mark at its first position separates it from the
+sequence before. See `chain.block` for the arrays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import (
-    AttributeOutOfRange,
-    BadChain,
-    BadSetting,
-    EmptyChain,
-    LabelOutOfRange,
-    ValueNotFinite,
+from chainfold.chain.block import (
+    MOST_IDS,
+    NO_LABEL,
+    Block,
+    Source,
+    checked_labels,
+    checked_weights,
+    frozen,
+    integers,
+    position_of,
+    reals,
+    vocabulary_of,
 )
-
-NO_LABEL = -1
-"""The label of a position whose label is unknown."""
-
-MOST_LABELS = 65535
-"""Labels are kept in 16 bits; a transition matrix of this size takes 34 GB."""
-
-MOST_IDS, _MOST_INT64 = 2**31 - 1, 2**63 - 1
-
-
-def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, whatever memory they view."""
-    array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
-    array.flags.writeable = False
-    return array
-
-
-class Block(NamedTuple):
-    """Positions lo … hi-1 of a chain. Offsets point into ids as they are given here, and need not begin at zero."""
-
-    labels: NDArray[np.int32]  # [B], -1 where unknown
-    starts: NDArray[np.bool_]  # [B]
-    offsets: NDArray[np.int64]  # [B + 1]
-    ids: NDArray[np.int32]  # [entries]
-    values: NDArray[np.float64]  # [entries], or empty: all ones
-    edge_offsets: NDArray[np.int64]  # [B + 1], or empty: no edge attributes
-    edge_ids: NDArray[np.int32]
-    edge_values: NDArray[np.float64]
-    weights: NDArray[np.float64] = frozen(None, np.float64)  # [B], or empty: all ones
-
-    def part(self, low: int, high: int) -> Block:
-        """Positions low … high-1 of it, as views."""
-        return self._replace(
-            labels=self.labels[low:high],
-            starts=self.starts[low:high],
-            offsets=self.offsets[low : high + 1],
-            edge_offsets=self.edge_offsets[low : high + 1],
-            weights=self.weights[low:high],
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that these positions take, whatever larger arrays they are views of."""
-        size = self.labels.nbytes + self.starts.nbytes + self.offsets.nbytes + self.edge_offsets.nbytes
-        size += self.weights.nbytes
-        for offsets, ids, values in (
-            (self.offsets, self.ids, self.values),
-            (self.edge_offsets, self.edge_ids, self.edge_values),
-        ):
-            if offsets.size:
-                entries = int(offsets[-1] - offsets[0])
-                size += entries * (ids.itemsize + (values.itemsize if values.size else 0))
-        return size
-
-
-class KnownBlock(NamedTuple):
-    """Positions as the model sees them."""
-
-    block: Block  # its labels are those that the model knows, else -1
-    gold: NDArray[np.int32]  # [B] all labels: those that the model never saw come after its own, -1 is unknown
-    ended: bool = False  # is it known that the sequence ends with the last position, or has ended before?
-
-
-class Source(Protocol):
-    """A chain that engines can read: its sizes, and any stretch of it as a block."""
-
-    @property
-    def positions(self) -> int: ...
-    @property
-    def n_labels(self) -> int: ...
-    @property
-    def n_attributes(self) -> int: ...
-    @property
-    def n_edge_attributes(self) -> int: ...
-    @property
-    def active(self) -> float:
-        """Attributes a position, on average."""
-        ...
-
-    @property
-    def labelled(self) -> bool:
-        """Is every label known?"""
-        ...
-
-    def block(self, low: int, high: int) -> Block: ...
+from chainfold.chain.vocabulary import Vocabulary
+from chainfold.errors import AttributeOutOfRange, BadChain, BadSetting, EmptyChain, ValueNotFinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +70,7 @@ class Chain:
         position is a start in any case. Without values every attribute has the value one, without weights every
         position the weight one.
         """
-        positions = _integers(offsets, "offsets").size - 1
+        positions = integers(offsets, "offsets").size - 1
         if positions < 1:
             raise EmptyChain
         if edge_offsets is None and (edge_ids is not None or edge_values is not None):
@@ -223,31 +135,6 @@ def gather(source: Source, positions: int | None = None) -> Chain:
     )
 
 
-def has_weights(source: Source) -> bool:
-    """Do its positions have weights?"""
-    return source.block(0, 1).weights.size > 0
-
-
-def vocabulary_of(source: Source) -> Vocabulary | None:
-    """What the numbers of a source stand for, where that is known."""
-    vocabulary: Vocabulary | None = getattr(source, "vocabulary", None)
-    return vocabulary
-
-
-def checked_labels(labels: ArrayLike, positions: int, n_labels: int | None) -> NDArray[np.int32]:
-    """Labels of positions, -1 where unknown; without n_labels, as many as there may be."""
-    array = _integers(labels, "labels")
-    if array.size != positions:
-        raise BadChain(f"there are {positions} positions, but {array.size} labels.")
-    count = min(int(array.max()) + 1, MOST_LABELS) if n_labels is None else n_labels
-    if not isinstance(count, (int, np.integer)) or not 1 <= count <= MOST_LABELS:
-        raise BadSetting("n_labels", count, f"a whole number from 1 to {MOST_LABELS}")
-    wrong = np.flatnonzero((array < NO_LABEL) | (array >= count))
-    if wrong.size:
-        raise LabelOutOfRange(int(wrong[0]), int(array[wrong[0]]), count)
-    return frozen(array, np.int32)
-
-
 def _start_marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_]:
     """Marks, of which the first is always set."""
     marks = np.zeros(positions, bool) if starts is None else np.array(starts)
@@ -260,17 +147,6 @@ def _start_marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_]:
     return marks
 
 
-def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
-    """Weights of positions, none of them negative."""
-    array = _reals(weights, "weights of positions")
-    if weights is not None and array.shape != (positions,):
-        raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
-    wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
-    if wrong.size:
-        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are finite and not negative.")
-    return array
-
-
 def _entries(
     kind: str,
     offsets: ArrayLike,
@@ -280,9 +156,9 @@ def _entries(
     count: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]:
     """Checked offsets, ids and values of the attributes of one kind, and how many there are."""
-    ends = frozen(_integers(offsets, f"{kind} offsets"), np.int64)
-    entries = _integers([] if ids is None else ids, f"{kind} ids")
-    reals = _reals(values, f"{kind} values")
+    ends = frozen(integers(offsets, f"{kind} offsets"), np.int64)
+    entries = integers([] if ids is None else ids, f"{kind} ids")
+    numbers = reals(values, f"{kind} values")
     if ends.size != positions + 1:
         raise BadChain(f"the {kind} offsets are {ends.size} numbers; {positions} positions need {positions + 1}.")
     steps = np.flatnonzero(np.diff(ends) < 0)
@@ -290,86 +166,15 @@ def _entries(
         raise BadChain(f"the {kind} offsets fall at position {int(steps[0])}; they must never do so.")
     if ends[0] != 0 or ends[-1] != entries.size:
         raise BadChain(f"the {kind} offsets go from {ends[0]} to {ends[-1]}, but there are {entries.size} ids.")
-    if reals.size not in (0, entries.size):
-        raise BadChain(f"there are {entries.size} {kind} ids, but {reals.size} values.")
+    if numbers.size not in (0, entries.size):
+        raise BadChain(f"there are {entries.size} {kind} ids, but {numbers.size} values.")
     size = (int(entries.max()) + 1 if entries.size else 0) if count is None else count
     if not isinstance(size, (int, np.integer)) or not 0 <= size <= MOST_IDS:
         raise BadSetting(f"the number of {kind}s", size, f"a whole number from 0 to {MOST_IDS}")
     wrong = np.flatnonzero((entries < 0) | (entries >= size))
     if wrong.size:
         raise AttributeOutOfRange(position_of(ends, wrong[0]), int(entries[wrong[0]]), size, kind)
-    wrong = np.flatnonzero(~np.isfinite(reals))
+    wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
-        raise ValueNotFinite(position_of(ends, wrong[0]), float(reals[wrong[0]]), f"an {kind}")
-    return ends, frozen(entries, np.int32), reals, size
-
-
-def _reals(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
-    """Real numbers in one dimension."""
-    try:
-        array = frozen(values, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise BadChain(f"the {what} are not numbers.") from None
-    if array.ndim != 1:
-        raise BadChain(f"the {what} have {array.ndim} dimensions; give one row of numbers.")
-    return array
-
-
-def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    """Whole numbers in one dimension, and nothing that would only become so by a cast."""
-    try:
-        array = np.asarray(values)
-        whole = array.astype(np.int64) if array.size == 0 or array.dtype.kind in "iub" else np.asarray(values, float)
-    except (TypeError, ValueError, OverflowError):
-        raise BadChain(f"the {what} are not whole numbers.") from None
-    if array.dtype.kind == "u" and array.size and array.max() > _MOST_INT64:
-        wrong = np.flatnonzero(array.ravel() > _MOST_INT64)
-        raise BadChain(f"number {int(wrong[0])} of the {what} is {array.ravel()[wrong[0]]}, which is too large.")
-    if whole.ndim != 1:
-        raise BadChain(f"the {what} have {whole.ndim} dimensions; give one row of numbers.")
-    if whole.dtype.kind == "f":
-        wrong = np.flatnonzero(~(np.abs(whole) < 2**53) | (whole != np.trunc(np.nan_to_num(whole))))
-        if wrong.size:
-            raise BadChain(f"number {int(wrong[0])} of the {what} is {whole[wrong[0]]}, which is no whole number.")
-    return whole.astype(np.int64)
-
-
-def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
-    """Raise unless kernels may read the block: they look at no bound, and a source may be damaged or mistaken."""
-    where = f"the source's positions {low} to {high - 1}"
-    kinds = ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8", "f8")
-    for name, kind in zip(Block._fields, kinds, strict=True):
-        array: NDArray[Any] = getattr(block, name)
-        if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
-            raise BadChain(f"{where}: {name} is not a contiguous row of {np.dtype(kind).name}.")
-    if block.labels.size != high - low or block.starts.size != high - low:
-        raise BadChain(f"{where} are {block.labels.size} labels and {block.starts.size} start marks.")
-    if block.weights.size:
-        checked_weights(block.weights, high - low)
-    if low == 0 and not block.starts[0]:
-        raise BadChain(f"{where}: the first position of a chain must be a start.")
-    if not _within(block.labels, NO_LABEL, n_labels - 1):
-        raise BadChain(f"{where} have a label that is not from 0 to {n_labels - 1}.")
-    for kind, count, offsets, ids, values in (
-        ("attribute", n_attributes, block.offsets, block.ids, block.values),
-        ("edge attribute", n_edge_attributes, block.edge_offsets, block.edge_ids, block.edge_values),
-    ):
-        if kind == "edge attribute" and count == 0 and offsets.size == 0:
-            continue
-        if offsets.size != high - low + 1 or not _ascending(offsets, ids.size) or values.size not in (0, ids.size):
-            raise BadChain(f"{where} have {kind} offsets, ids and values that do not belong together.")
-        if not _within(ids[offsets[0] : offsets[-1]], 0, count - 1):
-            raise BadChain(f"{where} have an {kind} that is not from 0 to {count - 1}.")
-
-
-def _within(numbers: NDArray[np.int32], least: int, most: int) -> bool:
-    return numbers.size == 0 or bool(numbers.min() >= least and numbers.max() <= most)
-
-
-def _ascending(offsets: NDArray[np.int64], entries: int) -> bool:
-    return bool(offsets[0] >= 0 and offsets[-1] <= entries and (offsets[1:] >= offsets[:-1]).all())
-
-
-def position_of(offsets: NDArray[np.int64], entry: int) -> int:
-    """The position to which an entry belongs."""
-    return int(np.searchsorted(offsets, entry, side="right")) - 1
+        raise ValueNotFinite(position_of(ends, wrong[0]), float(numbers[wrong[0]]), f"an {kind}")
+    return ends, frozen(entries, np.int32), numbers, size

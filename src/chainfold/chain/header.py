@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from chainfold.chain.block import MOST_IDS, MOST_LABELS
 from chainfold.chain.builder import MOST_HASH_BITS
-from chainfold.chain.chain import MOST_IDS, MOST_LABELS
 from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.errors import BadChain

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold.chain.block import NO_LABEL
 from chainfold.chain.builder import Census
-from chainfold.chain.chain import NO_LABEL, Chain
+from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain
 

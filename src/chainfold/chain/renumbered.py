@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, vocabulary_of
 from chainfold.chain.builder import Census
-from chainfold.chain.chain import NO_LABEL, Block, Chain, KnownBlock, Source, frozen, gather, vocabulary_of
+from chainfold.chain.chain import Chain, gather
 from chainfold.chain.entries import without_gaps
 from chainfold.chain.strings import StringTable, spans
+from chainfold.chain.views import View
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError, UnseenLabel
 
@@ -20,7 +22,7 @@ Numbers = NDArray[np.int32]
 Entries = tuple[NDArray[np.int64], Numbers, NDArray[np.float64]]  # offsets, ids, values
 
 
-class Renumbered:
+class Renumbered(View):
     """A source with the numbers of a vocabulary. Attributes that are not in it are left out.
 
     Labels that are not in it are unknown or, where labels are needed, refused by the block that has one.
@@ -30,8 +32,8 @@ class Renumbered:
         own = vocabulary_of(source)
         assert own is not None, "only names can be compared"
         _check_names(own, vocabulary)
-        self._source, self.vocabulary = source, vocabulary
-        self.positions, self.active = source.positions, source.active
+        super().__init__(source)
+        self.vocabulary = vocabulary
         self.n_labels = len(vocabulary.labels)
         named = vocabulary.attributes is not None
         self.n_attributes = vocabulary.counts.size if named else max(vocabulary.counts.size, source.n_attributes)

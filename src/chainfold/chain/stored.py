@@ -41,7 +41,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.chain.arrow_messages import FILE, STREAM, MessageFile, MessageStream, begins_with
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, frozen, vocabulary_of
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, frozen, join_blocks, vocabulary_of
 from chainfold.chain.header import (
     ABOUT,
     EDGE,
@@ -296,7 +296,7 @@ class _Batches(ABC):
         with _damage(self.path, f"positions {low} to {high - 1} are damaged"):
             first, last = low // self.batch, (high - 1) // self.batch
             parts = _Parts(self._wholes(first, last), first * self.batch, self.batch, low, high)
-            return next(iter(parts)) if first == last else joined(parts)
+            return next(iter(parts)) if first == last else join_blocks(parts)
 
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
@@ -582,68 +582,3 @@ def _problem(batch: Any, block: Block, labelled: bool) -> str | None:
         if not np.isfinite(values).all():
             return "values that are not finite numbers"
     return None
-
-
-def joined(parts: Iterable[Block]) -> Block:
-    """One block of several, copied; they are gone through twice, first for their sizes."""
-    rows = weighted = 0
-    sizes = [_Lists(), _Lists()]
-    for part in parts:
-        rows += part.labels.size
-        weighted += part.weights.size
-        for size, one in zip(sizes, _lists_of(part), strict=True):
-            size.count(*one)
-    labels, starts, weights = np.empty(rows, np.int32), np.empty(rows, np.bool_), np.empty(weighted)
-    for size in sizes:
-        size.allocate(rows)
-    low = 0
-    for part in parts:
-        high = low + part.labels.size
-        labels[low:high], starts[low:high] = part.labels, part.starts
-        if weighted:
-            weights[low:high] = part.weights
-        for size, one in zip(sizes, _lists_of(part), strict=True):
-            size.append(low, *one)
-        low = high
-    state, edge = (size.frozen() for size in sizes)
-    return Block(frozen(labels, np.int32), frozen(starts, np.bool_), *state, *edge, frozen(weights, np.float64))
-
-
-_Entries = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]  # offsets, ids, values
-
-
-def _lists_of(block: Block) -> tuple[_Entries, _Entries]:
-    return (block.offsets, block.ids, block.values), (block.edge_offsets, block.edge_ids, block.edge_values)
-
-
-class _Lists:
-    """The attributes of one kind of several blocks."""
-
-    def __init__(self) -> None:
-        self._there = self._valued = False
-        self._entries = self._filled = 0
-
-    def count(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-        if offsets.size:
-            self._there = True
-            self._entries += int(offsets[-1] - offsets[0])
-            self._valued |= values.size > 0
-
-    def allocate(self, rows: int) -> None:
-        self._offsets = np.zeros(rows + 1 if self._there else 0, np.int64)
-        self._ids = np.empty(self._entries, np.int32)
-        self._values = np.empty(self._entries if self._valued else 0)
-
-    def append(self, row: int, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-        if not offsets.size:
-            return
-        part = slice(offsets[0], offsets[-1])
-        begin, end = self._filled, self._filled + int(offsets[-1] - offsets[0])
-        self._offsets[row + 1 : row + offsets.size] = offsets[1:] + (begin - offsets[0])
-        self._ids[begin:end] = ids[part]
-        if self._valued:
-            self._values[begin:end] = values[part] if values.size else 1.0
-        self._filled = end
-
-    def frozen(self) -> _Entries:
-        return frozen(self._offsets, np.int64), frozen(self._ids, np.int32), frozen(self._values, np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.chain.string_kernels import (
     PairArrays,
     StringArrays,

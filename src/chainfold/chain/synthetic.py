@@ -13,7 +13,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import MOST_IDS, MOST_LABELS, Block, frozen
+from chainfold.chain.block import MOST_IDS, MOST_LABELS, Block, frozen
 from chainfold.chain.synthetic_kernels import SHARPNESS, Recipe, synthesise, walk
 from chainfold.errors import BadSetting
 

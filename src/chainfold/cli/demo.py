@@ -18,15 +18,15 @@ from chainfold.cli import options
 from chainfold.cli.console import console, table
 from chainfold.errors import BadFile, BadSetting
 from chainfold.escape import visible
+from chainfold.system.files import temporary_directory
 from chainfold.system.machine import resident
-from chainfold.system.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-    from chainfold.chain.chain import Block, Source
+    from chainfold.chain.block import Block, Source
     from chainfold.features.encoder import Progress
     from chainfold.inference.result import Tagged
     from chainfold.metrics import Scores
@@ -110,9 +110,10 @@ class _Outcome:
 
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
     """Everything from the log to the labels found."""
+    from chainfold.chain.views import SinglePositions
     from chainfold.cli.demo_log import write_log
-    from chainfold.engines.plan import cores
     from chainfold.model.file import save_model
+    from chainfold.system.machine import cores
 
     log, other, more = folder / _TRAIN, folder / _TEST, positions // _SHARE
     text = f"Writing {_TRAIN}, {positions:,} connections, and {_TEST}, {more:,} others."
@@ -127,7 +128,7 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
         save_model(folder / _MODEL, chain)
     text = "Training the same on single rows, which do not see their neighbours (a logistic regression)."
     with steps.step("train on single rows", _ITERATIONS * positions, text) as step:
-        single = _trained(SingleRows(source), step)
+        single = _trained(SinglePositions(source), step)
     few = min(positions, _ARRIVING)
     text = f"Learning from {few:,} of them as they arrive, once, by AdaGrad; each is tagged before it is learnt from."
     with steps.step("learn online", few, text) as step:
@@ -146,7 +147,7 @@ def _encoded(log: Path, output: Path, progress: Progress) -> Source:
 
 
 def _trained(source: Source, step: _Step) -> Model:
-    from chainfold.engines.plan import cores
+    from chainfold.system.machine import cores
     from chainfold.training.loop import Training, train
 
     model = train(
@@ -181,29 +182,6 @@ def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
             break
     prequential.close()
     return found
-
-
-class SingleRows:
-    """A chain cut before every position: without neighbours, a CRF is a logistic regression."""
-
-    def __init__(self, source: Source) -> None:
-        from chainfold.chain.chain import vocabulary_of
-
-        self._source = source
-        self.positions, self.n_labels, self.n_attributes = source.positions, source.n_labels, source.n_attributes
-        self.n_edge_attributes, self.active, self.labelled = source.n_edge_attributes, source.active, source.labelled
-        self.vocabulary = vocabulary_of(source)
-
-    def block(self, low: int, high: int) -> Block:
-        return _cut(self._source.block(low, high))
-
-
-def _cut(block: Block) -> Block:
-    import numpy as np
-
-    from chainfold.chain.chain import frozen
-
-    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
 
 class _Findings:
@@ -265,7 +243,9 @@ def _tagged(model: Model, log: Path, output: Path, progress: Progress) -> _Findi
 
 def _tagged_singly(model: Model, log: Path, progress: Progress) -> _Findings:
     """The same without a look at the neighbours."""
-    return _found(model, map(_cut, _blocks(model, [log], progress)), lambda one: None)
+    from chainfold.chain.views import single_positions
+
+    return _found(model, map(single_positions, _blocks(model, [log], progress)), lambda one: None)
 
 
 def _blocks(model: Model, inputs: Any, progress: Progress) -> Iterator[Block]:

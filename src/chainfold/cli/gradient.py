@@ -21,7 +21,7 @@ from chainfold.system.files import written_whole
 from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.engines.log_likelihood import Evaluation
     from chainfold.engines.resumable import PiecewiseGradient
     from chainfold.model.model import Model
@@ -127,9 +127,10 @@ def gradient(
 
 
 def _model(source: Source, weights: Weights | None, seed: int) -> Model:
-    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.block import vocabulary_of
     from chainfold.chain.synthetic import SyntheticChain
-    from chainfold.model.model import Layout, Model
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
 
     if source.n_labels == 0:
         raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")

@@ -17,7 +17,7 @@ from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, Cha
 from chainfold.system.outputs import claimed
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
 
 Data = Annotated[
     Path | None,

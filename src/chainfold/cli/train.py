@@ -24,7 +24,7 @@ from chainfold.system.machine import resident
 from chainfold.system.outputs import STANDARD, check_outputs
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import Source
+    from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.features.encode import Options
     from chainfold.model.constraints import Constraints
@@ -247,9 +247,9 @@ def train(
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
-    from chainfold.engines.plan import cores
     from chainfold.features.encode import Options
     from chainfold.model.file import open_model, save_model
+    from chainfold.system.machine import cores
     from chainfold.training.loop import Interrupted, Saving, Training
     from chainfold.training.loop import train as run_training
 
@@ -429,7 +429,7 @@ def _check_encoded(path: str, how: Options) -> None:
 
 
 def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
-    from chainfold.chain.chain import vocabulary_of
+    from chainfold.chain.block import vocabulary_of
 
     vocabulary = vocabulary_of(source)
     if vocabulary is None:

@@ -25,7 +25,7 @@ from chainfold.cli.watch_screen import About, counted, percent, summary, surpris
 from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
-    from chainfold.chain.chain import KnownBlock
+    from chainfold.chain.block import KnownBlock
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.features.streaming import OnError
     from chainfold.inference.monitor import Alarm, Monitor, Status

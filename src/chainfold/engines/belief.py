@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chainfold.kernels.lattice import LEAST_ALPHA
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class Belief(NamedTuple):

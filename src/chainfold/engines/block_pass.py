@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block, frozen
+from chainfold.chain.block import Block, frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import NOTHING_BEFORE, Problem
@@ -25,7 +25,7 @@ from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide,
 from chainfold.kernels.lattice import EDGE_RANGE, Lattice
 from chainfold.kernels.scores import BlockRows, Slots
 from chainfold.kernels.simd import aligned
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 _LEAST_LOG = -300.0  # of the likelihood of an observed label; below it, doubles may not have the range
 

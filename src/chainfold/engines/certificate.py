@@ -10,7 +10,7 @@ import numpy as np
 from chainfold.engines.belief import Belief
 from chainfold.kernels.certificate import NEGLIGIBLE, last_certified, look_ahead
 from chainfold.kernels.lattice import Lattice
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class Certificate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Cost, Engine, Report

@@ -5,7 +5,7 @@ Every forward vector, prediction and, with edge attributes, transition matrix is
 
 from __future__ import annotations
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Cost, Engine, Report
 from chainfold.engines.keeper import forward_and_back

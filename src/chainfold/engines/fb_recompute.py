@@ -6,7 +6,7 @@ back never needs the state scores, so that N² a position replaces the second sc
 
 from __future__ import annotations
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Cost, Engine, Report
@@ -15,7 +15,7 @@ from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class KeptVectors:

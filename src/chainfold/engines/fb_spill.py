@@ -6,9 +6,9 @@ it ends. On the way back they are read in reverse.
 
 from __future__ import annotations
 
-from typing import IO
+import numpy as np
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Cost, Engine, Report
@@ -16,14 +16,14 @@ from chainfold.engines.keeper import forward_and_back
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
-from chainfold.engines.spilling import read_back, spilling
 from chainfold.engines.tally import Tally
+from chainfold.system.spill import SpillFile
 
 
 class VectorFile:
     """Keeps forward vectors in a file, unless they are wide; in memory, what is before each block."""
 
-    def __init__(self, problem: Problem, file: IO[bytes]) -> None:
+    def __init__(self, problem: Problem, file: SpillFile) -> None:
         self._pass = BlockPass(problem, Potentials.of(problem))
         self._file = file
         self._kept: list[tuple[Belief, bool]] = []
@@ -33,18 +33,19 @@ class VectorFile:
 
     def push(self, block_pass: BlockPass) -> None:
         if not block_pass.passed.wide:
-            block_pass.passed.alpha.tofile(self._file)
+            self._file.append(block_pass.passed.alpha)
         self._kept.append((block_pass.entry, block_pass.passed.wide))
 
     def pop(self, low: int, block: Block) -> BlockPass:
         entry, wide = self._kept.pop()
-        shape = block.labels.size, self._pass.width
-        self._pass.restore(low, block, entry, None if wide else read_back(self._file, shape))
+        rows, width = block.labels.size, self._pass.width
+        alpha = None if wide else self._file.read_back(rows * width).reshape(rows, width)
+        self._pass.restore(low, block, entry, alpha)
         return self._pass
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    with spilling() as file:
+    with SpillFile(np.float64) as file:
         return forward_and_back(problem, VectorFile(problem, file))
 
 

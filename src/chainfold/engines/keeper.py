@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass, last_posterior
 from chainfold.engines.engine import Report

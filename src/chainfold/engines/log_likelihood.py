@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chainfold.chain.chain import Source, has_weights
+from chainfold.chain.block import Source, has_weights
 from chainfold.engines import ENGINES
 from chainfold.engines.engine import Report
 from chainfold.engines.plan import choose
@@ -17,7 +17,8 @@ from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.engines.workspace import Workspace
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 
 
 @dataclass(frozen=True, eq=False)

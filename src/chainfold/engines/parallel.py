@@ -27,7 +27,7 @@ from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.stretch import HALO, future_of, past_of
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 STRETCHES = 16
 """A chain is cut into at most this many, for any number of threads."""

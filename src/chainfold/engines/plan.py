@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,11 +10,6 @@ from chainfold.engines.engine import Cost
 from chainfold.engines.settings import Settings, Shape
 
 _MOST_LOSS = 0.1  # of the time of one thread, to cuts that only more threads profit from
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Choice(NamedTuple):

@@ -7,14 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
 from chainfold.kernels.forward import exponentiate_edges
 from chainfold.kernels.lattice import EDGE_RANGE
 from chainfold.kernels.scores import BlockRows, Slots, edge_scores, state_scores
 from chainfold.kernels.simd import aligned
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 
 class Potentials:

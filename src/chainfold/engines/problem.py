@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, has_weights
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, has_weights
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.workspace import ArrayPool, Workspace
 from chainfold.kernels.scores import BlockRows, Slots
-from chainfold.model.model import Floats, Model, room_for
+from chainfold.model.layout import Floats, room_for
+from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays
 

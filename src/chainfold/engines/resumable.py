@@ -20,9 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from chainfold.chain.chain import MOST_IDS, NO_LABEL, Block, Source, check_block, frozen, has_weights
-from chainfold.chain.joined import Joined, Sizes
-from chainfold.chain.stored import joined
+from chainfold.chain.block import MOST_IDS, NO_LABEL, Block, Source, check_block, frozen, has_weights, join_blocks
+from chainfold.chain.views import JoinedSource, SourceSizes
 from chainfold.engines import stream
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.potentials import Potentials
@@ -31,7 +30,8 @@ from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Tally
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
 from chainfold.model.file import fingerprint
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, under, within
 
@@ -90,7 +90,9 @@ class PiecewiseGradient:
             if self._pass is None:
                 layout = self.model.layout
                 sizes = layout.n_labels, layout.n_attributes, layout.n_edge_attributes
-                self._pass = _Pass(self.model, self.settings, Joined(Sizes(*sizes, source.active, weighted)))
+                self._pass = _Pass(
+                    self.model, self.settings, JoinedSource(SourceSizes(*sizes, source.active, weighted))
+                )
             self._pass.add(source, continues)
 
     def finish(self) -> Evaluation:
@@ -146,7 +148,7 @@ class PiecewiseGradient:
 class _Pass:
     """A pass of `stream` over a source that grows, and only takes the steps that more of the source cannot change."""
 
-    def __init__(self, model: Model, settings: Settings, source: Joined) -> None:
+    def __init__(self, model: Model, settings: Settings, source: JoinedSource) -> None:
         self.source = source
         self._problem = Problem(model, source, settings, growing=True, weighted=source.sizes.weighted)
         self._before = NOTHING_BEFORE  # what was observed before the first position that the source still has
@@ -162,7 +164,7 @@ class _Pass:
             self._tally.forget_labels()
         while self._stream.position + self._stream.ahead() < self.source.positions:
             self._stream.step(self.source.positions, closed=False)
-        rows, before = joined(self._stream.rows()), self._stream.before()
+        rows, before = join_blocks(self._stream.rows()), self._stream.before()
         self._keep(self._stream.oldest, rows, before)
 
     def _keep(self, first: int, rows: Block, before: Before) -> None:
@@ -236,12 +238,12 @@ def _settings(given: Any) -> dict[str, Any]:
     return settings
 
 
-def _source(about: Mapping[str, Any], layout: Layout) -> Joined:
+def _source(about: Mapping[str, Any], layout: Layout) -> JoinedSource:
     """A source without positions, of the sizes that a token says, if they are the model's."""
-    sizes = Sizes(**mapping("sizes", about["source"], Sizes._fields))
+    sizes = SourceSizes(**mapping("sizes", about["source"], SourceSizes._fields))
     need(sizes[:3] == (layout.n_labels, layout.n_attributes, layout.n_edge_attributes), "its sizes are not the model's")
     need(is_number(sizes.active) and 0.0 <= sizes.active <= MOST_IDS, "its number of attributes cannot be")
     need(type(sizes.weighted) is bool and type(about["labelled"]) is bool, "its sizes are neither yes nor no")
-    source = Joined(sizes)
+    source = JoinedSource(sizes)
     source.labelled = about["labelled"]
     return source

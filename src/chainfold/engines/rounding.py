@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.errors import ScoreNotFinite
 from chainfold.kernels.scores import Slots, edge_scores, state_scores
-from chainfold.model.model import Floats, Layout
+from chainfold.model.layout import Floats, Layout
 from chainfold.system.validate import finite, need
 
 UNIT = 2.0**-53

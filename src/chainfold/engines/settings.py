@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainfold.chain.chain import Source
+from chainfold.chain.block import Source
 from chainfold.errors import BadSetting, ToleranceTooSmall
 from chainfold.kernels.scores import padded
-from chainfold.model.model import Layout
+from chainfold.model.layout import Layout
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.potentials import Potentials
@@ -12,7 +12,7 @@ from chainfold.engines.problem import Problem
 from chainfold.kernels.scores import BlockRows, Slots
 from chainfold.kernels.short_sequences import whole_sequences
 from chainfold.kernels.simd import aligned
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least
 _MOST, _MOST_PLACES = 16384, 16 << 20  # positions that are looked through for whole sequences, bytes of their rows

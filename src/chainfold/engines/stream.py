@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass, Flow, boundary_flow, last_posterior
 from chainfold.engines.certificate import Certificate
@@ -31,7 +31,7 @@ from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, under, vectors
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass, boundary_flow
 from chainfold.engines.certificate import Certificate
@@ -23,7 +23,7 @@ from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.stream import StreamPass
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class Halo(NamedTuple):

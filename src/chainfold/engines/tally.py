@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from chainfold.chain.chain import NO_LABEL, Block
+from chainfold.chain.block import NO_LABEL, Block
 from chainfold.engines.problem import Before, Problem
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
 from chainfold.kernels.scores import PORTION, Slots, fold, observe
 from chainfold.kernels.simd import WIDTH
-from chainfold.model.model import Floats, Layout
+from chainfold.model.layout import Floats, Layout
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import Arrays, below_infinity, finite, need, under
 

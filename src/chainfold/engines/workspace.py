@@ -10,12 +10,13 @@ import math
 import threading
 from collections import defaultdict
 
-from chainfold.chain.chain import Chain, Source, check_block, gather
+from chainfold.chain.block import Source, check_block
+from chainfold.chain.chain import Chain, gather
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
 from chainfold.kernels.scores import BlockRows
 from chainfold.kernels.simd import aligned
-from chainfold.model.model import Floats, Layout
+from chainfold.model.layout import Floats, Layout
 
 _HELD = 512 << 20  # bytes: a chain that takes more is read again from where it is
 _ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows looked up

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from chainfold.chain.block import frozen
 from chainfold.chain.builder import Names
-from chainfold.chain.chain import frozen
 from chainfold.chain.entries import without_gaps
 from chainfold.chain.string_kernels import paste
 from chainfold.chain.strings import PairTable, StringTable

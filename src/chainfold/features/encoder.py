@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from chainfold.chain.block import NO_LABEL, Block, Source, frozen, vocabulary_of
 from chainfold.chain.builder import Census, ExactNames, HashedNames, KnownNames, Names, by_falling_count
-from chainfold.chain.chain import NO_LABEL, Block, Source, frozen, vocabulary_of
 from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain

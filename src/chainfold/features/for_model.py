@@ -18,8 +18,8 @@ from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
-from chainfold.chain.chain import NO_LABEL, Block, Chain, KnownBlock, Source, frozen, vocabulary_of
-from chainfold.chain.stored import joined
+from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, join_blocks, vocabulary_of
+from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, EmptyChain
 from chainfold.features.attributes import Entries
@@ -88,7 +88,7 @@ def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
     blocks = [one.block for one in known]
     if not blocks:
         raise EmptyChain
-    block = joined(blocks)
+    block = join_blocks(blocks)
     return Chain(*block, like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
 
 

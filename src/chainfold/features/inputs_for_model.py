@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
-from chainfold.chain.chain import KnownBlock, vocabulary_of
+from chainfold.chain.block import KnownBlock, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.stored import PipedChain, StoredChain, is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary

@@ -5,18 +5,16 @@ They lie compressed in a file without a name, which vanishes with the process, h
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from chainfold.readers.columns import Stretch
-from chainfold.system.files import working_file
-from chainfold.system.temporary import temporary_folder
+from chainfold.system.files import temporary_file_errors
+from chainfold.system.spill import SpillFile
 
 _SOURCE, _UNIT = b"source", b"unit"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -26,17 +24,14 @@ class Kept:
     """Stretches to go through twice."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder or temporary_folder()
-        with working_file(self._folder):
-            self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (closed on leaving)
+        self._spill = SpillFile(folder=folder)
         self._count, self.rows = 0, 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # what a full disk would not take is not wanted any more
-            self._file.close()
+        self._spill.close()
 
     def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
         """The same stretches; each is kept before it is given, and its rows are told."""
@@ -45,7 +40,8 @@ class Kept:
             columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
             whole = pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "starts", "lines"])
             whole = whole.replace_schema_metadata({_SOURCE: stretch.source.encode(), _UNIT: stretch.unit.encode()})
-            with working_file(self._folder), pa.ipc.new_stream(self._file, whole.schema, options=_OPTIONS) as writer:
+            folder, file = self._spill.folder, self._spill.file
+            with temporary_file_errors(folder), pa.ipc.new_stream(file, whole.schema, options=_OPTIONS) as writer:
                 writer.write_batch(whole)
             self._count += 1
             self.rows += stretch.lines.size
@@ -54,11 +50,10 @@ class Kept:
 
     def __iter__(self) -> Iterator[Stretch]:
         """What was kept, from the beginning."""
-        with working_file(self._folder):
-            self._file.seek(0)
+        self._spill.seek(0)
         for _ in range(self._count):
-            with working_file(self._folder):
-                (whole,) = pa.ipc.open_stream(self._file)
+            with temporary_file_errors(self._spill.folder):
+                (whole,) = pa.ipc.open_stream(self._spill.file)
             source, unit = (whole.schema.metadata[key].decode() for key in (_SOURCE, _UNIT))
             columns = range(whole.num_columns - 2)
             starts = whole.column(len(columns)).to_numpy(zero_copy_only=False)

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile
 from chainfold.features.encoder import Numbered
@@ -96,7 +95,7 @@ class RowEncoder:
         blocks = [self._maker.known(one).block for one in found if one.block.labels.size]
         if len(blocks) == 1:
             return blocks[0]
-        return joined(blocks) if blocks else self._maker.nothing
+        return join_blocks(blocks) if blocks else self._maker.nothing
 
     def _stretches(self, rows: Any) -> list[Stretch]:
         """The rows as stretches, each with at least one row."""

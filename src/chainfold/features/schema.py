@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL
+from chainfold.chain.block import NO_LABEL
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile, BadLines, BadSetting, ChainfoldError
 from chainfold.features.attributes import symbol_codes

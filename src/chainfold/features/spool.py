@@ -6,67 +6,33 @@ with its ids renumbered and those of dropped attributes left out.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, frozen
+from chainfold.chain.block import NO_LABEL, Block, frozen
 from chainfold.chain.entries import without_gaps
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadFile
-from chainfold.system.files import working_file
-from chainfold.system.temporary import temporary_folder
+from chainfold.system.spill import SpillFile
 
 _FILL = 1 << 16  # numbers written at once where values are filled in
-
-
-class Column:
-    """Numbers appended to a nameless file, then read back in order."""
-
-    def __init__(self, folder: Path, dtype: Any) -> None:
-        self._folder, self._dtype = folder, np.dtype(dtype)
-        with working_file(folder):
-            self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the spool closes it)
-        self.size = 0
-
-    def append(self, numbers: NDArray[Any]) -> None:
-        with working_file(self._folder):
-            self._file.write(np.ascontiguousarray(numbers, self._dtype).data)
-        self.size += numbers.size
-
-    def rewind(self) -> None:
-        with working_file(self._folder):
-            self._file.seek(0)
-
-    def read(self, count: int) -> NDArray[Any]:
-        with working_file(self._folder):
-            data = self._file.read(count * self._dtype.itemsize)
-        if len(data) != count * self._dtype.itemsize:
-            raise BadFile(self._folder, "what was put aside there could not be read back.")
-        return np.frombuffer(data, self._dtype)
-
-    def close(self) -> None:
-        with suppress(OSError):  # what a full disk would not take is not wanted any more
-            self._file.close()
 
 
 class Entries:
     """The attributes of one kind: how many each position has, their ids, their values once any is not one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._counts, self.ids = Column(folder, np.int32), Column(folder, np.int32)
-        self._values: Column | None = None
+        self._counts, self.ids = SpillFile(np.int32, folder), SpillFile(np.int32, folder)
+        self._values: SpillFile | None = None
 
     def append(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         if values.size and self._values is None:
-            self._values = Column(self._folder, np.float64)
+            self._values = SpillFile(np.float64, self._folder)
             for low in range(0, self.ids.size, _FILL):
                 self._values.append(np.ones(min(_FILL, self.ids.size - low)))
         if self._values is not None:
@@ -79,7 +45,7 @@ class Entries:
         return self._values is not None
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SpillFile]:
         return [self._counts, self.ids, *([] if self._values is None else [self._values])]
 
     def read(
@@ -99,14 +65,14 @@ class Spool:
     """Labels, start marks, weights and entries of a chain that is being encoded."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._place = place = folder or temporary_folder()
-        self.labels, self.starts = Column(place, np.int32), Column(place, np.bool_)
-        self.weights: Column | None = None
+        self._place = place = folder
+        self.labels, self.starts = SpillFile(np.int32, place), SpillFile(np.bool_, place)
+        self.weights: SpillFile | None = None
         self.state, self.edge = Entries(place), Entries(place)
         self.sequences, self.unlabelled = 0, 0
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[SpillFile]:
         weights = [] if self.weights is None else [self.weights]
         return [self.labels, self.starts, *weights, *self.state.columns, *self.edge.columns]
 
@@ -126,7 +92,7 @@ class Spool:
         self.labels.append(block.labels)
         self.starts.append(block.starts)
         if block.weights.size:
-            self.weights = self.weights or Column(self._place, np.float64)
+            self.weights = self.weights or SpillFile(np.float64, self._place)
             self.weights.append(block.weights)
         self.sequences += int(np.count_nonzero(block.starts))
         self.unlabelled += int(np.count_nonzero(block.labels == NO_LABEL))
@@ -165,7 +131,7 @@ class SpooledChain:
         self.valued, self.edge_valued = spool.state.valued, spool.edge.valued
         self.weighted = spool.weights is not None
         for column in spool.columns:
-            column.rewind()
+            column.seek(0)
         self._read = 0
 
     def block(self, low: int, high: int) -> Block:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
@@ -22,7 +22,8 @@ from chainfold.kernels.faults import check
 from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.posteriors import posteriors
 from chainfold.kernels.viterbi import viterbi
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 SCORERS = 2
 """Threads that score the next pieces of a block, which takes several times as long as what follows."""

@@ -10,7 +10,7 @@ from typing import IO, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import KnownBlock
+from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.features.for_model import Known, KnownOptions

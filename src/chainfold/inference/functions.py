@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from chainfold.chain.chain import Block, Source, checked_labels
+from chainfold.chain.block import Block, Source, checked_labels
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadChain
 from chainfold.inference.decoder import Labels
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want, blocks_of
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 
 class Ranked(NamedTuple):

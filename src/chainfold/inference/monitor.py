@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.buffer import Buffer, Columns
@@ -26,7 +26,8 @@ from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged
 from chainfold.inference.stream_window import StreamWindow
 from chainfold.inference.tag_files import vocabulary_of_model
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 DEFAULT_WINDOW = 1000
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL
+from chainfold.chain.block import NO_LABEL
 from chainfold.engines.belief import Belief
 from chainfold.engines.potentials import Potentials
 from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.posteriors import count_pairs, entropy, given_probability
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within
 
 _FOLD_EVERY = 8192  # rows after which the recent sums are added to the totals, so that rounding stays small

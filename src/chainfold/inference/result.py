@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import ChainfoldError
 from chainfold.inference.decoder import Labels
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 @dataclass(frozen=True, eq=False)

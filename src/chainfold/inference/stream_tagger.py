@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from chainfold.chain.chain import Block, Source
+from chainfold.chain.block import Block, Source
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, check_block, frozen
+from chainfold.chain.block import NO_LABEL, Block, check_block, frozen
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.belief import Belief, widened
 from chainfold.engines.block_pass import lattice_of
@@ -32,7 +32,8 @@ from chainfold.inference.quantities import Quantities, Sums
 from chainfold.inference.result import Tagged, joined
 from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.viterbi import coalesced, follow, origins, trace
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
 from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need, probabilities, under, vectors, within
 

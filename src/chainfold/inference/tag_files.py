@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import KnownBlock
+from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
@@ -21,7 +21,8 @@ from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
 from chainfold.model.constraints import Constraints
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.readers.annotate import Annotator, Labelling
 from chainfold.readers.inputs import Raw, RawLines
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, frozen
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, frozen
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
@@ -33,9 +33,10 @@ from chainfold.inference.decoder import SCORERS, Decoder, Labels, Scored, Scorer
 from chainfold.inference.result import SequenceResults, Tagged
 from chainfold.kernels import posteriors, viterbi
 from chainfold.kernels.lattice import Lattice
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
-from chainfold.system.spill import Arrays, Kept, Shelf
+from chainfold.system.spill import Arrays, ArrayStore, StoredArrays
 
 DEFAULT_MEMORY = 256 << 20
 BLOCK = 8192  # positions in a piece
@@ -95,8 +96,8 @@ class Tagger:
 
     def _run(self, blocks: Iterable[Block], wanted: Want) -> Iterator[Tagged]:
         recording = _Recording(self._scorer, wanted)
-        with Shelf(self.memory) as shelf:
-            pending = _Pending(_strands(self._scorer.potentials, wanted, self.tolerance), shelf, self._names)
+        with ArrayStore(self.memory) as store:
+            pending = _Pending(_strands(self._scorer.potentials, wanted, self.tolerance), store, self._names)
             for pieces in _pieces(blocks, self.model, wanted):
                 for piece, scored in made_ahead(self._score, pieces, SCORERS):
                     yield from pending.add(*recording.step(piece.low, piece.block, scored))
@@ -164,7 +165,7 @@ def _most_positions(model: Model, want: Want) -> int:
 
 @dataclass(eq=False)
 class _Record:
-    """A block on its way; its large arrays are on the shelf."""
+    """A block on its way; its large arrays are in the store."""
 
     index: int
     low: int
@@ -403,15 +404,15 @@ class _Ranked:
 class _Pending:
     """The blocks whose results are not final yet, oldest first."""
 
-    def __init__(self, strands: list[_Strand], shelf: Shelf, names: Sequence[str]) -> None:
-        self._strands, self._shelf, self._names = strands, shelf, names
-        self._waiting: dict[int, tuple[_Record, Kept]] = {}
+    def __init__(self, strands: list[_Strand], store: ArrayStore, names: Sequence[str]) -> None:
+        self._strands, self._store, self._names = strands, store, names
+        self._waiting: dict[int, tuple[_Record, StoredArrays]] = {}
         self._oldest = 0
 
     def add(self, record: _Record, arrays: Arrays) -> Iterator[Tagged]:
         """Take the next block; the results that are final now."""
         news = [strand.advance(record, arrays) for strand in self._strands]
-        self._waiting[record.index] = record, self._shelf.put(arrays)
+        self._waiting[record.index] = record, self._store.put(arrays)
         for strand, settled in zip(self._strands, news, strict=True):
             if settled is not None:
                 self._settle(strand, settled)
@@ -427,17 +428,17 @@ class _Pending:
             record.states[strand.name] = state
             block -= 1
             if self._lacks(block, strand):
-                state = strand.back(record, self._shelf.get(kept), state)
+                state = strand.back(record, self._store.get(kept), state)
 
     def _lacks(self, block: int, strand: _Strand) -> bool:
         """Is the block waiting for its state?"""
         return block in self._waiting and strand.name not in self._waiting[block][0].states
 
-    def _finish(self, record: _Record, kept: Kept) -> Tagged:
-        arrays = self._shelf.get(kept)
+    def _finish(self, record: _Record, kept: StoredArrays) -> Tagged:
+        arrays = self._store.get(kept)
         results: dict[str, Any] = {"labels": np.empty(0, np.int32)}
         for strand in self._strands:
             results |= strand.finish(record, arrays, record.states[strand.name])
-        self._shelf.drop(kept)
+        self._store.drop(kept)
         about = record.low, record.starts, record.given
         return Tagged(*about, names=self._names, sequences=record.sequences, **results)

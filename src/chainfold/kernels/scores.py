@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL
+from chainfold.chain.block import NO_LABEL
 from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel

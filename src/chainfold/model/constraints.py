@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.errors import BadSetting, ChainfoldError
 
 Bools = NDArray[np.bool_]

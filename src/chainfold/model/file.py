@@ -22,13 +22,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from chainfold.chain.block import MOST_LABELS
 from chainfold.chain.builder import MOST_HASH_BITS
-from chainfold.chain.chain import MOST_LABELS
 from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
 from chainfold.features.template import Template
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 from chainfold.readers.columns import Columns
 from chainfold.system.archive import Tensors, damage, digest_of, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, ascending, is_count, is_text, need

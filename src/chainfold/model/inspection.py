@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from chainfold.chain.vocabulary import label_names
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.template import Template
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 
 _MOST_LABELS = 20  # named in a sentence
 _MOST_TEXT = 200  # characters of an entry of a training record

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import frozen
+from chainfold.chain.block import frozen
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.readers.columns import NUMBER, SYMBOL
 from chainfold.readers.digit_kernels import LONGEST, number_texts

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block, vocabulary_of
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block, vocabulary_of
 from chainfold.chain.vocabulary import label_names
 from chainfold.errors import BadChain
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import position_of
+from chainfold.chain.block import position_of
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.readers.columns import VALUES_SUFFIX, Stretch

@@ -15,16 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from chainfold.chain.chain import Source, checked_weights, vocabulary_of
+from chainfold.chain.block import Source, checked_weights, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
-from chainfold.engines.plan import cores
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.sklearn.log import TrainingLog, watched
 from chainfold.sklearn.training_data import Lengths, development, further, known, learnable
+from chainfold.system.machine import cores
 from chainfold.training.incremental import Learnt, learn, learn_online, online_trainer
 from chainfold.training.loop import Progress, Training, option_names, train
 from chainfold.training.online.trainer import OnlineTrainer

@@ -25,15 +25,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from chainfold.chain.chain import Block, Chain, KnownBlock, Source, checked_weights, gather, vocabulary_of
+from chainfold.chain.block import KnownBlock, Source, checked_weights, vocabulary_of
+from chainfold.chain.chain import Chain, gather
 from chainfold.chain.renumbered import Renumbered, grown_chain
 from chainfold.chain.stored import is_chain, open_chain
+from chainfold.chain.views import WeightedView
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import gathered, grown, grown_sequences, known_blocks, known_sequences
 from chainfold.inference.tagger import BLOCK, blocks_of
-from chainfold.system.temporary import temporary_directory
+from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
@@ -87,7 +89,7 @@ def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Ite
             source = encode(inputs, folder / "chain", **encoding)
         elif source is None:
             source = chain_from_table(inputs, **encoding)
-        yield source if weights is None else _Weighted(source, _of_positions(weights, lengths_of(source)))
+        yield source if weights is None else WeightedView(source, _of_positions(weights, lengths_of(source)))
 
 
 def further(inputs: Any, labels: Any, weights: Any, vocabulary: Vocabulary | None, encoding: Encoding) -> Chain:
@@ -158,20 +160,6 @@ def _of_positions(weights: ArrayLike, lengths: list[int]) -> NDArray[np.float64]
             f"for each of either."
         )
     return checked_weights(np.repeat(given, lengths) if given.size == len(lengths) else given, positions)
-
-
-class _Weighted:
-    """A source whose positions have weights."""
-
-    def __init__(self, source: Source, weights: NDArray[np.float64]) -> None:
-        self._source, self._weights = source, weights
-        self.positions, self.active, self.labelled = source.positions, source.active, source.labelled
-        self.n_labels, self.n_attributes = source.n_labels, source.n_attributes
-        self.n_edge_attributes = source.n_edge_attributes
-        self.vocabulary = vocabulary_of(source)
-
-    def block(self, low: int, high: int) -> Block:
-        return self._source.block(low, high)._replace(weights=self._weights[low:high])
 
 
 def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:

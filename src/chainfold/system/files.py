@@ -13,13 +13,14 @@ import hashlib
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from chainfold.errors import BadFile
+from chainfold.errors import BadFile, ChainfoldError
 
 try:
     import fcntl
@@ -171,10 +172,29 @@ def target_of(path: str | Path) -> Path:
     return target
 
 
+def temporary_folder() -> Path:
+    """The folder of temporary files: TMPDIR, or the system's default."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        raise ChainfoldError("no folder for temporary files can be written; set TMPDIR to one that can.") from None
+
+
 @contextmanager
-def working_file(folder: Path) -> Iterator[None]:
-    """Work on a temporary file in the folder; what goes wrong is one sentence."""
+def temporary_directory() -> Iterator[Path]:
+    """A new folder for temporary files, removed at the end."""
+    parent = temporary_folder()
+    with temporary_file_errors(parent):
+        folder = tempfile.TemporaryDirectory(prefix="chainfold-", dir=parent, ignore_cleanup_errors=True)
+    with folder as name:
+        yield Path(name)
+
+
+@contextmanager
+def temporary_file_errors(folder: Path) -> Iterator[None]:
+    """Turn an `OSError` of a temporary file in the folder into one sentence."""
     try:
         yield
     except OSError as error:
-        raise BadFile(folder, f"cannot keep working files there: {error.strerror or error}.") from None
+        remedy = "; set TMPDIR to another folder" if str(folder) == tempfile.tempdir else ""
+        raise BadFile(folder, f"cannot hold temporary files: {error.strerror or error}{remedy}.") from None

@@ -1,13 +1,19 @@
-"""How much memory this process takes, as the operating system counts it."""
+"""What the operating system gives this process: cores, address space, memory."""
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def address_room() -> int | None:

@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import chainfold
-from chainfold.chain.chain import Chain, frozen
+from chainfold.chain.block import frozen
+from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.errors import ChainfoldError
 from chainfold.model.constraints import Constraints
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from chainfold.training.loop import Training
 from chainfold.training.objective import Bools, Space
 from chainfold.training.online.trainer import OnlineTrainer

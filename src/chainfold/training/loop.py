@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import chainfold
-from chainfold.chain.chain import Source, vocabulary_of
+from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.engines.ranges import Ranges
@@ -33,7 +33,8 @@ from chainfold.inference.tagger import Tagger, blocks_of
 from chainfold.metrics import Count
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import without_zeros
-from chainfold.model.model import Floats, Model
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, below_infinity, finite, mapping, need, spelt, within
 from chainfold.training.objective import BatchObjective, Objective, Space, check_penalty

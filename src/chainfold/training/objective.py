@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Source, vocabulary_of
+from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.log_likelihood import count_observed, run_engine
 from chainfold.engines.potentials import Potentials
@@ -32,7 +32,8 @@ from chainfold.engines.workspace import Workspace
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.kernels import vectors
 from chainfold.model.constraints import Constraints
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from chainfold.training.optimisers.team import Team
 
 Bools = NDArray[np.bool_]

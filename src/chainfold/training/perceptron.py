@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import NO_LABEL, Block, Source, check_block
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block
 from chainfold.errors import (
     BadSetting,
     ChainfoldError,
@@ -29,7 +29,8 @@ from chainfold.errors import (
 )
 from chainfold.kernels import perceptron_update as kernels
 from chainfold.kernels.faults import check
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
 from chainfold.training.objective import borders
 from chainfold.training.optimisers.base import (

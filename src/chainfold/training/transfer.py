@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import vocabulary_of
+from chainfold.chain.block import vocabulary_of
 from chainfold.chain.strings import StringTable, spans
 from chainfold.errors import ChainfoldError, ModelMismatch
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 from chainfold.training.objective import Space
 
 Ids = NDArray[np.int64]

@@ -11,7 +11,7 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class LogVectors:

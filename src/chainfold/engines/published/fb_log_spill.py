@@ -5,32 +5,32 @@ They go to an unnamed temporary file that the operating system removes with the 
 
 from __future__ import annotations
 
-from typing import IO
+import numpy as np
 
 from chainfold.engines.engine import Cost, Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
 from chainfold.engines.settings import Settings, Shape
-from chainfold.engines.spilling import read_back, spilling
 from chainfold.engines.tally import Tally
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
+from chainfold.system.spill import SpillFile
 
 
 class LogVectorFile:
     """Keeps the forward vectors in a file."""
 
-    def __init__(self, n_labels: int, file: IO[bytes]) -> None:
+    def __init__(self, n_labels: int, file: SpillFile) -> None:
         self._n_labels, self._file = n_labels, file
 
     def push(self, vectors: Floats) -> None:
-        vectors.tofile(self._file)
+        self._file.append(vectors)
 
     def pop(self, rows: int) -> Floats:
-        return read_back(self._file, (rows, self._n_labels))
+        return self._file.read_back(rows * self._n_labels).reshape(rows, self._n_labels)
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    with spilling() as file:
+    with SpillFile(np.float64) as file:
         return forward_and_back(problem, LogVectorFile(problem.model.layout.n_labels, file))
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block
+from chainfold.chain.block import Block
 from chainfold.engines.engine import LOG_ADDITION, Cost, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, check_scores
@@ -23,7 +23,7 @@ from chainfold.kernels.expectation import (
 )
 from chainfold.kernels.faults import check
 from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 
 
 class LogScores:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from chainfold.chain.block import Block, vocabulary_of
 from chainfold.chain.builder import HashedNames
-from chainfold.chain.chain import Block, vocabulary_of
 from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, EmptyInput

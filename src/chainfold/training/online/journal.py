@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 
-from chainfold.chain.chain import Block, frozen
+from chainfold.chain.block import Block, frozen
 from chainfold.errors import BadChain, BadFile, ChainfoldError
 from chainfold.training.online.rows import KINDS, arrays_of, block_of
 from chainfold.training.online.share import NOTHING

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block, frozen
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.system.validate import LARGEST, Arrays, ascending, need, within
 from chainfold.training.online.share import NOTHING
 
@@ -22,7 +21,7 @@ KINDS: dict[str, np.dtype[Any]] = {name: getattr(NOTHING, name).dtype for name i
 
 def arrays_of(*blocks: Block) -> dict[str, NDArray[Any]]:
     """What is kept of rows that follow one another."""
-    block = joined([NOTHING._replace(**{name: getattr(one, name) for name in KINDS}) for one in blocks])
+    block = join_blocks([NOTHING._replace(**{name: getattr(one, name) for name in KINDS}) for one in blocks])
     return {name: getattr(block, name) for name in KINDS}
 
 

@@ -28,9 +28,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.builder import MOST_HASH_BITS
-from chainfold.chain.chain import Block
-from chainfold.chain.stored import joined
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
@@ -217,7 +216,7 @@ class OnlineRun:
             if low < size or not arriving.again:  # where none can be done as yet, some may have come
                 trainer.check(block)
                 self._know(arriving.labels)
-                yield joined([block.part(low, size)])
+                yield join_blocks([block.part(low, size)])
         if skipped < before:
             raise BadFile(
                 self.state_path,

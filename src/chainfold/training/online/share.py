@@ -14,15 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import Block, Chain, frozen
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, frozen, join_blocks
+from chainfold.chain.chain import Chain
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import Halo, share
 from chainfold.inference.decoder import Decoder, Scorer
 from chainfold.kernels.viterbi import trace
-from chainfold.model.model import Floats, Layout, Model
+from chainfold.model.layout import Floats, Layout
+from chainfold.model.model import Model
 
 _NO_EDGES = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
 
@@ -82,7 +83,7 @@ def share_in(
     transitions: Floats,
 ) -> WindowShare:
     """The share of a window's positions; without what is outside, where that is not known to make no difference."""
-    block = joined([window.block])
+    block = join_blocks([window.block])
     ids, local = renumbering(block.ids)
     starts, labels = block.starts.copy(), block.labels.copy()
     starts[0] = True  # of the window, if not of a sequence

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import chainfold
-from chainfold.chain.chain import Block
-from chainfold.chain.stored import joined
+from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.engines.stretch import HALO
 from chainfold.errors import ChainfoldError
-from chainfold.model.model import Layout, Model
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays, finite, need, under
 from chainfold.training.online.rows import arrays_of, block_of
@@ -98,7 +98,7 @@ class OnlineTrainer:
     def _gather(self) -> None:
         """Put together what has come, and let go of what is not needed any more."""
         kept = max(0, self._past - HALO.last)
-        self._held = joined([self._held.part(kept, self._held.labels.size), *self._new])
+        self._held = join_blocks([self._held.part(kept, self._held.labels.size), *self._new])
         self._past, self._new, self._coming = self._past - kept, [], 0
 
     def check(self, block: Block, after: int = 0) -> None:

@@ -22,9 +22,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.chain import MOST_LABELS
+from chainfold.chain.block import MOST_LABELS
 from chainfold.errors import BadSetting
-from chainfold.model.model import Floats
+from chainfold.model.layout import Floats
 from chainfold.system.validate import LARGEST, MOST, Arrays, finite, need, within
 from chainfold.training.optimisers.base import check_not_negative, check_whole
 

@@ -1,4 +1,4 @@
-"""What is measured: how long, how often, how far; and the pieces of which it is made.
+"""What is measured: the settings, the algorithms, and the sizes of a full and a quick run.
 
 The paper does not give its labels and attributes. There are four settings here: normal against attack, or five classes,
 and a few attributes or many. A few attributes are real numbers that every position has, as which we read the
@@ -7,11 +7,9 @@ paper's reduced sparsity; many are words, one of many for each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-Result = dict[str, Any]  # what JSON can say
+from typing import NamedTuple
 
 
 class Setting(NamedTuple):
@@ -48,17 +46,7 @@ STREAM_HELD, SCALED = Line("stream", "memory"), Line("fb", "memory")
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of work that is done once: an interrupted run goes on with the next one."""
-
-    key: str  # as "scaling/2-few/fb-log/memory/1000000"
-    title: str  # what is said while it is done
-    seconds: float  # how long it will take, about
-    run: Callable[[Mapping[str, Result]], Result]  # from the results of the pieces before it, by key
-
-
-@dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The sizes of a run."""
 
     quick: bool
@@ -85,7 +73,7 @@ _FILLED = 137  # bytes a position of FB in the main setting: 64 that it keeps, a
 _TEN_PERCENT, _WHOLE = 494_021, 4_898_405  # positions of KDD's 10 % file, and of its surrogate of the full length
 
 
-def full_plan(memory_limit: int, max_length: int) -> Plan:
+def full_plan(memory_limit: int, max_length: int) -> RunPlan:
     """Everything, to `max_length` positions; about three quarters of an hour on two cores at fifty million."""
     million = 1_000_000
     few = (100_000, 200_000, _TEN_PERCENT, million, 2 * million, 3 * million, 4 * million, _WHOLE)
@@ -94,7 +82,7 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
     longer = (10 * million, 25 * million, 50 * million)
     limits = (*(limit for limit in _LIMITS if limit < memory_limit), memory_limit)
     beyond = (max_length,) if max_length > longer[-1] else ()
-    return Plan(
+    return RunPlan(
         quick=False,
         memory_limit=memory_limit,
         rows=_TEN_PERCENT,
@@ -115,10 +103,10 @@ def full_plan(memory_limit: int, max_length: int) -> Plan:
     )
 
 
-def quick_plan(memory_limit: int, max_length: int) -> Plan:
+def quick_plan(memory_limit: int, max_length: int) -> RunPlan:
     """The same in small, in under three minutes on two cores."""
     million = 1_000_000
-    return Plan(
+    return RunPlan(
         quick=True,
         memory_limit=memory_limit,
         rows=100_000,

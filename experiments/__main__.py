@@ -1,0 +1,26 @@
+"""The command line of the experiments: `python -m experiments paper` and `python -m experiments bench`."""
+
+from __future__ import annotations
+
+import typer
+
+from chainfold.cli import guarded
+from chainfold.system import signals as stopping
+from experiments.bench.command import bench
+from experiments.paper.command import paper
+from experiments.runner import resumable
+
+app = typer.Typer(
+    name="experiments",
+    help="The paper's experiments and the benchmarks of chainfold.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(guarded(resumable(paper)))
+app.command()(guarded(resumable(bench)))
+
+
+if __name__ == "__main__":
+    stopping.listen()
+    app(prog_name="python -m experiments")

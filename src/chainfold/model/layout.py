@@ -1,0 +1,252 @@
+"""The layout of the weights: which there are, and in which order.
+
+The weights of a model are one flat vector: for each attribute its row of (label, weight), labels ascending; then the
+transitions V[i, j]; then, for each edge attribute b, U[b, i, j]. A layout says which rows there are: all labels for
+each attribute, or the pairs that occur in some data. Gradients and counts have the same layout.
+
+Kernels work on *slots*, the same numbers padded for vector loads (see `kernels.scores`); the layout carries weights
+into slots and counts out of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.block import MOST_LABELS, NO_LABEL, Block, Source, vocabulary_of
+from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.kernels.expectation import FeatureIndex
+from chainfold.kernels.scores import BlockRows, RowLayout, Slots, find_rows, padded, tiles_of
+from chainfold.kernels.simd import WIDTH, aligned
+
+Floats = NDArray[np.float64]
+
+_MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
+_LEAST_FILL, _LEAST_LABELS = 1 / 4, 8 / 3  # of the padded rows, on average: below it, short rows are quicker
+_LEAST_SHARE = 3 / 4  # of the labels, where there are few
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which weights exist, in which order."""
+
+    n_labels: int
+    n_attributes: int
+    n_edge_attributes: int
+    row_offsets: NDArray[np.int64] | None  # [V + 1]; None: every attribute has all labels
+    row_labels: NDArray[np.int32] | None  # [state weights]
+
+    def __post_init__(self) -> None:
+        if self.n_labels > MOST_LABELS:
+            raise BadSetting("n_labels", self.n_labels, f"at most {MOST_LABELS}")
+        labels = self.row_labels
+        if labels is not None and labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < self.n_labels:
+            outside = int(labels.min()) if labels.min() < 0 else int(labels.max())
+            raise BadSetting("a label among row_labels", outside, f"from 0 to {self.n_labels - 1}")
+
+    @classmethod
+    def full(cls, n_labels: int, n_attributes: int, n_edge_attributes: int = 0) -> Layout:
+        """A weight for every attribute with every label."""
+        for name, value, least in (
+            ("n_labels", n_labels, 1),
+            ("n_attributes", n_attributes, 0),
+            ("n_edge_attributes", n_edge_attributes, 0),
+        ):
+            if value < least:
+                raise BadSetting(name, value, f"at least {least}")
+        return cls(n_labels, n_attributes, n_edge_attributes, None, None)
+
+    @classmethod
+    def observed(cls, source: Source, block: int = 65536) -> Layout:
+        """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept.
+
+        The vocabulary of the source knows the pairs; without one, the source is read.
+        """
+        vocabulary = vocabulary_of(source)
+        offsets, labels = _rows_of(source, block) if vocabulary is None else vocabulary.pairs()
+        if not labels.size and not source.labelled:
+            raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
+        return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
+
+    @property
+    def n_state(self) -> int:
+        """Weights of state attributes."""
+        if self.row_offsets is None:
+            return self.n_attributes * self.n_labels
+        return int(self.row_offsets[-1])
+
+    @property
+    def size(self) -> int:
+        """M, the number of weights."""
+        return self.n_state + (1 + self.n_edge_attributes) * self.n_labels**2
+
+    @property
+    def width(self) -> int:
+        """Labels, padded to the vector width."""
+        return padded(self.n_labels)
+
+    @cached_property
+    def dense(self) -> int:
+        """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
+        if self.row_offsets is None:
+            return self.n_attributes
+        least = max(_LEAST_FILL * self.width, min(_LEAST_LABELS, _LEAST_SHARE * self.n_labels))
+        filled = self.row_offsets[1:] >= least * np.arange(1, self.n_attributes + 1)
+        return int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
+
+    @cached_property
+    def rows(self) -> RowLayout:
+        """The shape of the state weights, for kernels."""
+        tiles = tiles_of(self.n_labels)
+        if self.row_offsets is None or self.row_labels is None:
+            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles)
+        first = self.row_offsets[self.dense]
+        labels = self.row_labels[first:].astype(np.uint16)
+        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
+
+    def find_rows(self, block: Block, room: BlockRows | None = None) -> BlockRows:
+        """The rows of a block's attributes, for kernels; in the room that is given, if it is large enough."""
+        positions, entries, values = _found_sizes(block)
+        room = _found(positions, entries, values) if room is None else room_for(block, room)
+        found = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
+        find_rows(block, self.rows, self.width, found)
+        return found
+
+    @cached_property
+    def features(self) -> FeatureIndex:
+        """The weights in their own order, for the algorithms of the paper."""
+        begin, label = self.row_offsets, self.row_labels
+        if begin is None or label is None:
+            begin = np.arange(self.n_attributes + 1, dtype=np.int64) * self.n_labels
+            label = np.tile(np.arange(self.n_labels, dtype=np.int32), self.n_attributes)
+        return FeatureIndex(begin, label, self.n_labels)
+
+    @property
+    def slots(self) -> int:
+        """How many numbers the padded form has."""
+        return self._pairs_begin + (1 + self.n_edge_attributes) * self.n_labels * self.width
+
+    def view(self, flat: Floats) -> Slots:
+        """The parts of a flat array of slots."""
+        dense, begin, pairs = self.dense * self.width, self._pairs_begin, self.n_labels * self.width
+        sparse = flat[dense : dense + self.rows.label.size]
+        return Slots(flat[:dense], sparse, flat[begin : begin + pairs], flat[begin + pairs :])
+
+    @cached_property
+    def blank(self) -> Floats:
+        """[width]: the scores of a position without attributes, 0 for a label and -inf for padding."""
+        blank = aligned(self.width)
+        blank[self.n_labels :] = -np.inf
+        return blank
+
+    def pack(self, weights: Floats, flat: Floats | None = None, padding: float = -np.inf) -> Floats:
+        """Weights into slots; padding is 0 for attributes and -inf for transitions, so that it cannot be entered."""
+        if flat is None:
+            flat = aligned(self.slots)
+        flat[:] = 0.0
+        slots = self.view(flat)
+        slots.transition[:] = padding
+        dense, sparse, transition, edge = np.split(weights, self._boundaries)
+        if self.row_offsets is None:
+            self._full_rows(slots.dense)[:] = dense.reshape(-1, self.n_labels)
+        else:
+            slots.dense[self._dense_slots] = dense
+        slots.sparse[:] = sparse
+        self._pairs(slots.transition)[:] = transition.reshape(-1, self.n_labels, self.n_labels)
+        self._pairs(slots.edge)[:] = edge.reshape(-1, self.n_labels, self.n_labels)
+        return flat
+
+    def unpack(self, flat: Floats) -> Floats:
+        """Slots into the order of the weights."""
+        slots = self.view(flat)
+        full = self.row_offsets is None
+        dense = self._full_rows(slots.dense).ravel() if full else slots.dense[self._dense_slots]
+        transition, edge = self._pairs(slots.transition).ravel(), self._pairs(slots.edge).ravel()
+        return np.concatenate([dense, slots.sparse, transition, edge])
+
+    def name(self, index: int) -> str:
+        """What weight `index` is, in words."""
+        if index < self.n_state:
+            begin = self.features.begin
+            attribute = int(np.searchsorted(begin, index, side="right")) - 1
+            return f"attribute {attribute}, label {self.features.label[index]}"
+        edge, pair = divmod(index - self.n_state, self.n_labels**2)
+        move = f"{pair // self.n_labels} to {pair % self.n_labels}"
+        return f"transition {move}" if edge == 0 else f"edge attribute {edge - 1}, transition {move}"
+
+    @property
+    def _boundaries(self) -> list[int]:
+        """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
+        dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
+        return [dense, self.n_state, self.n_state + self.n_labels**2]
+
+    @property
+    def _pairs_begin(self) -> int:
+        """Where, among the slots, the transitions begin: at the beginning of a vector."""
+        state = self.dense * self.width + self.rows.label.size
+        return state + -state % WIDTH
+
+    @cached_property
+    def _dense_slots(self) -> NDArray[np.int64]:
+        """Where each weight of a padded row stands, if not every row is full."""
+        begin, label = self.features.begin[: self.dense + 1], self.features.label[: self._boundaries[0]]
+        return np.repeat(np.arange(self.dense) * self.width, np.diff(begin)) + label
+
+    def _full_rows(self, slots: Floats) -> Floats:
+        """State rows without their padding: [V, N]."""
+        return slots.reshape(-1, self.width)[:, : self.n_labels]
+
+    def _pairs(self, slots: Floats) -> Floats:
+        """Label pairs without their padding: [·, N, N]."""
+        return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
+
+
+def room_for(block: Block, room: BlockRows | None) -> BlockRows:
+    """A room that is large enough to find the rows of a block: the one given, or a new one with some to spare."""
+    sizes = _found_sizes(block)
+    if room is not None and all(array.size >= size for array, size in zip(room[1:], sizes, strict=True)):
+        return room
+    return _found(*(1 << max(size - 1, 0).bit_length() if size else 0 for size in sizes))
+
+
+def _found_sizes(block: Block) -> tuple[int, int, int]:
+    """Positions, entries and values."""
+    entries = int(block.offsets[-1] - block.offsets[0])
+    return block.labels.size, entries, entries if block.values.size else 0
+
+
+def _found(positions: int, entries: int, values: int) -> BlockRows:
+    begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
+    return BlockRows(begin, turn, row, np.empty(values))
+
+
+def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The labels of each attribute, from the data: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
+    pairs = _pairs_of(source, block)
+    rows = np.bincount(pairs // max(source.n_labels, 1), minlength=source.n_attributes)
+    offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    return offsets, (pairs % max(source.n_labels, 1)).astype(np.int32)
+
+
+def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
+    """attribute · N + label of each pair that occurs, ascending."""
+    size = source.n_attributes * source.n_labels
+    table = np.zeros(size if size <= _MOST_MARKS else 0, bool)
+    pairs, recent, waiting = np.empty(0, np.int64), [np.empty(0, np.int64)], 0
+    for low in range(0, source.positions, block):
+        part = source.block(low, min(low + block, source.positions))
+        ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
+        labels = np.repeat(part.labels, np.diff(part.offsets))
+        known = labels != NO_LABEL
+        found = ids[known] * source.n_labels + labels[known]
+        if table.size:
+            table[found] = True
+        else:  # too many to mark: sort what has come, whenever it has doubled
+            recent.append(np.unique(found))
+            waiting += recent[-1].size
+            if waiting > max(pairs.size, 1 << 22):
+                pairs, recent, waiting = np.unique(np.concatenate([pairs, *recent])), [], 0
+    return np.flatnonzero(table) if table.size else np.unique(np.concatenate([pairs, *recent]))
