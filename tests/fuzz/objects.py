@@ -148,10 +148,9 @@ def constraints(dice: random.Random, folder: Path) -> None:
         return dice.choice([">".join(ends), ">".join(ends), ">".join(ends), word(dice), ends[0], "\\*>\\^"])
 
     scheme = dice.choice([None, None, "BIO", "IOBES", "BILOU", "x", ""])
-    found = Constraints.of(
+    Constraints.of(
         labels, scheme, [entry() for _ in range(dice.choice([0, 1, 2]))], [entry() for _ in range(dice.choice([0, 1]))]
     )
-    found.combined(found)
 
 
 def columns(dice: random.Random, folder: Path) -> None:

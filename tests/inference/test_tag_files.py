@@ -21,7 +21,8 @@ from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences, encode
 from chainfold.features.inputs_for_model import known_inputs
 from chainfold.inference import functions, tagger
-from chainfold.inference.tag_files import _next, constrained, evaluate, tag_to
+from chainfold.inference.tag_files import _next, evaluate, tag_to
+from chainfold.model.constraints import constrained
 from chainfold.training.loop import Training, train
 from verbs import conll, sentences
 

@@ -25,7 +25,8 @@ from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.schema import Encoding
 from chainfold.features.template import parse_template
-from chainfold.model.file import open_model, save_model, without_zeros
+from chainfold.model.file import open_model, save_model
+from chainfold.model.remap import without_zeros
 from chainfold.system.archive import read_sealed, write_sealed
 from rows import encoded
 

@@ -62,5 +62,5 @@ class Vocabulary:
 
 
 def label_names(vocabulary: Vocabulary | None, n_labels: int) -> tuple[str, ...]:
-    """The names of the labels; their numbers where they have none."""
-    return tuple(map(str, range(n_labels))) if vocabulary is None else tuple(vocabulary.labels)
+    """The names of the labels; their numbers, where there is no vocabulary."""
+    return tuple(map(str, range(n_labels))) if vocabulary is None else vocabulary.labels

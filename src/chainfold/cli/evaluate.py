@@ -50,8 +50,8 @@ def evaluate(
     Example: chainfold eval chunks.model test.txt.gz
     """
     from chainfold.cli.scores import show
-    from chainfold.inference.tag_files import constrained
     from chainfold.inference.tag_files import evaluate as evaluate_model
+    from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
 
     options.hold([STANDARD], inputs, model)

@@ -88,7 +88,8 @@ def tag(
     Example: chainfold tag chunks.model test.txt.gz -o tagged.txt --marginals
     """
     from chainfold.features.for_model import KnownOptions
-    from chainfold.inference.tag_files import constrained, tag_to
+    from chainfold.inference.tag_files import tag_to
+    from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
 
     _check_stream(follow, inputs, {"--max-lag": max_lag, "--on-error": on_error, "--lags": lags or None})

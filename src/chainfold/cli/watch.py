@@ -82,8 +82,9 @@ def watch(
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
     from chainfold.inference.monitor import Monitor
-    from chainfold.inference.tag_files import constrained, vocabulary_of_model
+    from chainfold.model.constraints import constrained
     from chainfold.model.file import open_model
+    from chainfold.model.model import names_of
 
     often = Every(*options.parse_often("every", every, "rows"))
     options.hold([STANDARD], source, model)
@@ -92,7 +93,7 @@ def watch(
     with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
         rows = blocks(
             source,
-            vocabulary_of_model(opened),
+            names_of(opened),
             follow=follow,
             on_error=when_wrong(on_error),
             notice=shown.notice,

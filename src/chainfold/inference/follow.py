@@ -19,8 +19,8 @@ from chainfold.features.rows import RowEncoder
 from chainfold.features.streaming import OnError, live_rows
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
-from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns, vocabulary_of_model
-from chainfold.model.model import Model
+from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns
+from chainfold.model.model import Model, names_of
 from chainfold.readers.annotate import Annotator
 
 _TEXT_BYTES = 600  # that a row takes with its text while it waits, about
@@ -89,7 +89,7 @@ class Following:
         `stop` is asked before each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
         """
         self._stop = stop
-        vocabulary = vocabulary_of_model(self._model)
+        vocabulary = names_of(self._model)
         columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
         if self._marked:
             columns[_FINAL] = _YES_NO
@@ -113,7 +113,7 @@ class Following:
     @property
     def right_context(self) -> int:
         """Rows that the model's template looks ahead."""
-        return RowEncoder(vocabulary_of_model(self._model)).right_context
+        return RowEncoder(names_of(self._model)).right_context
 
     @property
     def followed(self) -> Followed:

@@ -25,9 +25,8 @@ from chainfold.inference.decoder import Labels
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged
 from chainfold.inference.stream_window import StreamWindow
-from chainfold.inference.tag_files import vocabulary_of_model
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, names_of
 
 DEFAULT_WINDOW = 1000
 
@@ -132,7 +131,7 @@ class Monitor:
         """window: rows; alarms: rules, see `AlarmRule.parse`; max_lag, memory: see `StreamWindow`."""
         if window < 1:
             raise BadSetting("window", window, "at least 1")
-        self.labels = vocabulary_of_model(model).labels
+        self.labels = names_of(model).labels
         self._size = window
         self._watches = [_Watch(AlarmRule.parse(text, self.labels)) for text in dict.fromkeys(alarms)]
         self._window = StreamWindow(model, posteriors=True, quantities=True, max_lag=max_lag, memory=memory)

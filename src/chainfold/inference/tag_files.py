@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import IO, Any, Protocol, Unpack
 
 import numpy as np
@@ -13,38 +12,18 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
-from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.for_model import KnownOptions
 from chainfold.features.inputs_for_model import known_inputs
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
-from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, names_of
 from chainfold.readers.annotate import Annotator, Labelling
 from chainfold.readers.inputs import Raw, RawLines
 
 _PREDICTED, _PROBABILITY = "predicted", "probability"
-
-
-def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
-    """The model with further constraints on its labels; see `Constraints.of`."""
-    if scheme is None and not forbid and not allow:
-        return model
-    layout, constraints = model.layout, Constraints.of(vocabulary_of_model(model).labels, scheme, forbid, allow)
-    weights = model.weights.copy()
-    weights[layout.n_state : layout.n_state + layout.n_labels**2][~constraints.allowed.ravel()] = -np.inf
-    first = constraints.first if model.first is None else constraints.first & model.first
-    last = constraints.last if model.last is None else constraints.last & model.last
-    return replace(model, weights=weights, first=first, last=last)
-
-
-def vocabulary_of_model(model: Model) -> Vocabulary:
-    if model.vocabulary is None:
-        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
-    return model.vocabulary
 
 
 def evaluate(
@@ -71,7 +50,7 @@ def evaluate(
     >>> cf.evaluate(model, table).accuracy
     1.0
     """
-    vocabulary = vocabulary_of_model(model)
+    vocabulary = names_of(model)
     options["labels"] = True
     known = known_inputs(inputs, vocabulary, **options)
     gold: deque[NDArray[np.int32]] = deque()
@@ -132,7 +111,7 @@ def tag_to(
     """
     if nbest and (marginals or all_marginals or samples):
         raise ChainfoldError("the best labellings stand alone: ask for no marginals or samples beside them.")
-    labels = vocabulary_of_model(model).labels
+    labels = names_of(model).labels
     want = Want(
         labels=not nbest,
         posteriors=marginals or all_marginals,
@@ -147,7 +126,7 @@ def tag_to(
     options["labels"] = False
     rows = LabelWriter(sink, columns) if is_chain(inputs) else RowWriter(Annotator(sink, columns, piped), nbest > 0)
     with rows as writer:
-        known = known_inputs(inputs, vocabulary_of_model(model), keep=writer.keep, **options)
+        known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
         results = Tagger(model, memory=memory).run((known_block.block for known_block in known), want)
         if sequences is not None:
             results = _with_sequences(results, sequences)

@@ -34,6 +34,7 @@ from chainfold.kernels import vectors
 from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
+from chainfold.model.remap import by_name, moved
 from chainfold.training.optimisers.team import Team
 
 Bools = NDArray[np.bool_]
@@ -117,6 +118,13 @@ class Space:
             move = f"{names[label]}>$"
         what = f"position {position} has the transition {move!r}"
         return f"{what}, which is forbidden; correct its label, or allow {move!r}."
+
+    def start(self, model: Model) -> Floats:
+        """[M] finite weights to begin with: the model's where it has the names, else zero, as are those held."""
+        finite = np.where(model.weights > -np.inf, model.weights, 0.0)
+        point = moved(finite, model.layout, self.layout, by_name(model, self.source))
+        point[self.held] = 0.0
+        return point
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
         """The model that a point of the optimiser stands for; it may hold the point itself, not a copy."""
