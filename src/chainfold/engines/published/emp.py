@@ -1,6 +1,6 @@
 """The paper's Algorithm 2: one forward pass over the log-domain expectation semiring (EMP).
 
-Memory O(N² + NM), whatever the length; time N²T(M + A).
+Memory O(N² + NM), for any length; time N²T(M + A).
 """
 
 from __future__ import annotations

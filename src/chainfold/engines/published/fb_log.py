@@ -1,7 +1,7 @@
 """The paper's Algorithm 1: forward-backward in the log domain, as published.
 
 All local kernels u_t, forward and backward vectors are kept, O(N²T); the gradient is summed in logarithms. They are
-gone over block by block, so that whoever makes the tables may keep a part of them elsewhere than in memory.
+used block by block, so that `table` may keep a part of them outside of memory.
 """
 
 from __future__ import annotations
