@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
-    from chainfold.inference.functions import (
+    from chainfold.inference.quantities import Quantities
+    from chainfold.inference.result import Tagged
+    from chainfold.inference.stream_tagger import StreamTagger
+    from chainfold.inference.tag_files import evaluate, tag_to
+    from chainfold.inference.tagger import Tagger, Want
+    from chainfold.inference.whole_chain import (
         Ranked,
         entropies,
         log_probabilities,
@@ -28,11 +33,6 @@ if TYPE_CHECKING:
         sample,
         tag,
     )
-    from chainfold.inference.quantities import Quantities
-    from chainfold.inference.result import Tagged
-    from chainfold.inference.stream_tagger import StreamTagger
-    from chainfold.inference.tag_files import evaluate, tag_to
-    from chainfold.inference.tagger import Tagger, Want
     from chainfold.metrics import Count, Scores
     from chainfold.model.constraints import Constraints
     from chainfold.model.file import open_model, save_model
@@ -101,7 +101,7 @@ _HOME = {
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
     "Quantities": "inference.quantities",
-    "Ranked": "inference.functions",
+    "Ranked": "inference.whole_chain",
     "Saving": "training.loop",
     "Scores": "metrics",
     "Source": "chain.block",
@@ -119,17 +119,17 @@ _HOME = {
     "chain_from_table": "features.encode",
     "encode": "features.encode",
     "encode_sequences": "features.encode",
-    "entropies": "inference.functions",
+    "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",
     "log_likelihood": "engines.log_likelihood",
-    "log_probabilities": "inference.functions",
-    "marginals": "inference.functions",
-    "nbest": "inference.functions",
+    "log_probabilities": "inference.whole_chain",
+    "marginals": "inference.whole_chain",
+    "nbest": "inference.whole_chain",
     "open_chain": "chain.stored",
     "open_model": "model.file",
-    "sample": "inference.functions",
+    "sample": "inference.whole_chain",
     "save_model": "model.file",
-    "tag": "inference.functions",
+    "tag": "inference.whole_chain",
     "tag_to": "inference.tag_files",
     "train": "training.loop",
     "write_chain": "chain.stored",

@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
 from chainfold.training.online.share import WindowShare

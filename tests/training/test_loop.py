@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
 from chainfold.training.loop import (
