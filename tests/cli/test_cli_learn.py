@@ -375,7 +375,7 @@ def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     text, model = conll(tmp_path / "t", 5), tmp_path / "m"
     succeeded("encode", text, "-o", tmp_path / "c")
     assert failed("train", tmp_path / "c", "--online", "-o", model).endswith(
-        "its attributes are not hashed, as online learning needs them; encode with --hash-bits."
+        "its attributes are not hashed, as online training requires; encode it with --hash-bits."
     )
     (tmp_path / "template").write_text("U:%x[0,0]\nB:%x[0,0]\n")
     sentence = failed("train", text, "--online", "-o", model, "--template", tmp_path / "template")
