@@ -20,10 +20,7 @@ from chainfold import Chain, Layout, Model
 from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences, encode
 from chainfold.features.for_model import blocks_for_model
-from chainfold.inference import functions
-from chainfold.inference import tagger
-from chainfold.features.inputs_for_model import known_inputs
-from chainfold.inference import whole_chain
+from chainfold.inference import tagger, whole_chain
 from chainfold.inference.tag_files import _next, evaluate, tag_to
 from chainfold.model.constraints import constrained
 from chainfold.training.loop import Training, train
