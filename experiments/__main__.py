@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from chainfold.cli import guarded
+from chainfold.cli.failures import guarded
 from chainfold.system import signals
 from experiments.bench.command import bench
 from experiments.paper.command import paper

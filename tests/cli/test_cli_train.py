@@ -68,7 +68,7 @@ def test_verbose_is_a_line_an_iteration(text: Path, tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (("--algorithm", "magic"), "algorithm is 'magic', but must be one of lbfgs"),
-        (("--algorithm", "ap", "--c1", "1"), "c1 means nothing to algorithm 'ap'"),
+        (("--algorithm", "ap", "--c1", "1"), "--c1 does not apply to algorithm 'ap'"),
         (("--c1", "-1"), "c1 is -1.0"),
         (("--c2", "nan"), "c2 is nan"),
         (("--max-iterations", "0"), "max_iterations is 0"),

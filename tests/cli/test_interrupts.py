@@ -172,7 +172,10 @@ def test_a_second_interrupt_is_the_same_or_ends_the_process(
     assert capfd.readouterr().err == "chainfold: interrupted.\n", "said once"
 
 
-BEGIN = "from chainfold.system import signals; signals.listen(); print(flush=True); from chainfold.__main__ import main; main()"
+BEGIN = (
+    "from chainfold.system import signals; signals.listen(); print(flush=True); "
+    "from chainfold.__main__ import main; main()"
+)
 
 
 @pytest.mark.slow
