@@ -232,7 +232,7 @@ def test_a_stream_that_states_ever_so_many_positions_takes_no_time(engine: str) 
     chain = open_chain(io.BytesIO(forgery.stream()))
     model = cf.Model.random(cf.Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes))
     with pytest.raises((errors.ChainfoldError, MemoryError)):
-        cf.evaluate(model, chain, engine, block=1)
+        cf.log_likelihood(model, chain, engine, block=1)
 
 
 @cache
@@ -362,7 +362,7 @@ def test_a_column_of_lists_is_neither_a_group_nor_a_weight(role: str) -> None:
 
 def test_a_range_beyond_a_double_is_told_without_a_warning() -> None:
     chain = cf.Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 0], values=[1e308, -1e308], labels=[0, 1])
-    cf.evaluate(cf.Model(cf.Layout.full(2, 1), np.zeros(6)), chain)
+    cf.log_likelihood(cf.Model(cf.Layout.full(2, 1), np.zeros(6)), chain)
 
 
 @pytest.mark.parametrize("expression", ["bins(n,{})", "scale(n,0,{})", "log(n,{})"])

@@ -124,7 +124,7 @@ def go_on(output: Path, inputs: list[Any]) -> OnlineRun:
     online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
     if online.state_path.exists():
         online.restore()
-    online.run(arriving(inputs, HOW, online.piped))
+    online.run(arriving(inputs, piped=online.piped, **HOW))
     return online
 
 
@@ -215,7 +215,7 @@ def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
     online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
     pipe: Any = Endless(list(lines))
     with pytest.raises(Killed):
-        online.run(arriving([pipe], how))
+        online.run(arriving([pipe], **how))
 
 
 def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> None:

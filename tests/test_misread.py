@@ -14,13 +14,13 @@ import pytest
 
 import chainfold as cf
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.features import groups
-from chainfold.features.for_model import known_blocks
+from chainfold.features import labels
+from chainfold.features.for_model import blocks_for_model
 from chainfold.features.streaming import live_rows
 from chainfold.model.file import open_model
-from chainfold.readers.formats import Format, Reading, format_of, read
+from chainfold.readers.conll import ConllReader
+from chainfold.readers.formats import Format, InputReader, format_of
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.text import ConllReader
 from verbs import conll, failed, run, succeeded
 
 # JSON
@@ -63,12 +63,12 @@ def test_names_of_json_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{ ( O\na b B\n", "[ ( O\n] ) O\n", "{} X O\na b B\n", "[1] X O\na b B\n"])
 def test_words_that_look_like_json_are_words(text: str) -> None:
-    assert sum(stretch.lines.size for stretch in read(Inputs(io.BytesIO(text.encode())), Reading())) == 2
+    assert sum(stretch.lines.size for stretch in InputReader().read(Inputs(io.BytesIO(text.encode())))) == 2
 
 
 @pytest.mark.parametrize("word", ["{}", "[]", "[1]", "[2.5]", "{", "[", "[x]"])
 def test_a_single_word_that_looks_like_json_is_a_word(word: str) -> None:
-    assert sum(stretch.lines.size for stretch in read(Inputs(io.BytesIO(f"{word}\nb\n".encode())), Reading())) == 2
+    assert sum(stretch.lines.size for stretch in InputReader().read(Inputs(io.BytesIO(f"{word}\nb\n".encode())))) == 2
 
 
 def test_json_is_read_as_text_where_the_format_is_named(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ PLAIN = "EU N B\nsays V O\n\nno D B\n"
 
 def rows(text: str | bytes, **options: Any) -> tuple[list[tuple[str, ...]], list[bool]]:
     raw = text.encode() if isinstance(text, str) else text
-    found = list(read(Inputs(io.BytesIO(raw)), Reading(**options)))
+    found = list(InputReader(**options).read(Inputs(io.BytesIO(raw))))
     fields = [row for stretch in found for row in zip(*stretch.batch.to_pydict().values(), strict=True)]
     return fields, [bool(start) for stretch in found for start in stretch.starts]
 
@@ -311,7 +311,7 @@ def test_groups_of_tables_and_across_files(tmp_path: Path) -> None:
     chain = cf.chain_from_table(frame, group="user")
     assert chain.vocabulary is not None
     with pytest.raises(BadFile, match="group 'a' comes again"):
-        list(known_blocks(pd.concat([frame, frame]), chain.vocabulary))
+        list(blocks_for_model(pd.concat([frame, frame]), chain.vocabulary))
     for name in ("1.csv", "2.csv"):
         (tmp_path / name).write_text(SORTED)
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
@@ -345,9 +345,9 @@ def test_a_group_that_goes_on_in_the_next_piece_has_not_come_again(tmp_path: Pat
 
 
 def test_more_groups_than_can_be_held_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_MOST", 10)
+    monkeypatch.setattr(labels, "_MOST_GROUPS", 10)
     table = pa.table({"user": list("abcdefghijk"), "word": ["x"] * 11, "label": ["X", *"Y" * 10]})
-    with pytest.raises(BadFile, match="column 'user' has more than 10 groups, too many to see whether one comes again"):
+    with pytest.raises(BadFile, match="more than 10 groups, too many to check that none occurs again"):
         cf.chain_from_table(table, group="user")
     assert cf.chain_from_table(table, group="user", groups_return=True).starts.all()
     assert cf.chain_from_table(table.slice(1), group="user").starts.all()

@@ -108,7 +108,7 @@ def go_on(output: Path, text: Path, every: int, progress: Any = lambda learnt: N
     online = OnlineRun(output, OnlineSettings(batch=64), every=Every(iterations=every), progress=progress)
     if online.state_path.exists():
         online.restore()
-    online.run(arriving([str(text)], MADE, online.piped))  # type: ignore[arg-type]
+    online.run(arriving([str(text)], piped=online.piped, **MADE))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -133,7 +133,7 @@ class Fed:
     """Blocks that a pipe would give: those that were handed over do not come again."""
 
     def __init__(self, text: Path) -> None:
-        whole = arriving([str(text)], MADE)  # type: ignore[arg-type]
+        whole = arriving([str(text)], **MADE)  # type: ignore[arg-type]
         block = join_blocks(list(whole.blocks))
         self.vocabulary, self.labels, dice, low = whole.vocabulary, whole.labels, random.Random(0), 0
         self.blocks = []
@@ -216,14 +216,14 @@ def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_f
     cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]
     parts = ["".join(lines[low:high]) for low, high in itertools.pairwise(cuts)]
     (tmp_path / "t").write_text("\n".join(parts))
-    OnlineRun(tmp_path / "whole", settings).run(arriving([str(tmp_path / "t")], how))
+    OnlineRun(tmp_path / "whole", settings).run(arriving([str(tmp_path / "t")], **how))
     for part in (part for part in parts if part.strip()):
         online = OnlineRun(tmp_path / "m", settings, every=every)
         if online.state_path.exists():
             online.restore()
         pipe: Any = Dripping(part.encode(), dice, None if part == parts[-1] else end)
         with nullcontext() if part == parts[-1] else pytest.raises((Killed, Stopped)):
-            online.run(arriving([pipe], how, online.piped))
+            online.run(arriving([pipe], piped=online.piped, **how))
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
@@ -231,7 +231,7 @@ def test_rows_without_labels_are_refused_before_they_are_kept(tmp_path: Path) ->
     pipe: Any = Dripping(b"a x A\nb x _\n", random.Random(0), Killed)
     how: Any = MADE | {"format": "conll", "unknown": "_"}
     with pytest.raises(ChainfoldError, match="row 2 has no label"):
-        OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], how))
+        OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], **how))
     tensors, _ = read_sealed(tmp_path / "m.run", RUN, RUN_VERSION)
     assert tensors["held.labels"].size + tensors["waiting.labels"].size == 1
     assert not (tmp_path / "m.journal").exists()

@@ -18,13 +18,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from chainfold import CRF, Layout, Model, SyntheticChain, evaluate
+from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.cli import failures
 from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.kept import Kept
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.tables import _in_one_sentence
+from chainfold.readers.tables import one_sentence
 from chainfold.system.machine import address_room
 from chainfold.system.spill import ArrayStore
 from verbs import conll
@@ -98,7 +98,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     chain = SyntheticChain(100, 2, 6, 1)
     model = Model.random(Layout.full(chain.n_labels, chain.n_attributes))
     for use in (
-        lambda: evaluate(model, chain, "fb-spill"),
+        lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
         lambda: Kept(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),
@@ -119,9 +119,9 @@ def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_a_table_that_the_system_cannot_read_is_not_damaged(number: int) -> None:
     with pytest.raises(BadFile, match=f"^table: cannot be read: {os.strerror(number)}"):  # noqa: SIM117
-        with _in_one_sentence("table", "cannot be read as Parquet"):
+        with one_sentence("table", "cannot be read as Parquet"):
             raise system(number)
-    with pytest.raises(MemoryError), _in_one_sentence("table", "cannot be read as Parquet"):
+    with pytest.raises(MemoryError), one_sentence("table", "cannot be read as Parquet"):
         raise pa.ArrowMemoryError("malloc of size 4 failed")
 
 

@@ -15,9 +15,9 @@ from chainfold import ChainfoldError, encode_sequences, open_model
 from chainfold.cli import main
 from chainfold.cli.watch_screen import About, view
 from chainfold.features import schema as roles
-from chainfold.features.inputs_for_model import known_inputs
+from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.monitor import Monitor
-from chainfold.inference.tag_files import names_of
+from chainfold.model.model import vocabulary_of_model
 from chainfold.system import signals
 from verbs import failed, run, succeeded
 
@@ -118,7 +118,7 @@ def test_the_picture_of_a_stream_shows_names_as_text(nasty: Path) -> None:
     from rich.console import Console
 
     monitor = Monitor(open_model(nasty / "model"), window=3, alarms=[f"{NASTY[1]}>0.2", "[/bold]<0.9"])
-    for some in known_inputs([str(nasty / "test")], names_of(open_model(nasty / "model"))):
+    for some in blocks_for_model([str(nasty / "test")], vocabulary_of_model(open_model(nasty / "model"))):
         monitor.push(*some)
     about = About("[/red]\x1b", "a\nb", 1.0, 1.0, "line 3: \x9b [/x]")
     for width, height in ((30, 20), (80, 40)):

@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from chainfold import Chain, SyntheticChain, errors
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli.failures import guarded
 from chainfold.cli.data import data
+from chainfold.cli.failures import guarded
 from chainfold.features.template import parse_attributes
 from chainfold.readers import decode as decoding
 from chainfold.readers.columns import VALUES_SUFFIX
 from chainfold.readers.decode import decode
-from chainfold.readers.formats import Format, Reading, read
+from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
 
 TEMPLATE = parse_attributes("w[-1] w|p").to_json()
@@ -172,7 +172,7 @@ def test_the_reader_gives_the_same_chain(
     out = io.BytesIO()
     decode(chain, out)
     out.seek(0)
-    (stretch,) = read(Inputs(out), Reading(Format.CRFSUITE))
+    (stretch,) = InputReader(Format.CRFSUITE).read(Inputs(out))
     assert stretch.starts.tolist() == chain.starts.tolist()
     labels = [None if label < 0 else "AB"[label] for label in chain.labels]
     assert stretch.batch.column("label").to_pylist() == labels

@@ -29,10 +29,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.tagger import tag
+from chainfold.inference.functions import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
-from chainfold.training.online.share import Share
+from chainfold.training.online.share import WindowShare
 from chainfold.training.online.trainer import OnlineTrainer
 from verbs import succeeded
 
@@ -826,7 +826,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
                 estimator.partial_fit(items, [labels], unfinished=unfinished)
     real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
 
-    def interrupted(trainer: OnlineTrainer, high: int, share: Share) -> Any:
+    def interrupted(trainer: OnlineTrainer, high: int, share: WindowShare) -> Any:
         if trainer.doings.batches == begun + 3:
             raise KeyboardInterrupt
         return real(trainer, high, share)

@@ -13,7 +13,7 @@ import pytest
 from chainfold import Chain, ChainfoldError, Model
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
-from chainfold.features.for_model import grown_sequences
+from chainfold.features.for_model import extended_sequences
 from chainfold.model.constraints import Constraints
 from chainfold.training.incremental import Learnt, learn
 from chainfold.training.loop import Training, train
@@ -32,7 +32,7 @@ def chain_of(piece: Piece, before: Learnt | None) -> Chain:
     if before is None:
         return chain_from_sequences(*piece)
     assert before.model.vocabulary is not None
-    with grown_sequences(*piece, before.model.vocabulary) as spooled:
+    with extended_sequences(*piece, before.model.vocabulary) as spooled:
         return gather(spooled)
 
 
@@ -128,7 +128,7 @@ def test_attributes_that_come_later_might_have_been_known_all_along(algorithm: s
     early: Learnt | None = None
     for piece in pieces:
         late, step = learn(chain_of(piece, late), training, late)
-        with grown_sequences(*piece, everything.vocabulary) as spooled:
+        with extended_sequences(*piece, everything.vocabulary) as spooled:
             early, same = learn(gather(spooled), training, early)
         assert step.value == pytest.approx(same.value)
     assert late is not None

@@ -11,10 +11,10 @@ import pycrfsuite
 import pytest
 from scipy.optimize import minimize
 
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, evaluate
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.tagger import tag
+from chainfold.inference.functions import tag
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
 from chainfold.training.loop import ALGORITHMS, Development, Every, Interrupted, Progress, Saving, Training, train
@@ -145,7 +145,7 @@ def test_the_engine_that_is_chosen_is_the_same_for_any_number_of_threads() -> No
     source = gather(SyntheticChain(80_000, 8, 40, 20, seed=1))
     training = Training("lbfgs", {"max_iterations": 2})
     one, two = (train(source, training, engine="auto", threads=threads) for threads in (1, 2))
-    assert evaluate(one, source, "auto").engine == "parallel", "two threads would work on it"
+    assert log_likelihood(one, source, "auto").engine == "parallel", "two threads would work on it"
     assert one.weights.tobytes() == two.weights.tobytes()
 
 

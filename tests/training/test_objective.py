@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shapes
-from chainfold import Chain, ChainfoldError, Model, evaluate
+from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.constraints import Constraints
 from chainfold.training.objective import BatchObjective, Objective, Space, borders
@@ -43,7 +43,7 @@ def test_value_and_gradient(case: str, weighted: bool) -> None:
     objective = Objective(space, c2=0.7)
     point = np.random.default_rng(0).normal(size=space.layout.size)
     value, gradient = objective(point)
-    found = evaluate(Model(space.layout, point), chain)
+    found = log_likelihood(Model(space.layout, point), chain)
     assert found.log_likelihood is not None
     assert value == pytest.approx(0.7 * np.sum(point**2) - found.log_likelihood, rel=1e-12)
     for m in range(space.layout.size):

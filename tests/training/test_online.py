@@ -11,7 +11,7 @@ import pytest
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.log_likelihood import evaluate
+from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger
 from chainfold.model.layout import Floats, Layout
@@ -105,7 +105,7 @@ def test_shares_add_up_to_the_gradient_of_the_whole(starts: float, batch: int) -
     model = Model.random(Layout.full(3, 40))
     trainer, weights = frozen_trainer(model, batch)
     learnt = learnt_by(trainer, pieces(chain, [1, 300, 17]))
-    whole = evaluate(model, chain)
+    whole = log_likelihood(model, chain)
     assert whole.gradient is not None
     assert whole.log_likelihood is not None
     found = np.concatenate([weights.rows_sum.ravel(), weights.pairs_sum.ravel()])

@@ -65,10 +65,11 @@ class Counts(NamedTuple):
 
 def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
     from chainfold.chain.header import VERSION
+    from chainfold.chain.vocabulary import label_names
 
     header, vocabulary = source.header, source.vocabulary
     counts = _counted(source)
-    names = [str(label) for label in range(source.n_labels)] if vocabulary is None else vocabulary.labels
+    names = label_names(vocabulary, source.n_labels)
     size = _size(Path(source.path))
     return {
         "chain": str(source.path),

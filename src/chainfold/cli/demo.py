@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from chainfold.chain.block import Source
-    from chainfold.inference.tagger import Tagged
+    from chainfold.inference.result import Tagged
     from chainfold.metrics import Scores
     from chainfold.model.model import Model
     from chainfold.training.online.prequential import Interval
@@ -148,7 +148,7 @@ def _trained_online(log: Path, positions: int, step: Bar) -> list[Interval]:
 
     intervals: list[Interval] = []
     prequential = Prequential(intervals.append, positions // _INTERVALS)
-    rows = arriving([str(log)], {"attributes": ATTRIBUTES})
+    rows = arriving([str(log)], attributes=ATTRIBUTES)
     assert rows.vocabulary.hash_bits is not None, "attributes are hashed"
     trainer = OnlineTrainer(1 << rows.vocabulary.hash_bits)
     for block in rows.blocks:
@@ -206,7 +206,7 @@ def episodes_begun(labels: NDArray[Any], before: int, normal: int) -> int:
 def _tagged(model: Model, log: Path, step: Bar, output: Path | None = None) -> _Findings:
     """Tag a log: as one sequence, and write it with its labels to `output`; or row by row if there is none."""
     from chainfold.chain.views import single_positions
-    from chainfold.features.for_model import known_blocks
+    from chainfold.features.for_model import blocks_for_model
     from chainfold.inference.tagger import Tagger, Want
     from chainfold.readers.annotate import Annotator
     from chainfold.readers.inputs import Inputs
@@ -220,12 +220,12 @@ def _tagged(model: Model, log: Path, step: Bar, output: Path | None = None) -> _
             sink = stack.enter_context(written_whole(output))
             annotator = stack.enter_context(Annotator(sink, {"predicted": labels, "probability": None}))
             keep = annotator.keep
-        known = known_blocks(Inputs([log], keep=keep), model.vocabulary, progress=step.reading())
+        known = blocks_for_model(Inputs([log], keep=keep), model.vocabulary, progress=step.reading())
         blocks = (part.block if output is not None else single_positions(part.block) for part in known)
         for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
             findings.add(tagged)
             if annotator is not None and tagged.labels is not None:
-                annotator.add(tagged.labels, tagged.marginal)
+                annotator.add(tagged.labels, tagged.probabilities)
     return findings
 
 

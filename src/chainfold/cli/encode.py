@@ -40,6 +40,7 @@ def encode(
 
     Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
     """
+
     from chainfold.features.encode import encode as encode_files
     from chainfold.features.encode import encode_to
 

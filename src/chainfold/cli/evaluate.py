@@ -42,13 +42,13 @@ def evaluate(
     Example: chainfold eval chunks.model test.txt.gz
     """
     from chainfold.cli.scores import show
-    from chainfold.inference.tag_files import score
+    from chainfold.inference.tag_files import evaluate as evaluate_model
 
     options.hold([STANDARD], inputs, model)
     opened = constraints.opened(model)
     with bar() as progress:
         given: Any = spec | {"progress": progress.reading()}
-        scores = score(opened, inputs, spans=spans, memory=options.parse_size(memory), **given)
+        scores = evaluate_model(opened, inputs, spans=spans, memory=options.parse_size(memory), **given)
     unseen = scores.labels[opened.layout.n_labels :]
     if as_json:
         typer.echo(json.dumps({**scores.to_json(), "unseen_labels": unseen}))

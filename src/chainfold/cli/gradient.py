@@ -223,15 +223,15 @@ def _report_token(token: Path, positions: int, seconds: float, as_json: bool) ->
 def _timed(model: Model, source: Source, engine: str, **settings: Any) -> tuple[Evaluation, float]:
     """The result, and the seconds that it took without compiling."""
     from chainfold.chain.chain import gather
-    from chainfold.engines.log_likelihood import evaluate
+    from chainfold.engines.log_likelihood import log_likelihood
 
     terminal = console(stderr=True)
     with terminal.status("compiling …") if terminal.is_terminal else nullcontext():
         unmasked = replace(model, first=None, last=None)  # no sequence need end where these two positions do
-        evaluate(unmasked, gather(source, positions=2), engine, threads=settings["threads"], block=1)
+        log_likelihood(unmasked, gather(source, positions=2), engine, threads=settings["threads"], block=1)
     with bar(engine, source.positions) as progress:
         begin = time.perf_counter()
-        result = evaluate(model, source, engine, **settings, progress=progress.advance)
+        result = log_likelihood(model, source, engine, **settings, progress=progress.advance)
         return result, time.perf_counter() - begin
 
 

@@ -101,7 +101,7 @@ def _learnt(
             written.append(stack.enter_context(Table(prequential, run.learnt)))
         requested = stack.enter_context(signals.interruptible(run.leave_if_waiting))
         try:
-            return run.run(run.wait(lambda: arriving(inputs, spec, run.piped)))
+            return run.run(run.wait(lambda: arriving(inputs, piped=run.piped, **spec)))
         except Asked:
             shown.notice("interrupted before the first row; nothing has changed.")
         except Stopped as stopped:

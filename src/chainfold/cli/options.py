@@ -21,9 +21,9 @@ from chainfold.system.outputs import STANDARD, claimed
 if TYPE_CHECKING:
     from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.features.streaming import OnError
     from chainfold.model.constraints import Constraints
     from chainfold.model.model import Model
+    from chainfold.readers.live import OnError
 
 STREAMS, _CONSTRAINTS = "Streams", "Constraints"
 
@@ -73,7 +73,7 @@ def parse_interval(name: str, text: str, things: str) -> tuple[int | None, float
 
 
 def parse_on_error(text: str | None) -> OnError:
-    from chainfold.features.streaming import OnError
+    from chainfold.readers.live import OnError
 
     if text is not None and text not in list(OnError):
         raise BadSetting("on_error", text, f"one of {', '.join(OnError)}")
@@ -157,7 +157,8 @@ class ConstraintOptions:
 
     def opened(self, path: Path) -> Model:
         """A model with these constraints besides its own."""
-        from chainfold.inference.tag_files import constrained
+
+        from chainfold.model.constraints import constrained
         from chainfold.model.file import open_model
 
         return constrained(open_model(path), self.scheme, self.forbid or [], self.allow or [])

@@ -30,7 +30,7 @@ def plan(
     Example: chainfold plan --synthetic 50000000:23:5000:41 --threads 2 --memory 1GB
     """
     from chainfold.engines.plan import choose
-    from chainfold.engines.problem import Settings, Shape
+    from chainfold.engines.settings import Settings, Shape
 
     size = options.parse_size(memory)
     source = chain.open()

@@ -18,7 +18,8 @@ from chainfold.escape import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainfold.features.encoder import Progress
+    from chainfold.readers.progress import InputProgress
+
 
 _ROWS = 12  # in a live table
 
@@ -46,11 +47,11 @@ class Bar:
         self.done += positions
         self._show()
 
-    def reading(self) -> Progress:
+    def reading(self) -> InputProgress:
         """For the readers and encoders of inputs."""
-        from chainfold.features.encoder import Progress
+        from chainfold.readers.progress import InputProgress
 
-        return Progress(total=self._set_size, phase=self._set_phase, read=self._read, positions=self.advance)
+        return InputProgress(total=self._set_size, phase=self._set_phase, read=self._read, positions=self.advance)
 
     def _set_size(self, size: int | None) -> None:
         self._size = size

@@ -74,17 +74,16 @@ class _DevelopmentOptions:
         """The development set in memory, with the numbers of the training set."""
         import numpy as np
 
-        from chainfold.features.for_model import KnownOptions, gathered
-        from chainfold.features.inputs_for_model import known_inputs
+        from chainfold.features.for_model import blocks_for_model, gather_blocks
+        from chainfold.features.spec import READING
         from chainfold.training.loop import Development
 
         if self.dev is None:
             return None
-        keys = KnownOptions.__annotations__.keys() - {"labels", "one_sequence", "weight"}
-        same = {name: value for name, value in spec.items() if name in keys}
-        known = known_inputs(self.dev, _vocabulary(source, self.dev), labels=True, **same)
+        same = {name: value for name, value in spec.items() if name in (*READING, "progress")}
+        known = blocks_for_model(self.dev, _vocabulary(source, self.dev), labels=True, **same)
         blocks = list(known)
-        return Development(gathered(blocks, source), np.concatenate([part.gold for part in blocks]), known.unseen)
+        return Development(gather_blocks(blocks, source), np.concatenate([part.gold for part in blocks]), known.unseen)
 
 
 @dataclass(frozen=True)

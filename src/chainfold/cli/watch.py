@@ -28,9 +28,9 @@ from chainfold.system.outputs import STANDARD
 if TYPE_CHECKING:
     from chainfold.chain.block import KnownBlock
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.features.streaming import OnError
     from chainfold.inference.monitor import Alarm, Monitor, Status
     from chainfold.model.model import Model
+    from chainfold.readers.live import OnError
 
 _TICK = 0.25  # seconds between two updates
 _PACE = 20  # ticks over which the speed is measured
@@ -99,7 +99,7 @@ def watch(
 
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
-    from chainfold.inference.tag_files import names_of
+    from chainfold.model.model import vocabulary_of_model
 
     every = Every(*options.parse_interval("every", stream.every, "rows"))
     options.hold([STANDARD], source, model)
@@ -107,7 +107,7 @@ def watch(
     monitor = monitoring.open(opened)
     with signals.interruptible() as stop, _shown(monitor, model, source, as_json, every) as shown:
         on_error = options.parse_on_error(stream.on_error)
-        rows = blocks(source, names_of(opened), stream.follow, on_error, shown.notice, **spec)
+        rows = blocks(source, vocabulary_of_model(opened), stream.follow, on_error, shown.notice, **spec)
         shown.tick()
         for block in _with_pauses(every.cut(rows)):
             if block is not None:
@@ -136,12 +136,13 @@ def blocks(
     A chain or a file is read by the block; a pipe, a growing file or one with bad lines by the line.
     """
     from chainfold.chain.stored import is_chain
-    from chainfold.features.inputs_for_model import known_inputs
-    from chainfold.features.streaming import OnError, live_rows
+    from chainfold.features.for_model import blocks_for_model
+    from chainfold.features.streaming import live_rows
     from chainfold.readers.inputs import unreadable
+    from chainfold.readers.live import OnError
 
     if is_chain(source) or (source != STANDARD and not follow and on_error == OnError.STOP):
-        yield from known_inputs([source], vocabulary, **spec)
+        yield from blocks_for_model([source], vocabulary, **spec)
         return
     with ExitStack() as stack:
         file: Any = source

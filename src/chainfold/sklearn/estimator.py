@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from chainfold.chain.block import Source, checked_weights, vocabulary_of
-from chainfold.chain.vocabulary import Vocabulary
+from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
@@ -310,7 +310,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _constraints(self, source: Source) -> Constraints | None:
         if self.scheme is None and not self.forbid and not self.allow:
             return None
-        labels = _label_names(vocabulary_of(source), source.n_labels)
+        labels = label_names(vocabulary_of(source), source.n_labels)
         return Constraints.of(labels, self.scheme, _listed(self.forbid), _listed(self.allow))
 
     # Labelling
@@ -395,7 +395,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def classes_(self) -> list[str]:
         """The labels."""
         model = self._fitted()
-        return list(_label_names(model.vocabulary, model.layout.n_labels))
+        return list(label_names(model.vocabulary, model.layout.n_labels))
 
     @property
     def attributes_(self) -> list[str]:
@@ -558,10 +558,6 @@ def _parameters(training: Mapping[str, Any]) -> dict[str, Any]:
     given = {**training, "pa_type": training.get("type")}
     names = {"algorithm", "pa_type", "all_possible_states", "all_possible_transitions", *_OPTIONS}
     return {name: given[name] for name in sorted(names) if given.get(name) is not None}
-
-
-def _label_names(vocabulary: Vocabulary | None, n_labels: int) -> Sequence[str]:
-    return [str(label) for label in range(n_labels)] if vocabulary is None else vocabulary.labels
 
 
 def _named(model: Model) -> Vocabulary:

@@ -26,9 +26,10 @@ from chainfold.chain.block import frozen
 from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.errors import ChainfoldError
-from chainfold.model.constraints import Constraints
+from chainfold.model.constraints import Constraints, both_allow
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
+from chainfold.model.remap import continued, moved
 from chainfold.training.loop import Training
 from chainfold.training.objective import Bools, Space
 from chainfold.training.online.trainer import OnlineTrainer
@@ -128,39 +129,21 @@ def _space(
         all_possible_states=training.all_possible_states,
         all_possible_transitions=training.all_possible_transitions,
     )
-    start = np.zeros(space.layout.size)
     if before is None:
-        return space, start
+        return space, np.zeros(space.layout.size)
     model = before.model
-    start[_places(model.layout, space.layout)] = model.weights
+    start = moved(model.weights, model.layout, space.layout, continued(model.layout, space.layout))
     forbidden = space.forbidden | (start == -np.inf)
     start[forbidden] = 0.0
     held = (space.held & (start == 0.0)) | forbidden
-    first, last = _both(space.first, model.first, piece.n_labels), _both(space.last, model.last, piece.n_labels)
+    first, last = (_both(*masks, piece.n_labels) for masks in ((space.first, model.first), (space.last, model.last)))
     return replace(space, forbidden=forbidden, held=held, first=first, last=last), start
 
 
 def _both(mask: Bools | None, before: Bools | None, n_labels: int) -> Bools | None:
-    """What a mask and one of the first labels let through."""
-    if before is None:
-        return mask
-    found = np.ones(n_labels, bool) if mask is None else mask.copy()
-    found[: before.size] &= before
-    return found
-
-
-def _places(old: Layout, new: Layout) -> NDArray[np.int64]:
-    """[M] the place of each weight of a layout in one that continues its numbers and has all of its pairs."""
-    state = np.searchsorted(_keys(new, new.n_labels), _keys(old, new.n_labels))
-    tables = np.arange(1 + old.n_edge_attributes)[:, None, None] * new.n_labels**2
-    i, j = np.ogrid[: old.n_labels, : old.n_labels]
-    return np.concatenate([state, (new.n_state + tables + i * new.n_labels + j).ravel()])
-
-
-def _keys(layout: Layout, n_labels: int) -> NDArray[np.int64]:
-    """A number for each pair of attribute and label, ascending."""
-    begin, label = layout.features.begin, layout.features.label
-    return np.repeat(np.arange(layout.n_attributes) * n_labels, np.diff(begin)) + label
+    if mask is None and before is None:
+        return None
+    return both_allow(np.ones(n_labels, bool) if mask is None else mask, before)
 
 
 def _merged(vocabulary: Vocabulary, model: Model) -> Vocabulary:
@@ -191,10 +174,9 @@ def _kept(optimiser: Optimiser, layout: Layout, training: Training) -> tuple[dic
 
 def _restore(optimiser: Optimiser, space: Space, training: Training, before: Learnt) -> None:
     """Go on with what was kept, where a new pass begins."""
-    places, vectors = _places(before.model.layout, space.layout), dict[str, Floats]()
-    for name, vector in before.vectors.items():
-        vectors[name] = np.zeros(space.layout.size)
-        vectors[name][places] = vector
+    old, new = before.model.layout, space.layout
+    numbers = continued(old, new)
+    vectors = {name: moved(vector, old, new, numbers) for name, vector in before.vectors.items()}
     state: dict[str, NDArray[Any]] = dict(optimiser.state())
     if training.algorithm in DESCENT:
         batches = int(state["batches"])

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 import chainfold
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
-from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.problem import cut
+from chainfold.chain.vocabulary import Vocabulary, label_names
+from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger, blocks_of
 from chainfold.metrics import Count
 from chainfold.model.constraints import Constraints
-from chainfold.model.file import without_zeros
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
+from chainfold.model.remap import without_zeros
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, below_infinity, finite, mapping, need, spelt, within
 from chainfold.training.objective import BatchObjective, Objective, Space, check_penalty
@@ -44,7 +44,6 @@ from chainfold.training.optimisers.descent import Descent, DescentSettings
 from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
 from chainfold.training.perceptron import ALGORITHMS as MISTAKES
 from chainfold.training.perceptron import Mistakes, MistakeSettings
-from chainfold.training.transfer import carried_over
 
 ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
     "sgd": "stochastic gradient descent",
@@ -182,7 +181,7 @@ class Development:
         if own is None or vocabulary is None or own.same_numbers(vocabulary):
             return cls(chain, chain.block(0, chain.positions).labels)
         renumbered = Renumbered(chain, vocabulary)
-        parts = (renumbered.known(low, high).gold for low, high in cut(0, chain.positions, _AT_ONCE))
+        parts = (renumbered.known(low, high).gold for low, high in Ranges(0, chain.positions, _AT_ONCE))
         return cls(renumbered, np.concatenate(list(parts)), renumbered.unseen)
 
     def __post_init__(self) -> None:
@@ -249,7 +248,7 @@ def train(
     )
     if source.n_labels == 1:
         warnings.warn(f"{only_label(vocabulary_of(source))}: the model can give no other.", stacklevel=2)
-    begin = np.zeros(space.layout.size) if start is None else carried_over(start, space)
+    begin = np.zeros(space.layout.size) if start is None else space.start(start)
     how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
     development = dev if dev is None or isinstance(dev, Development) else Development.of(dev, source)
     identity = {} if saving is None else _identity(space, training, development, start, how)
@@ -380,13 +379,9 @@ class _Run:
         return max(ranked)[-1]
 
     def _score(self, dev: Development, point: Floats) -> float:
-        vocabulary = vocabulary_of(self._space.source)
-        size = self._space.layout.n_labels
-        names = [str(label) for label in range(size)] if vocabulary is None else vocabulary.labels
-        count = Count(names)
+        count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
         for tagged in Tagger(self._space.model(_finite(point))).viterbi(blocks_of(dev.chain)):
-            assert tagged.labels is not None, "they were wanted"
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1

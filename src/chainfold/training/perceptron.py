@@ -26,11 +26,9 @@ from chainfold.errors import (
     BadSetting,
     ChainfoldError,
     EmptyChain,
-    ForbiddenLabel,
-    ScoreNotFinite,
-    ZeroProbability,
 )
-from chainfold.kernels import perceptron as kernels
+from chainfold.kernels import perceptron_update as kernels
+from chainfold.kernels.faults import check
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
@@ -175,10 +173,10 @@ class Mistakes:
             bool(self._closed[number]),
             self._rule,
             self._learner,
-            _space(block, begins, self._layout.width),
+            _scratch(block, begins, self._layout.width),
             self._seen,
         )
-        _check(status, low + fault)
+        check(status, low + fault)
         self._loss += loss
         self._seen += order.size
         self._pieces += order.size
@@ -210,9 +208,9 @@ class Mistakes:
         )
 
 
-def _rule(settings: MistakeSettings) -> kernels.Rule:
+def _rule(settings: MistakeSettings) -> kernels.UpdateRule:
     algorithm = ALGORITHMS[settings.algorithm]
-    return kernels.Rule(
+    return kernels.UpdateRule(
         algorithm,
         int(settings.type),
         float(settings.c),
@@ -222,7 +220,9 @@ def _rule(settings: MistakeSettings) -> kernels.Rule:
     )
 
 
-def _learner(model: Model, rule: kernels.Rule, variance: float, held: NDArray[np.bool_] | None) -> kernels.Learner:
+def _learner(
+    model: Model, rule: kernels.UpdateRule, variance: float, held: NDArray[np.bool_] | None
+) -> kernels.Learner:
     layout = model.layout
     moves = np.ones(layout.size) if held is None else np.where(held, 0.0, 1.0)
     weights = layout.pack(model.weights)
@@ -269,28 +269,13 @@ def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:
     return np.append(cuts, size).astype(np.int64)
 
 
-def _space(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Space:
-    """Space for any piece of the block: both its paths together touch no more than twice the features of one."""
+def _scratch(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Scratch:
+    """Scratch space for any piece of the block: its two paths touch no more than twice the features of one."""
     lengths = np.diff(begins)
     features = lengths + np.diff(block.offsets[begins])
     if block.edge_offsets.size:
         features = features + np.diff(block.edge_offsets[begins])
     longest, most = int(lengths.max()), 2 * int(features.max())
-    return kernels.Space(
+    return kernels.Scratch(
         np.empty((longest, width)), np.empty(longest, np.int32), np.empty(most, np.int64), np.empty(most)
     )
-
-
-def _check(status: int, position: int) -> None:
-    """Raise for what the kernel met at a position."""
-    if status == kernels.NO_PATH:
-        raise ZeroProbability(position)
-    if status == kernels.NOT_FINITE:
-        raise ScoreNotFinite(position)
-    if status == kernels.FORBIDDEN:
-        raise ForbiddenLabel(position)
-    for mark, place in ((kernels.NOT_FIRST, "start"), (kernels.NOT_LAST, "end")):
-        if status == mark:
-            raise ChainfoldError(
-                f"the label observed at position {position} may not {place} a sequence; allow it, or correct the label."
-            )

@@ -1,12 +1,15 @@
 """The paper's Algorithm 2: one forward pass over the log-domain expectation semiring (EMP).
 
-Memory O(N² + NM), whatever the length; time N²T(M + A).
+Memory O(N² + NM), for any length; time N²T(M + A).
 """
 
 from __future__ import annotations
 
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import carry_cost, carry_forward
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:

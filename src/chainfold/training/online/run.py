@@ -31,12 +31,11 @@ import pyarrow as pa
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.problem import under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
-from chainfold.system.validate import Arrays, is_count, mapping, need, spelt
+from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
 from chainfold.training.loop import EVERY_MINUTE, Every
 from chainfold.training.online.arriving import Arriving
 from chainfold.training.online.journal import Journal, Journaled, Record

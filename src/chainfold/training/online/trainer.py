@@ -22,17 +22,15 @@ import numpy as np
 import chainfold
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.vocabulary import MARKS, Vocabulary
-from chainfold.engines.problem import under
+from chainfold.engines.stretch import HALO
 from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
-from chainfold.system.validate import MOST, Arrays, finite, need
+from chainfold.system.validate import MOST, Arrays, finite, need, under
 from chainfold.training.online.rows import arrays_of, block_of
-from chainfold.training.online.share import NOTHING, Renumbering, Share, Window, share_in
+from chainfold.training.online.share import NOTHING, Renumbering, TrainingWindow, WindowShare, share_in
 from chainfold.training.online.weights import OnlineSettings, OnlineWeights
-
-FIRST_HALO, LAST_HALO = 64, 4096  # positions that are looked at beside a batch
 
 
 class Learnt(NamedTuple):
@@ -99,7 +97,7 @@ class OnlineTrainer:
 
     def _gather(self) -> None:
         """Put together what has come, and let go of what is not needed any more."""
-        kept = max(0, self._past - LAST_HALO)
+        kept = max(0, self._past - HALO.last)
         self._held = join_blocks([self._held.part(kept, self._held.labels.size), *self._new])
         self._past, self._new, self._coming = self._past - kept, [], 0
 
@@ -125,11 +123,11 @@ class OnlineTrainer:
             return low + 1 + int(marks[-1])
         return min(low + batch, size)
 
-    def _share(self, high: int, ended: bool) -> Share | None:
+    def _share(self, high: int, ended: bool) -> WindowShare | None:
         """That of the batch which ends before `high`, from a window that grows until it is exact; None: too early."""
         low, size, starts = self._past, self._held.labels.size, self._held.starts
         self.weights.grow(int(self._held.labels[low:high].max()) + 1)
-        before = after = FIRST_HALO
+        before = after = HALO.first
         while True:
             begin = self._begin(low - min(before, low), low)
             marks = np.flatnonzero(starts[high : high + after])
@@ -142,10 +140,10 @@ class OnlineTrainer:
                 end, closed = size, True
             elif end == size and ended:
                 closed = True
-            window = Window(self._held.part(begin, end), low - begin, high - begin, bool(starts[begin]), closed)
+            window = TrainingWindow(self._held.part(begin, end), low - begin, high - begin, bool(starts[begin]), closed)
             share = share_in(window, self._renumbering, self.weights.current, self.weights.transitions)
-            more_before = not share.past_known and before < LAST_HALO and begin > 0
-            more_after = not share.future_known and after < LAST_HALO
+            more_before = not share.past_known and before < HALO.last and begin > 0
+            more_after = not share.future_known and after < HALO.last
             if not (more_before or more_after):
                 self.doings.approximate += not (share.past_known and share.future_known)
                 return share
@@ -156,7 +154,7 @@ class OnlineTrainer:
         marks = np.flatnonzero(self._held.starts[begin : low + 1])
         return begin + int(marks[-1]) if marks.size else begin
 
-    def _step(self, high: int, share: Share) -> Learnt:
+    def _step(self, high: int, share: WindowShare) -> Learnt:
         """Follow the gradient of a batch."""
         batch = self._held.part(self._past, high)
         if not math.isfinite(share.loss):
