@@ -142,7 +142,7 @@ def test_a_lag_that_is_bounded(trained: Trained) -> None:
     end = events(succeeded("watch", trained.path, trained.text, "--json", "--max-lag", "0"))[-1]
     assert end["unproven"] > 0
     shown = succeeded("watch", trained.path, trained.text, "--max-lag", "0").decode()
-    assert f"{end['unproven']:,} rows had waited for too long" in " ".join(shown.split())
+    assert f"{end['unproven']:,} rows reached the limit of waiting" in " ".join(shown.split())
 
 
 # Lines
@@ -178,7 +178,7 @@ def test_lines(trained: Trained) -> None:
         (("--window", "0"), "window is 0"),
         (("--every", "often"), "every is 'often', but must be a number of rows, or a time"),
         (("--every", "1.5"), "every is '1.5'"),
-        (("--max-lag", "-1"), "max_lag is -1"),
+        (("--max-lag", "-1"), "--max-lag is -1"),
         (("--columns", "a,b,c"), "there is no"),
         (("--memory", "some"), "cannot read 'some'"),
         (("--scheme", "XYZ"), "scheme is 'XYZ'"),

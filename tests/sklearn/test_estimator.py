@@ -166,7 +166,7 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
         copied.fit(X, Y)
     with pytest.raises(ChainfoldError, match=r"c2 is -1\.0"):
         copied.set_params(algorithm="lbfgs").fit(X, Y)
-    with pytest.raises(ValueError, match="c1 means nothing to algorithm 'ap'"):
+    with pytest.raises(ValueError, match="`c1` does not apply to algorithm 'ap'"):
         CRF(algorithm="ap", c1=1.0).fit(X, Y)
     with pytest.raises(ChainfoldError, match="threads is 0"):
         CRF(threads=0).fit(X, Y)
