@@ -34,7 +34,8 @@ PAST = {  # what has failed before, by its number in the run of this seed
         "stored-chains": [8912, 30611],
         "table-files": [2441, 5347],
         "training run": [23962],
-    }
+    },
+    778: {"saved stream": [8755]},
 }
 
 

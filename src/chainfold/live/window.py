@@ -348,8 +348,11 @@ class Window:
     def _force_posteriors(self, high: int) -> None:
         size = len(self._rows)
         gamma, _ = self._backward(self._lattice(high, size), self._forward.belief.posterior())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(gamma.sum())
+        need(0.0 < total < np.inf, "the rows of this stream that wait contradict one another: no stream saved them")
         self._rows["proven"][self._smoothed : high] = False
-        self._smooth_up_to(high, gamma / gamma.sum())
+        self._smooth_up_to(high, gamma / total)
         if high < size:
             self._horizon = guard = Horizon(self._scorer.width)
             live.last_certified(
