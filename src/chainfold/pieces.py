@@ -42,7 +42,7 @@ from chainfold.evaluation import Evaluation, evaluation_of
 from chainfold.kernels.scores import NO_LABEL
 from chainfold.model import Layout, Model
 from chainfold.model_file import fingerprint
-from chainfold.restored import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, within
+from chainfold.restored import LARGEST, MOST, MOST_WEIGHT, Arrays, is_count, is_number, mapping, need, thinned, within
 from chainfold.sealed import Tensors, damage, read_sealed, write_sealed
 
 TOKEN, TOKEN_VERSION = "resume token", 3
@@ -219,7 +219,7 @@ class _Pass:
         (first,) = given.counts("first", MOST)
         label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
         within("label_before", label, NO_LABEL, layout.n_labels - 1)
-        within("weight_before", weight, 0.0, LARGEST)
+        within("weight_before", weight, 0.0, MOST_WEIGHT)
         need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
         block = _block(Arrays(given.under("rows")))
         size = block.labels.size

@@ -32,6 +32,7 @@ from chainfold.errors import (
     ValueNotFinite,
 )
 from chainfold.kernels.scores import MOST_LABELS, NO_LABEL
+from chainfold.restored import MOST_WEIGHT
 
 MOST_IDS, _MOST_INT64 = 2**31 - 1, 2**63 - 1
 
@@ -291,13 +292,13 @@ def _start_marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_]:
 
 
 def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
-    """Weights of positions, none of them negative."""
+    """Weights of positions, from 0 to `MOST_WEIGHT`."""
     array = _reals(weights, "weights of positions")
     if weights is not None and array.shape != (positions,):
         raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
-    wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
+    wrong = np.flatnonzero(~((array >= 0.0) & (array <= MOST_WEIGHT)))
     if wrong.size:
-        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are finite and not negative.")
+        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are from 0 to {MOST_WEIGHT}.")
     return array
 
 

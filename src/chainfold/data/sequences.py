@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from chainfold.data.columns import NUMBER, SYMBOL, VALUES_SUFFIX, Stretch
 from chainfold.errors import BadChain
+from chainfold.restored import MOST_WEIGHT
 
 LABEL, WEIGHT, _ATTRIBUTES = "label", "weight", "attributes"
 _ROWS, _ENTRIES = 65536, 1 << 20  # after so many a stretch ends
@@ -65,8 +66,8 @@ def _weight(weight: Any, index: int) -> float:
         number = float(weight)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise BadChain(f"the weight of sequence {index} is {weight!r}; give a finite number that is not negative.")
+    if not 0.0 <= number <= MOST_WEIGHT:
+        raise BadChain(f"the weight of sequence {index} is {weight!r}; give a number from 0 to {MOST_WEIGHT}.")
     return number
 
 
