@@ -34,7 +34,7 @@ from chainfold.data.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.kernels.attributes import unseen
 from chainfold.kernels.scores import NO_LABEL
-from chainfold.restored import LARGEST, Arrays, is_text, mapping, need, within
+from chainfold.restored import LARGEST, MOST_WEIGHT, Arrays, is_text, mapping, need, within
 
 _BLOCK = 65536
 _KINDS = (False, True)  # of attributes: state, edge
@@ -295,7 +295,7 @@ class Numberer:
         labels = given.take("labels", np.int32, waiting.size)
         within("labels", labels, NO_LABEL, len(texts["labels"]) - 1)
         weights = given.take_or_none("weights", np.float64, waiting.size)
-        within("weights", weights, 0.0, LARGEST)
+        within("weights", weights, 0.0, MOST_WEIGHT)
         given.check_empty()
         need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
         self._at_hand.extend(self._batch(columns) for columns in texts["rows"])

@@ -114,23 +114,33 @@ class Known:
         first, self._rows = first_of(read_ahead(rows) if ahead else rows)
         self._maker = KnownMaker(plan, first.stretch)
         self._progress = plan.progress
+        self._taken = self._given = 0  # rows
         self.columns = tuple(self._maker.roles.kinds)
         self.labelled = self._maker.roles.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
+        made = self._maker.numberer.numbered_as_they_come(self._counted(), self._ahead)
         made = read_ahead(made) if self._ahead else made  # let go of after those who make it are told to stop
         try:
             for numbered in made:
                 if numbered.block.labels.size or numbered.ended:
+                    self._given += numbered.block.labels.size
                     self._progress.positions(numbered.block.labels.size)
                     yield self._maker.known(numbered)
         finally:
             self._finalizer()
 
+    def _counted(self) -> Iterator[Arrived]:
+        for arrived in self._rows:
+            self._taken += arrived.stretch.lines.size
+            yield arrived
+
     def held(self) -> int:
-        """Rows that were read and wait for those that the template looks ahead to."""
-        return self._maker.numberer.held
+        """Rows that were read and not given: most wait for those that the template looks ahead to.
+
+        Where the iteration was left in the middle, these are still counted.
+        """
+        return self._taken - self._given
 
     @property
     def unseen(self) -> tuple[str, ...]:
