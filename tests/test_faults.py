@@ -19,6 +19,7 @@ from verbs import conll, succeeded
 
 ALGORITHMS = ("lbfgs", "sgd", "adagrad", "adam", "ap", "pa", "arow")
 CRASHES = "numpy", "numba", "llvmlite", "pyarrow", "pydantic_core", "libstdc++"  # libraries that cannot do without
+PYTHON_SAYS = "SystemError: deallocated bytearray object has exported buffers"  # by itself, when refused memory
 APPENDED = "from an earlier --append"
 TRAIN = "train data -o new --resume --save-every 1 --json"
 
@@ -168,7 +169,8 @@ def fail_at(play: Play, kind: str, calls: list[int]) -> None:
         else:
             assert outcome.status == 2, why
             assert outcome.errors.endswith(".\n"), why
-            assert all(line.startswith("chainfold: ") for line in outcome.errors.splitlines()), why
+            lines = [line for line in outcome.errors.splitlines() if kind != "malloc" or line != PYTHON_SAYS]
+            assert all(line.startswith("chainfold: ") for line in lines), why
         play.check_end(folder)
 
 
