@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow as pa
 
 from chainfold.chain.chain import Chain, gather
 from chainfold.features.encoder import spooled
-from chainfold.features.schema import Encoding
+from chainfold.features.schema import Schema
+from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import SYMBOL, Stretch
 
 Sentences = Sequence[Sequence[tuple[str, ...]]]
@@ -30,9 +32,9 @@ def stretches(sentences: Sentences, columns: Sequence[str], size: int = 1000) ->
         yield Stretch(pa.RecordBatch.from_pydict(batch), starts[low : low + size], lines, "rows")
 
 
-def encoded(sentences: Sentences, columns: Sequence[str], encoding: Encoding, size: int = 1000) -> Chain:
+def encoded(sentences: Sentences, columns: Sequence[str], spec: InputSpec, size: int = 1000) -> Chain:
     """The chain of some sentences, in memory."""
-    with spooled(stretches(sentences, columns, size), encoding) as source:
+    with spooled(stretches(sentences, columns, size), partial(Schema.of, spec)) as source:
         return gather(source)
 
 

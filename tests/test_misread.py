@@ -14,19 +14,19 @@ import pytest
 
 import chainfold as cf
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.features import groups
-from chainfold.features.for_model import known_blocks
+from chainfold.features import labels
+from chainfold.features.for_model import blocks_for_model
 from chainfold.features.streaming import live_rows
 from chainfold.model.file import open_model
-from chainfold.readers.formats import Format, Reading, format_of, read
+from chainfold.readers.conll import ConllReader
+from chainfold.readers.formats import Format, InputReader, format_of
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.text import ConllReader
 from verbs import conll, failed, run, succeeded
 
 # JSON
 
 LINES = '{"tokens": ["EU", "rejects"], "labels": ["B-ORG", "O"]}\n{"tokens": ["call"], "labels": ["B-X"]}\n'
-JSON = "looks like JSON, which is not read; give CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow, or name "
+JSON = "looks like JSON, which is not read; give CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow, or set "
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,7 @@ def test_lines_of_json_are_refused(text: str, tmp_path: Path) -> None:
         path.write_text(text)
         assert failed("train", path, "-o", tmp_path / "m").startswith(f"{path}: {JSON}")
     assert failed("encode", "-", "-o", tmp_path / "c", given=text.encode()).startswith(f"standard input: {JSON}")
-    assert failed("train", "-", "--online", "-o", tmp_path / "m", given=text.encode()).startswith(
-        "standard input: looks"
-    )
+    assert failed("learn", "-", "-o", tmp_path / "m", given=text.encode()).startswith("standard input: looks")
     assert not (tmp_path / "m").exists()
     assert not (tmp_path / "c").exists()
 
@@ -65,12 +63,12 @@ def test_names_of_json_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{ ( O\na b B\n", "[ ( O\n] ) O\n", "{} X O\na b B\n", "[1] X O\na b B\n"])
 def test_words_that_look_like_json_are_words(text: str) -> None:
-    assert sum(stretch.lines.size for stretch in read(Inputs(io.BytesIO(text.encode())), Reading())) == 2
+    assert sum(stretch.lines.size for stretch in InputReader().read(Inputs(io.BytesIO(text.encode())))) == 2
 
 
 @pytest.mark.parametrize("word", ["{}", "[]", "[1]", "[2.5]", "{", "[", "[x]"])
 def test_a_single_word_that_looks_like_json_is_a_word(word: str) -> None:
-    assert sum(stretch.lines.size for stretch in read(Inputs(io.BytesIO(f"{word}\nb\n".encode())), Reading())) == 2
+    assert sum(stretch.lines.size for stretch in InputReader().read(Inputs(io.BytesIO(f"{word}\nb\n".encode())))) == 2
 
 
 def test_json_is_read_as_text_where_the_format_is_named(tmp_path: Path) -> None:
@@ -95,7 +93,7 @@ PLAIN = "EU N B\nsays V O\n\nno D B\n"
 
 def rows(text: str | bytes, **options: Any) -> tuple[list[tuple[str, ...]], list[bool]]:
     raw = text.encode() if isinstance(text, str) else text
-    found = list(read(Inputs(io.BytesIO(raw)), Reading(**options)))
+    found = list(InputReader(**options).read(Inputs(io.BytesIO(raw))))
     fields = [row for stretch in found for row in zip(*stretch.batch.to_pydict().values(), strict=True)]
     return fields, [bool(start) for stretch in found for start in stretch.starts]
 
@@ -130,13 +128,11 @@ def test_comments_wait_for_the_line_that_tells_the_width() -> None:
 
 def test_comments_that_may_be_rows_are_refused() -> None:
     assert problem(ALIKE) == (
-        "line 1, '# id 1', may be a row or a comment; say --comments '# ' if lines that begin so are comments, or "
-        "--comments '' if all lines are rows."
+        "line 1, '# id 1', may be a row or a comment; set `comments` to '# ' if such lines are comments, or "
+        "to '' if all lines are rows."
     )
-    assert problem("#word pos tag\n" + PLAIN).startswith(
-        "line 1, '#word pos tag', may be a row or a comment; say --com"
-    )
-    assert "--comments '#' if" in problem("#word pos tag\n" + PLAIN)
+    assert problem("#word pos tag\n" + PLAIN).startswith("line 1, '#word pos tag', may be a row or a comment; set `com")
+    assert "`comments` to '#' if" in problem("#word pos tag\n" + PLAIN)
     assert problem(PLAIN + "\n# id 2\nx N B\n\n# id 3\nx N B\n").startswith("line 9, '# id 3', may be a row")
     assert problem(WIDE + "\n# id 3\nx N B\n").startswith("line 8, '# id 3', may be a row or a comment")
     assert problem("# id 1\n# id 2\n", format=Format.CONLL).startswith("line 1, '# id 1', may be a row or a comment")
@@ -173,7 +169,7 @@ def test_words_that_begin_with_a_hash_are_words() -> None:
 
 def test_a_comment_within_a_sequence_is_named() -> None:
     assert problem("a N B\n# some words here\nb N B\n") == (
-        "line 2 has 4 columns, but the lines before it have 3; if it is a comment, say --comments '# '."
+        "line 2 has 4 columns, but the lines before it have 3; if it is a comment, set `comments` to '# '."
     )
 
 
@@ -245,9 +241,9 @@ def test_comments_in_a_stream(tmp_path: Path) -> None:
 
 
 def test_comments_of_a_pipe_that_is_learnt_from(tmp_path: Path) -> None:
-    how = ("-", "--online", "--hash-bits", "8")
+    how = ("-", "--hash-bits", "8")
     for name, text in (("plain", PLAIN), ("wide", WIDE)):
-        succeeded("train", *how, "-o", tmp_path / name, given=text.encode())
+        succeeded("learn", *how, "-o", tmp_path / name, given=text.encode())
     assert (tmp_path / "wide").read_bytes() == (tmp_path / "plain").read_bytes()
 
 
@@ -266,8 +262,8 @@ def test_comments_change_what_is_encoded(tmp_path: Path) -> None:
 LOG = "user,word,label\n1,a,X\n1,b,Y\n2,c,X\n1,d,Y\n"
 SORTED = "user,word,label\n1,a,X\n1,b,Y\n1,d,Y\n2,c,X\n"
 AGAIN = (
-    "line 5, column 'user': group '1' comes again after another; sort the rows by group, or say --groups-return if "
-    "each of its runs is a sequence of its own."
+    "line 5, column 'user': group '1' comes again after another; sort the rows by group, or set --groups-return if "
+    "each of its runs is a sequence."
 )
 
 
@@ -293,8 +289,8 @@ def test_groups_of_streams_may_come_again(tmp_path: Path) -> None:
     (tmp_path / "sorted.csv").write_text(SORTED)
     succeeded("train", tmp_path / "sorted.csv", "-o", tmp_path / "m", "--group", "user", "--max-iterations", "2")
     assert succeeded("tag", tmp_path / "m", "-", "--follow", given=LOG.encode()).count(b"\n") == 5
-    how = ("--online", "--group", "user", "--hash-bits", "8", "--format", "csv")
-    succeeded("train", "-", *how, "-o", tmp_path / "o", given=LOG.encode())
+    how = ("--group", "user", "--hash-bits", "8", "--format", "csv")
+    succeeded("learn", "-", *how, "-o", tmp_path / "o", given=LOG.encode())
     (tmp_path / "log.csv").write_text(LOG)
     succeeded("eval", tmp_path / "o", tmp_path / "log.csv")  # as the model was made
 
@@ -313,7 +309,7 @@ def test_groups_of_tables_and_across_files(tmp_path: Path) -> None:
     chain = cf.chain_from_table(frame, group="user")
     assert chain.vocabulary is not None
     with pytest.raises(BadFile, match="group 'a' comes again"):
-        list(known_blocks(pd.concat([frame, frame]), chain.vocabulary))
+        list(blocks_for_model(pd.concat([frame, frame]), chain.vocabulary))
     for name in ("1.csv", "2.csv"):
         (tmp_path / name).write_text(SORTED)
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
@@ -347,9 +343,9 @@ def test_a_group_that_goes_on_in_the_next_piece_has_not_come_again(tmp_path: Pat
 
 
 def test_more_groups_than_can_be_held_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_MOST", 10)
+    monkeypatch.setattr(labels, "_MOST_GROUPS", 10)
     table = pa.table({"user": list("abcdefghijk"), "word": ["x"] * 11, "label": ["X", *"Y" * 10]})
-    with pytest.raises(BadFile, match="column 'user' has more than 10 groups, too many to see whether one comes again"):
+    with pytest.raises(BadFile, match="more than 10 groups, too many to check that none occurs again"):
         cf.chain_from_table(table, group="user")
     assert cf.chain_from_table(table, group="user", groups_return=True).starts.all()
     assert cf.chain_from_table(table.slice(1), group="user").starts.all()
@@ -359,6 +355,6 @@ def test_more_groups_than_can_be_held_are_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_single_label_of_what_arrives_is_named(tmp_path: Path) -> None:
-    done = run("train", "-", "--online", "--hash-bits", "8", "-o", tmp_path / "m", given=b"a x O\nb y O\n")
+    done = run("learn", "-", "--hash-bits", "8", "-o", tmp_path / "m", given=b"a x O\nb y O\n")
     assert done.exit_code == 0
     assert done.stderr == "chainfold: every position has the same label, 'O': the model can give no other.\n"

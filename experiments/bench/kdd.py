@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from chainfold import log_likelihood
 from chainfold.chain.chain import gather
+from chainfold.engines.log_likelihood import log_likelihood
 from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
 from experiments.bench.peers import CRFSUITE, has, missing

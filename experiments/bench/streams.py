@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 from chainfold import Model, open_model, write_chain
-from chainfold.features.for_model import gathered, known_blocks
+from chainfold.features.for_model import blocks_for_model, gather_blocks
 from chainfold.inference.follow import Following
 from experiments.bench.datasets import Dataset
 from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
@@ -74,9 +74,9 @@ def _times(corpus: Dataset, model: Model, context: Context) -> tuple[Times, int]
         vocabulary=vocabulary,
     )
     with encoded.open("wb") as file:  # with the numbers of the model, and its bins
-        write_chain(file, gathered(known_blocks(corpus.test, vocabulary, labels=False), sizes))
+        write_chain(file, gather_blocks(blocks_for_model(corpus.test, vocabulary, labels=False), sizes))
     runs: dict[str, Callable[[], object]] = {
-        _TEMPLATE: lambda: [None for _ in known_blocks(corpus.test, vocabulary, labels=False)],
+        _TEMPLATE: lambda: [None for _ in blocks_for_model(corpus.test, vocabulary, labels=False)],
         _TEXT: lambda: _follow(corpus.test, model),
         _MARGINALS: lambda: _follow(corpus.test, model, marginals=True),
         _ENCODED: lambda: _follow(encoded, model),

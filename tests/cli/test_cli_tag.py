@@ -427,7 +427,7 @@ def test_labels_that_the_model_never_saw_are_always_wrong_and_shown(trained: Tra
         assert (of["I-NEW"]["support"], of["I-NEW"]["correct"]) == (3, 0)
         assert (of["[odd]"]["support"], of["[odd]"]["correct"]) == (1, 0)
         shown = " ".join(succeeded("eval", trained.path, tmp_path / path).decode().split())
-        assert "Always wrong, as the model never saw their labels: 4 positions with " in shown
+        assert "Always wrong, as the model does not know their labels: 4 positions with " in shown
         assert "[odd]" in shown.rsplit("positions with ")[1]
     assert len(fields(succeeded("tag", trained.path, tmp_path / "t"))) == len(trained.labels)
 

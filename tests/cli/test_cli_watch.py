@@ -26,7 +26,7 @@ from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.stored import open_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli.options import parse_often
+from chainfold.cli.options import parse_interval
 from chainfold.cli.watch import Every, blocks
 from chainfold.cli.watch_screen import About, summary, view
 from chainfold.inference import whole_chain
@@ -130,7 +130,7 @@ def test_a_status_comes_after_its_rows() -> None:
         for size, end in zip(sizes, ends, strict=True)
     ]
     for every, expected in (("7", {*range(7, 101, 7), *ends}), ("1", {*range(101)}), ("9s", set(ends))):
-        cut = list(Every(*parse_often("every", every, "rows")).cut(rows))
+        cut = list(Every(*parse_interval("every", every, "rows")).cut(rows))
         found = np.cumsum([some.gold.size for some in cut])
         assert set(found.tolist()) == expected
         np.testing.assert_array_equal(np.concatenate([some.gold for some in cut]), chain.labels)
@@ -142,7 +142,7 @@ def test_a_lag_that_is_bounded(trained: Trained) -> None:
     end = events(succeeded("watch", trained.path, trained.text, "--json", "--max-lag", "0"))[-1]
     assert end["unproven"] > 0
     shown = succeeded("watch", trained.path, trained.text, "--max-lag", "0").decode()
-    assert f"{end['unproven']:,} rows had waited for too long" in " ".join(shown.split())
+    assert f"{end['unproven']:,} rows reached the limit of waiting" in " ".join(shown.split())
 
 
 # Lines
@@ -178,7 +178,7 @@ def test_lines(trained: Trained) -> None:
         (("--window", "0"), "window is 0"),
         (("--every", "often"), "every is 'often', but must be a number of rows, or a time"),
         (("--every", "1.5"), "every is '1.5'"),
-        (("--max-lag", "-1"), "max_lag is -1"),
+        (("--max-lag", "-1"), "--max-lag is -1"),
         (("--columns", "a,b,c"), "there is no"),
         (("--memory", "some"), "cannot read 'some'"),
         (("--scheme", "XYZ"), "scheme is 'XYZ'"),

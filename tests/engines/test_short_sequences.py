@@ -32,7 +32,7 @@ from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadSetting
 from chainfold.kernels.scores import padded, tiles_of
 from chainfold.model.layout import Floats
-from chainfold.training.objective import Objective, Space
+from chainfold.training.objective import Objective, WeightSpace
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 
 SHORT_AND_LONG = [1, 2, 700, 5, 5, 40, 683, 682, 1, 3000, 20, 9, 9, 1500, 6]
@@ -169,12 +169,12 @@ def stored(tmp_path: Path) -> Path:
 
 
 def values(path: Path, points: list[Floats]) -> list[tuple[float, Floats]]:
-    objective = Objective(Space.of(open_chain(path)), c2=0.1, threads=2)
+    objective = Objective(WeightSpace.of(open_chain(path)), c2=0.1, threads=2)
     return [objective(point) for point in points]
 
 
 def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = Space.of(open_chain(stored)).layout.size
+    size = WeightSpace.of(open_chain(stored)).layout.size
     random = np.random.default_rng(0)
     points = [random.normal(size=size), random.normal(size=size)]
     held = values(stored, [*points, points[0]])

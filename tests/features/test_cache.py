@@ -14,9 +14,9 @@ import chainfold as cf
 from chainfold.chain.arrow_messages import MessageFile
 from chainfold.features import cache as module
 from chainfold.features.cache import encoded, fingerprint
-from chainfold.features.encode import Options
-from chainfold.features.encoder import Progress
+from chainfold.features.spec import InputSpec
 from chainfold.readers.inputs import Inputs
+from chainfold.readers.progress import InputProgress
 
 CSV = "word,label\na,X\nb,Y\n"
 
@@ -47,10 +47,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 def test_the_same_inputs_and_options_are_encoded_once(tmp_path: Path, log: Path, runs: Runs) -> None:
     output = tmp_path / "out.chain"
     first = encoded(log, output, attributes="word[-1] word")
-    again = encoded([str(log)], output, attributes="word[-1]  word", progress=Progress(), encoding="utf-8")
+    again = encoded([str(log)], output, attributes="word[-1]  word", progress=InputProgress(), encoding="utf-8")
     assert runs.count == 1
     assert first.header == again.header
-    assert again.header.origin == fingerprint(log, {"attributes": "word[-1] word"})
+    assert again.header.origin == fingerprint(log, InputSpec(attributes="word[-1] word"))
     assert encoded(log, output, attributes="word").n_attributes == 4
     assert runs.count == 2
 
@@ -71,12 +71,12 @@ def test_files_that_have_changed_are_encoded_again(tmp_path: Path, log: Path, ru
 def test_a_template_is_known_by_what_it_says(tmp_path: Path, log: Path) -> None:
     template = tmp_path / "template"
     template.write_text("U00:%x[0,0]\n")
-    first = fingerprint(log, {"template": template})
+    first = fingerprint(log, InputSpec(template=template))
     assert first is not None
     os.utime(template, ns=(0, 0))
-    assert fingerprint(log, {"template": str(template)}) == first
+    assert fingerprint(log, InputSpec(template=str(template))) == first
     template.write_text("U00:%x[-1,0]\n")
-    assert fingerprint(log, {"template": template}) != first
+    assert fingerprint(log, InputSpec(template=template)) != first
 
 
 @pytest.mark.parametrize(
@@ -98,22 +98,22 @@ def test_a_template_is_known_by_what_it_says(tmp_path: Path, log: Path) -> None:
         {"labels": False},
     ],
 )
-def test_every_option_matters(log: Path, options: Options) -> None:
-    assert fingerprint(log, options) not in (None, fingerprint(log, {}))
+def test_every_option_matters(log: Path, options: dict[str, Any]) -> None:
+    assert fingerprint(log, InputSpec(**options)) not in (None, fingerprint(log, InputSpec()))
 
 
 def test_another_version_encodes_anew(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(log, {})
+    before = fingerprint(log, InputSpec())
     monkeypatch.setattr(module, "__version__", "another")
-    assert fingerprint(log, {}) != before
+    assert fingerprint(log, InputSpec()) != before
 
 
 def test_what_is_no_plain_file_has_no_fingerprint(tmp_path: Path, log: Path, runs: Runs) -> None:
     os.mkfifo(tmp_path / "fifo")
     table = pa.table({"word": ["a"], "label": ["X"]})
     for inputs in (table, io.BytesIO(CSV.encode()), [log, tmp_path / "fifo"]):
-        assert fingerprint(inputs, {}) is None
-    assert fingerprint(Inputs(log), {}) == fingerprint(log, {})
+        assert fingerprint(inputs, InputSpec()) is None
+    assert fingerprint(Inputs(log), InputSpec()) == fingerprint(log, InputSpec())
     for _ in range(2):
         assert encoded(table, tmp_path / "out.chain").header.origin is None
     assert runs.count == 2

@@ -81,7 +81,7 @@ def test_what_becomes_of_numbers(tmp_path: Path, numbers: str, first: list[str],
 def test_a_column_of_symbols_that_begins_like_numbers(tmp_path: Path, options: dict[str, Any]) -> None:
     text = "code,label\n" + "7,A\n" * 600_000 + "x,A\n"
     assert attributes_of(encoded(tmp_path, text, "log.csv", **options))[-1][0].endswith("=x")
-    with pytest.raises(cf.ChainfoldError, match=r"line 600002, column 'code': 'x' is not a number.*--symbols"):
+    with pytest.raises(cf.ChainfoldError, match=r"line 600002, column 'code': 'x' is not a number.*`symbols`"):
         encoded(tmp_path, text, "log.csv")
 
 
@@ -205,7 +205,7 @@ def test_the_last_column_is_not_the_label_if_it_is_the_weight(tmp_path: Path) ->
         ("a,1,X,1\nb,,Y,1\n", "w", "line 3, column 'w': the weight is missing"),
         ("a,1,X,1\nb,2,Y,1\n", "word", "line 2, column 'word': the weight is 'a'"),
         ("a,1,X,1\n", "v", "no weight column 'v'; the columns are word, w, label, session"),
-        ("a,1,X,1\n", "session", "cannot be that of the weights and of something else"),
+        ("a,1,X,1\n", "session", "cannot be `weight` and something else"),
     ],
 )
 def test_bad_weights(tmp_path: Path, rows: str, weight: str, sentence: str) -> None:
@@ -220,10 +220,10 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("word,label,session\na,X,1\n")
     with pytest.raises(cf.ChainfoldError, match="no weight column 'w'"):
         cf.encode(tmp_path / "plain.csv", tmp_path / "out.chain", append=True)
-    with pytest.raises(cf.ChainfoldError, match="its weights from column 'w'; append without another --weight"):
+    with pytest.raises(cf.ChainfoldError, match="its weights from column 'w'; append without another `weight`"):
         cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True, weight="session")
     encoded(tmp_path, WEIGHTED, "log.csv")
-    with pytest.raises(cf.ChainfoldError, match="has no weights; append without a --weight"):
+    with pytest.raises(cf.ChainfoldError, match="has no weights; append without `weight`"):
         cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True, weight="w")
     write_chain(tmp_path / "out.chain", replace(gather(cf.StoredChain(tmp_path / "out.chain")), weights=np.ones(3)))
     with pytest.raises(cf.ChainfoldError, match="weights that came from no column"):
@@ -358,7 +358,7 @@ def test_round_trip_through_decode(tmp_path: Path) -> None:
         ("nan.csv", b"x,label\n1,A\nnan,A\n", (), "line 3, column 'x'"),
         ("cut.gz", gzip.compress(random.Random(0).randbytes(5000).hex().encode(), mtime=0)[:-2000], (), "cut short"),
         ("column.txt", b"a X\n", ("--attributes", "word"), "word"),
-        ("one.txt", b"a\nb\n", (), "--no-labels"),
+        ("one.txt", b"a\nb\n", (), "no column is left for attributes"),
         ("label.txt", b"a X\n", ("--label", "chunk"), "no label column 'chunk'"),
         ("lines.crfsuite", b"X\ta:1\nY\tb:x\n", (), "line 2"),
     ],
@@ -439,9 +439,11 @@ def test_a_chain_without_attributes_can_be_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"columns": ["a", "a"]}, "all different"),
+        ({"columns": "ab"}, "columns is 'ab', but must be a list of names"),
         ({"colums": ["a"]}, "no option 'colums'"),
         ({"attributes": ["0"]}, "one text"),
-        ({"labels": False, "label": "0"}, "not both"),
+        ({"labels": False, "label": "0"}, "`label` requires labels"),
         ({"min_count": 2.5}, "a whole number"),
         ({"hash_bits": 2.5}, "a whole number"),
         ({"hash_bits": 25}, "from 1 to 24"),
@@ -450,12 +452,12 @@ def test_a_chain_without_attributes_can_be_shown(tmp_path: Path) -> None:
         ({"encoding": "idna"}, "encoding"),
         ({"encoding": "undefined"}, "encoding"),
         ({"border": "soft", "attributes": "0"}, "one of crfpp"),
-        ({"border": "crfpp"}, "leave it out"),
+        ({"border": "crfpp"}, "`border` requires `attributes`"),
         ({"template": "nowhere"}, "nowhere: cannot be read"),
-        ({"template": "x", "attributes": "0"}, "one of the two"),
+        ({"template": "x", "attributes": "0"}, "`template` or `attributes`, not both"),
         ({"group": "0", "one_sequence": True}, "not both"),
         ({"min_count": 2, "hash_bits": 9}, "not both"),
-        ({"numbers": "log", "attributes": "0"}, "leave out --numbers"),
+        ({"numbers": "log", "attributes": "0"}, "give `numbers` without `template`"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:

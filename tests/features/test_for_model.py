@@ -18,8 +18,15 @@ from chainfold.chain.builder import KnownNames
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.features.for_model import Known, grown, grown_sequences, known_blocks, known_sequences
-from chainfold.features.schema import Encoding
+from chainfold.features.for_model import (
+    ChainBlocks,
+    ModelBlocks,
+    blocks_for_model,
+    extended_chain,
+    extended_sequences,
+    sequences_for_model,
+)
+from chainfold.features.spec import InputSpec
 from chainfold.features.template import parse_attributes
 from chainfold.readers.inputs import Inputs
 from rows import attributes_of
@@ -40,7 +47,7 @@ def meaning(chain: Chain | cf.StoredChain) -> Vocabulary:
     return chain.vocabulary
 
 
-def together(known: Known, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
+def together(known: ModelBlocks | ChainBlocks, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
     """All blocks as one chain, each of them as kernels need it, and all labels."""
     blocks = list(known)
     n_edge = 0 if vocabulary.edge_attributes is None else len(vocabulary.edge_attributes)
@@ -75,7 +82,7 @@ def together(known: Known, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
 
 
 def read(inputs: Any, vocabulary: Vocabulary, **options: Any) -> tuple[Chain, list[int]]:
-    return together(known_blocks(inputs, vocabulary, **options), vocabulary)
+    return together(blocks_for_model(inputs, vocabulary, **options), vocabulary)
 
 
 def same(found: Chain, expected: Chain) -> None:
@@ -110,7 +117,7 @@ def test_the_input_of_the_model_has_the_same_numbers_again(
     """Only what is not said of the model is said again, which is nothing here."""
     chain = encoded(tmp_path, text, name, **options)
     vocabulary = meaning(chain)
-    known = known_blocks(tmp_path / name, vocabulary)
+    known = blocks_for_model(tmp_path / name, vocabulary)
     assert known.labelled
     if vocabulary.edge_attributes is None:
         np.testing.assert_array_equal(np.concatenate([block.edge_ids for block, *_ in known]), chain.edge_ids)
@@ -124,7 +131,7 @@ def test_the_input_of_the_model_has_the_same_numbers_again(
 def test_what_the_model_does_not_know(tmp_path: Path) -> None:
     vocabulary = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos", border="crfpp"))
     (tmp_path / "new.txt").write_text("the DT B\ndog NN X\n\nowl UH \na DT I\n".replace(" \n", " Y\n"))
-    known = known_blocks(tmp_path / "new.txt", vocabulary)
+    known = blocks_for_model(tmp_path / "new.txt", vocabulary)
     chain, gold = together(known, vocabulary)
     assert attributes_of(chain) == [["word=the", "pos=DT"], ["pos=NN"], [], ["word=a", "pos=DT"]]
     assert gold == [0, 3, 4, 1]
@@ -151,13 +158,13 @@ def test_the_column_of_labels_may_be_missing(tmp_path: Path, names: list[str] | 
     chain = encoded(tmp_path, **options)
     rows = [" ".join(word for k, word in enumerate(line.split()) if k != label) for line in CONLL.split("\n")]
     (tmp_path / "new.txt").write_text("\n".join(rows))
-    known = known_blocks(tmp_path / "new.txt", meaning(chain))
+    known = blocks_for_model(tmp_path / "new.txt", meaning(chain))
     assert not known.labelled
     found, gold = together(known, meaning(chain))
     assert gold == found.labels.tolist() == [-1] * 5
     same(found, cf.Chain.from_arrays(offsets=chain.offsets, ids=chain.ids, starts=chain.starts, n_labels=3))
     with pytest.raises(cf.ChainfoldError, match=r"new\.txt: there is no label column .* the columns are"):
-        known_blocks(tmp_path / "new.txt", meaning(chain), labels=True)
+        blocks_for_model(tmp_path / "new.txt", meaning(chain), labels=True)
 
 
 def test_labels_that_are_not_looked_at_may_be_anything(tmp_path: Path) -> None:
@@ -198,14 +205,14 @@ def test_a_column_that_nobody_looks_at_may_be_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "options", "sentence"),
     [
-        ("new.csv", "word,label\na,X\n", {}, r"new\.csv: there is no column 'pos', which the model looks at; .*word, "),
+        ("new.csv", "word,label\na,X\n", {}, r"new\.csv: there is no column 'pos', which the model uses; .*word, "),
         (
             "new.txt",
             "a b c d\n",
             {},
-            r"4 columns without names, .* made of 3, word, pos, chunk; name them with --columns, or",
+            r"4 columns without names, .* made of 3, word, pos, chunk; name them with `columns`, or",
         ),
-        ("new.conll", "a b c d\n", {}, r"chunk; name them with --columns\.$"),
+        ("new.conll", "a b c d\n", {}, r"chunk; name them with `columns`\.$"),
         ("new.txt", "a\n", {}, "1 columns without names"),
         ("new.txt", "a b c\n", {"columns": ["word", "x", "chunk"]}, "no column 'pos'.*word, x, chunk"),
         ("new.txt", "a b c\n", {"group": "session"}, "no group column 'session'"),
@@ -218,7 +225,7 @@ def test_input_that_does_not_fit(tmp_path: Path, name: str, text: str, options: 
     vocabulary = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos"))
     (tmp_path / name).write_text(text)
     with pytest.raises(cf.ChainfoldError, match=sentence):
-        known_blocks(tmp_path / name, vocabulary, **options)
+        blocks_for_model(tmp_path / name, vocabulary, **options)
 
 
 def test_groups_and_sequences_are_those_of_the_model_unless_told(tmp_path: Path) -> None:
@@ -229,7 +236,7 @@ def test_groups_and_sequences_are_those_of_the_model_unless_told(tmp_path: Path)
     assert read(tmp_path / "log.csv", meaning(chain), group="w")[0].starts.all()
     (tmp_path / "new.csv").write_text("w\na\n")
     with pytest.raises(cf.ChainfoldError, match="no group column 's'"):
-        known_blocks(tmp_path / "new.csv", meaning(chain))
+        blocks_for_model(tmp_path / "new.csv", meaning(chain))
 
 
 X = [[{"word": "a", "upper": True, "size": 2.5}, ["p", "q"]], [{"word": "b"}]]
@@ -238,15 +245,15 @@ Y = [["A", "B"], ["A"]]
 
 def test_sequences(tmp_path: Path) -> None:
     chain = cf.chain_from_sequences(X, Y)
-    found, gold = together(known_sequences(iter(X), iter(Y), meaning(chain)), meaning(chain))
+    found, gold = together(sequences_for_model(iter(X), iter(Y), meaning(chain)), meaning(chain))
     same(found, chain)
     assert gold == chain.labels.tolist()
     new, gold = together(
-        known_sequences([[["p", "new"], {"word": "c"}]], [["C", None]], meaning(chain)), meaning(chain)
+        sequences_for_model([[["p", "new"], {"word": "c"}]], [["C", None]], meaning(chain)), meaning(chain)
     )
     assert attributes_of(new) == [["p"], []]
     assert gold == [2, -1]
-    unlabelled = known_sequences(X, None, meaning(chain))
+    unlabelled = sequences_for_model(X, None, meaning(chain))
     assert not unlabelled.labelled
     same(together(unlabelled, meaning(chain))[0], cf.chain_from_sequences(X, [[None, None], [None]]))
 
@@ -257,7 +264,7 @@ def test_attribute_lines_for_a_model_of_sequences_and_the_other_way_round(tmp_pa
     same(read(tmp_path / "lines.crfsuite", meaning(chain))[0], chain)
     other = meaning(encoded(tmp_path, (tmp_path / "lines.crfsuite").read_text(), "lines.crfsuite", one_sequence=True))
     assert len(other.edge_attributes) == 1
-    found, gold = together(known_sequences(X, Y, other), other)
+    found, gold = together(sequences_for_model(X, Y, other), other)
     assert gold == [0, 1, 0]
     assert found.starts.tolist() == [True, False, True]
     assert attributes_of(found) == attributes_of(chain)
@@ -266,13 +273,11 @@ def test_attribute_lines_for_a_model_of_sequences_and_the_other_way_round(tmp_pa
 
 def test_columns_without_names_are_no_lists_of_attributes(tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("a X\n")
-    with pytest.raises(
-        cf.ChainfoldError, match="no column 'attributes', which the model looks at; the columns are 0, 1"
-    ):
-        known_blocks(tmp_path / "new.txt", meaning(cf.chain_from_sequences(X, Y)))
+    with pytest.raises(cf.ChainfoldError, match="no column 'attributes', which the model uses; the columns are 0, 1"):
+        blocks_for_model(tmp_path / "new.txt", meaning(cf.chain_from_sequences(X, Y)))
     table = pa.table({"attributes": ["word:a"]})
     with pytest.raises(cf.ChainfoldError, match="column 'attributes' holds a symbol, but held a bag for the model"):
-        known_blocks(table, meaning(cf.chain_from_sequences(X, Y)))
+        blocks_for_model(table, meaning(cf.chain_from_sequences(X, Y)))
 
 
 def test_a_vocabulary_that_knows_nothing_of_its_columns(tmp_path: Path) -> None:
@@ -285,7 +290,7 @@ def test_a_vocabulary_that_knows_nothing_of_its_columns(tmp_path: Path) -> None:
     assert gold == [1, 2]
     matrix = cf.chain_from_matrix(np.eye(2), ["A", "B"])
     with pytest.raises(cf.ChainfoldError, match="have no names"):
-        known_blocks(tmp_path / "lines.crfsuite", meaning(matrix))
+        blocks_for_model(tmp_path / "lines.crfsuite", meaning(matrix))
 
 
 def test_the_vocabulary_of_a_stored_chain_will_do(tmp_path: Path) -> None:
@@ -306,9 +311,9 @@ def text_of(rows: list[list[tuple[str, str, str]]]) -> io.BytesIO:
 @settings(max_examples=25, deadline=None)
 def test_against_encoding_both_at_once(train: Any, test: Any, bits: int | None) -> None:
     """Labels, and the attributes of new sentences that occur in the others, are as when all are encoded together."""
-    encoding = Encoding(template=parse_attributes("w[-1] w|pos pos[1]"), hash_bits=bits)
+    encoding = InputSpec(template=parse_attributes("w[-1] w|pos pos[1]"), hash_bits=bits)
     before, both = (encoded_rows(rows, ("w", "pos", "label"), encoding) for rows in (train, train + test))
-    known = known_blocks(text_of(test), meaning(before), format="conll")
+    known = blocks_for_model(text_of(test), meaning(before), format="conll")
     found, gold = together(known, meaning(before))
     skipped = sum(len(sentence) for sentence in train)
     names = (*meaning(before).labels, *known.unseen)
@@ -355,7 +360,7 @@ def meaning_of(names: KnownNames, text: str) -> int:
 def test_growing_keeps_numbers_and_adds_others_after_them(tmp_path: Path, bits: int | None) -> None:
     before = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos", border="crfpp", hash_bits=bits))
     (tmp_path / "new.txt").write_text("dog NN X\nowl NN B\nowl UH X\nthe DT B\n")
-    with grown(tmp_path / "new.txt", before) as source:
+    with extended_chain(tmp_path / "new.txt", before) as source:
         chain = gather(source)
     now = meaning(chain)
     assert now.labels == ("B", "I", "O", "X")
@@ -379,7 +384,7 @@ def test_growing_keeps_numbers_and_adds_others_after_them(tmp_path: Path, bits: 
 def test_growing_keeps_to_the_least_count_and_goes_to_disk(tmp_path: Path) -> None:
     before = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos", border="crfpp", min_count=2))
     (tmp_path / "new.txt").write_text("owl NN B\nowl NN B\ndog UH B\n")
-    with grown(tmp_path / "new.txt", before) as source:
+    with extended_chain(tmp_path / "new.txt", before) as source:
         write_chain(tmp_path / "grown.chain", source)
     stored = gather(cf.StoredChain(tmp_path / "grown.chain"))
     assert meaning(stored).attributes.to_pylist() == ["pos=DT", "word=owl", "pos=NN"]
@@ -388,11 +393,11 @@ def test_growing_keeps_to_the_least_count_and_goes_to_disk(tmp_path: Path) -> No
 
 def test_growing_from_sequences() -> None:
     before = meaning(cf.chain_from_sequences(X, Y))
-    with grown_sequences([[["q", "z"]]], [["C"]], before) as source:
+    with extended_sequences([[["q", "z"]]], [["C"]], before) as source:
         chain = gather(source)
     assert attributes_of(chain) == [["q", "z"]]
     assert meaning(chain).labels == ("A", "B", "C")
-    with grown_sequences([[["q"]]], [["A"]], meaning(chain)) as source:
+    with extended_sequences([[["q"]]], [["A"]], meaning(chain)) as source:
         assert meaning(gather(source)).attributes.equals(meaning(chain).attributes)
 
 
@@ -404,12 +409,12 @@ def test_weights_are_looked_at_where_a_vocabulary_grows(tmp_path: Path) -> None:
         found, gold = read(tmp_path / "new.txt", vocabulary, **options)
         assert (found.weights.size, gold) == (0, labels)
         assert attributes_of(found) == [["0=a"]]
-        with grown(tmp_path / "new.txt", vocabulary, **options) as source:
+        with extended_chain(tmp_path / "new.txt", vocabulary, **options) as source:
             assert gather(source).weights.tolist() == weights
     (tmp_path / "new.txt").write_text("a 3\n")
-    weighed = next(iter(known_blocks(tmp_path / "new.txt", vocabulary, weight="2")))
+    weighed = next(iter(blocks_for_model(tmp_path / "new.txt", vocabulary, weight="2")))
     assert (weighed.block.weights.tolist(), weighed.gold.tolist()) == ([3.0], [-1])
-    with grown_sequences(X, Y, meaning(cf.chain_from_sequences(X, Y)), weights=[2, 3]) as source:
+    with extended_sequences(X, Y, meaning(cf.chain_from_sequences(X, Y)), weights=[2, 3]) as source:
         assert gather(source).weights.tolist() == [2.0, 2.0, 3.0]
 
 
@@ -418,9 +423,9 @@ def test_a_model_grown_from_edges_that_it_did_not_have(tmp_path: Path) -> None:
     assert len(before.edge_attributes) == 0
     (tmp_path / "b.crfsuite").write_text("A\tx\t@edge\ty\n")
     assert read(tmp_path / "b.crfsuite", before)[0].edge_ids.size == 0
-    with grown(tmp_path / "b.crfsuite", before) as source:
+    with extended_chain(tmp_path / "b.crfsuite", before) as source:
         chain = gather(source)
     assert chain.n_edge_attributes == 8
     assert meaning(chain).edge_attributes is None
-    with grown(tmp_path / "a.crfsuite", meaning(chain)) as source:
+    with extended_chain(tmp_path / "a.crfsuite", meaning(chain)) as source:
         assert gather(source).n_edge_attributes == 8

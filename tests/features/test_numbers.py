@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.features.functions import Step
 from chainfold.features.numbers import bin_codes, bin_name, cells_of, fit, needs_fit, numbers_of
-from chainfold.features.template import Step, Template, every_column, log_edges, parse_attributes
+from chainfold.features.template import Template, every_column, log_edges, parse_attributes
 from chainfold.readers.columns import BAG, Stretch
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -22,12 +22,12 @@ import chainfold as cf
 from chainfold.chain.block import Block, KnownBlock, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.features.for_model import Known, known_blocks
-from chainfold.features.inputs_for_model import KnownChain
-from chainfold.features.rows import RowEncoder
-from chainfold.features.streaming import OnError, live_rows
+from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
+from chainfold.features.row_encoder import RowEncoder
+from chainfold.features.streaming import live_rows
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.inputs import Inputs
+from chainfold.readers.live import OnError
 
 pytestmark = pytest.mark.quick
 
@@ -97,7 +97,7 @@ class Pipe:
         self._out, self._in = os.pipe()
         self.write(data)
         self._file = os.fdopen(self._out, "rb", buffering=0)
-        self._make: Callable[[], Known | KnownChain] = lambda: live_rows(self._file, vocabulary, **options)
+        self._make: Callable[[], ModelBlocks | ChainBlocks] = lambda: live_rows(self._file, vocabulary, **options)
         self._blocks: Iterator[KnownBlock] | None = None
 
     def write(self, data: bytes) -> None:
@@ -138,7 +138,7 @@ class Dripping(io.RawIOBase):
 @pytest.mark.parametrize("name", CASES)
 def test_any_pieces_give_what_the_whole_gives(name: str, tmp_path: Path) -> None:
     data, vocabulary, reading = case(name, tmp_path)
-    expected = everything(list(known_blocks(io.BytesIO(data), vocabulary, **reading)))
+    expected = everything(list(blocks_for_model(io.BytesIO(data), vocabulary, **reading)))
     random = np.random.default_rng(3)
     by_lines = [k + 1 for k, byte in enumerate(data) if byte == 10]
     cuts = [list(range(len(data))), by_lines, [], *(random.integers(0, len(data), 5).tolist() for _ in range(10))]
@@ -202,7 +202,7 @@ def test_what_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="on_error is 'ignore'"):
         live_rows(io.BytesIO(b""), vocabulary, on_error="ignore")
     with pytest.raises(ChainfoldError, match="there is no option"):
-        live_rows(io.BytesIO(b""), vocabulary, nonsense=1)  # type: ignore[call-arg]
+        live_rows(io.BytesIO(b""), vocabulary, nonsense=1)
     with pytest.raises(BadFile, match="has 5 columns without names"):
         dripped(b"a b c d e\n", [], vocabulary)
 
@@ -211,7 +211,7 @@ def test_the_first_line_alone_tells_the_format(tmp_path: Path) -> None:
     lines, universal = tmp_path / "lines.crfsuite", "# c\n1\tit\tit\tPRON\t_\t_\t0\troot\t_\t_\n"
     lines.write_text("A\tx\ty\n")
     bags = model_of("A\tx\ty\n", tmp_path, format="crfsuite")
-    assert everything(dripped(b"A\tx\ty\n", [], bags))[2] == everything(list(known_blocks(lines, bags)))[2]
+    assert everything(dripped(b"A\tx\ty\n", [], bags))[2] == everything(list(blocks_for_model(lines, bags)))[2]
     words = model_of(universal, tmp_path)
     [one] = dripped(universal.encode(), list(range(200)), words)
     assert one.gold.size == 1
@@ -222,7 +222,7 @@ def test_the_first_line_alone_tells_the_format(tmp_path: Path) -> None:
 def test_other_encodings(tmp_path: Path) -> None:
     text = "naïve J B\nçafé N I\n"
     vocabulary = model_of(text, tmp_path, columns=NAMES, attributes="word")
-    expected = everything(list(known_blocks(io.BytesIO(text.encode()), vocabulary)))
+    expected = everything(list(blocks_for_model(io.BytesIO(text.encode()), vocabulary)))
     for encoding in ("latin-1", "utf-16", "utf-8-sig"):
         data = text.encode(encoding)
         assert everything(dripped(data, list(range(len(data))), vocabulary, encoding=encoding)) == expected
@@ -265,7 +265,7 @@ def test_a_bad_line_stops_is_left_out_or_is_a_position_without_attributes(kind: 
         told: list[str] = []
         kept: list[Any] = []
         skipped = dripped(data, cuts, vocabulary, on_error="skip", notice=told.append, keep=kept.append, **reading)
-        assert everything(skipped) == everything(list(known_blocks(io.BytesIO(good), vocabulary, **reading)))
+        assert everything(skipped) == everything(list(blocks_for_model(io.BytesIO(good), vocabulary, **reading)))
         assert len(told) == 1
         assert told[0].startswith("left out: the open file: ")
         assert words.format(line) in told[0]
@@ -274,7 +274,7 @@ def test_a_bad_line_stops_is_left_out_or_is_a_position_without_attributes(kind: 
         kept, told = [], []
         unknown = dripped(data, cuts, vocabulary, on_error="unknown", notice=told.append, keep=kept.append, **reading)
         gold, starts, entries, _ = everything(unknown)
-        place = len(everything(list(known_blocks(io.BytesIO(before), vocabulary, **reading)))[0])
+        place = len(everything(list(blocks_for_model(io.BytesIO(before), vocabulary, **reading)))[0])
         assert (gold[place], starts[place]) == (-1, False)
         assert not [entry for entry in entries[place] if entry[0] in _own(vocabulary)]
         assert len(gold) == len(everything(skipped)[0]) + 1
@@ -285,7 +285,7 @@ def test_a_bad_line_stops_is_left_out_or_is_a_position_without_attributes(kind: 
         with pytest.raises(BadFile) as stopped:
             blocks.extend(live_rows(Dripping(data, cuts), vocabulary, on_error=OnError.STOP, **reading))
         assert words.format(line) in str(stopped.value)
-        assert everything(blocks) == everything(list(known_blocks(io.BytesIO(before), vocabulary, **reading)))
+        assert everything(blocks) == everything(list(blocks_for_model(io.BytesIO(before), vocabulary, **reading)))
 
 
 def _own(vocabulary: Vocabulary) -> set[int]:
@@ -442,7 +442,7 @@ def test_a_live_annotator_writes_whole_lines_and_in_the_end_the_same(name: str, 
         for live in (False, True):
             sink, columns = io.BytesIO(), {"predicted": vocabulary.labels, "p": None}
             with Annotator(sink, columns, piped=True, live=live) as annotator:
-                blocks = known_blocks(Inputs(io.BytesIO(data), keep=annotator.keep), vocabulary, **reading)
+                blocks = blocks_for_model(Inputs(io.BytesIO(data), keep=annotator.keep), vocabulary, **reading)
                 rows = sum(one.gold.size for one in blocks)
                 for size in sizes:
                     size = min(size, rows)
@@ -499,7 +499,7 @@ def test_a_program_gets_the_same_numbers_row_by_row_and_from_any_state(name: str
     text, options = CASES[name]
     text = text.replace("\t@edge\tjoin", "")
     vocabulary, form = model_of(text, tmp_path, **options), options.get("format")
-    expected = everything(list(known_blocks(io.BytesIO(text.encode()), vocabulary, labels=False, format=form)))
+    expected = everything(list(blocks_for_model(io.BytesIO(text.encode()), vocabulary, labels=False, format=form)))
     rows = rows_of(name)
 
     def pushed(encoder: RowEncoder, some: list[tuple[Any, bool]]) -> list[Block]:
@@ -594,7 +594,7 @@ def test_any_text_in_any_pieces(rows: list[tuple[str, str]], data: st.DataObject
     ).vocabulary
     assert vocabulary is not None
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
-    expected = everything(list(known_blocks(io.BytesIO(text.encode()), vocabulary, format="conll")))
+    expected = everything(list(blocks_for_model(io.BytesIO(text.encode()), vocabulary, format="conll")))
     blocks = dripped(text.encode(), cuts, vocabulary, format="conll")
     assert everything(blocks) == expected
     ends = np.flatnonzero([*expected[1][1:], True]) + 1  # how many positions there are up to the end of a sequence

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.functions import FUNCTIONS, apply, python_pattern
+from chainfold.features.functions import FUNCTIONS, Step, apply, python_pattern
 from chainfold.features.template import (
     FARTHEST,
     NUMBER_STEPS,
     Border,
     Factor,
     Feature,
-    Step,
     Template,
     every_column,
     log_edges,
@@ -359,7 +358,7 @@ def test_columns_that_are_not_there() -> None:
         parse_template("U:%x[0,0]/%x[0,2]", "t").resolved(["word", "pos"])
     with pytest.raises(ChainfoldError, match=r"'wrod=…' looks at column 'wrod', but the columns are word, pos\.$"):
         parse_attributes("wrod").resolved(["word", "pos"])
-    with pytest.raises(ChainfoldError, match=r"the columns are 0, 1; name the columns with --columns\.$"):
+    with pytest.raises(ChainfoldError, match=r"the columns are 0, 1; name the columns with `columns`\.$"):
         parse_attributes("word").resolved(["0", "1"])
 
 

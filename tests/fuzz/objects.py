@@ -14,7 +14,7 @@ import numpy as np
 
 from chainfold import CRF, Chain, Constraints, Layout, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
-from chainfold.readers.columns import Columns
+from chainfold.features.schema import kept_columns
 from fuzz.nasty import INTEGERS, REALS, anything, word
 
 
@@ -158,7 +158,7 @@ def columns(dice: random.Random, folder: Path) -> None:
     about: dict[str, Any] = {"kinds": {"w": "symbol", "n": "number"}, "group": None, "header": True}
     for _ in range(dice.choice([0, 1, 2])):
         about[dice.choice([*about, "weight", "unknown", "one_sequence", "comments", "other"])] = anything(dice)
-    Columns.from_json(json.dumps(about if dice.random() < 0.95 else anything(dice)))
+    kept_columns(json.dumps(about if dice.random() < 0.95 else anything(dice)))
 
 
 TARGETS = {

@@ -17,7 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold import Layout, Model, encode, evaluate, tag_to
-from chainfold.features.encode import encoding_of, stretches
+from chainfold.features.encode import reader_of
+from chainfold.features.spec import InputSpec
+from chainfold.readers.formats import Format, InputReader
+from chainfold.readers.progress import InputProgress
 from fuzz.nasty import CHARACTERS, damaged, word
 
 GOOD = ["the", "cat", "D", "N", "1", "2.5", "B-X", "I-X", "O", "w[0]=the", "a:2", "b:0.5"]
@@ -108,10 +111,8 @@ def _read(path: Path, dice: random.Random, kind: str, folder: Path) -> None:
     options = _options(dice, kind)
     use = dice.random()
     if use < 0.6:
-        reading = {
-            name: options[name] for name in ("format", "columns", "header", "encoding", "comments") if name in options
-        }
-        for stretch in stretches(path, reading, encoding_of(options).texts):  # type: ignore[arg-type]
+        spec = InputSpec.of(**options)
+        for stretch in reader_of(spec).rows(path, spec.encoding, InputProgress()):
             stretch.batch.validate(full=True)
             assert stretch.starts.size == stretch.lines.size == stretch.batch.num_rows
     elif use < 0.8:
@@ -159,7 +160,7 @@ def compressed(dice: random.Random, folder: Path) -> None:
         data = pack(data)
     path = folder / dice.choice(["text", "text.gz", "text.csv.gz", "text.xz", "text.zst"])
     path.write_bytes(data)
-    for _ in stretches(path, {"format": dice.choice([kind, None])}, encoding_of({}).texts):
+    for _ in InputReader(format=dice.choice([Format(kind), None])).rows(path, None, InputProgress()):
         pass
 
 

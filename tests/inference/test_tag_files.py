@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from chainfold import Chain, Layout, Model
 from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences, encode
-from chainfold.features.inputs_for_model import known_inputs
+from chainfold.features.for_model import blocks_for_model
 from chainfold.inference import tagger, whole_chain
 from chainfold.inference.tag_files import _next, evaluate, tag_to
 from chainfold.model.constraints import constrained
@@ -182,11 +182,11 @@ def test_new_columns_however_the_input_is_cut(model: Model, text: Path, block: i
 
 def one_chain(model: Model, text: Path) -> Chain:
     """What the model sees of a text."""
-    from chainfold.features.for_model import gathered
+    from chainfold.features.for_model import gather_blocks
 
     assert model.vocabulary is not None
     like = Chain.from_arrays(offsets=[0, 0], ids=[], n_labels=3, n_attributes=model.layout.n_attributes)
-    return gathered(known_inputs(text, model.vocabulary, labels=True), like)
+    return gather_blocks(blocks_for_model(text, model.vocabulary, labels=True), like)
 
 
 def test_sequences_however_the_input_is_cut(model: Model, text: Path, block: int) -> None:
@@ -267,4 +267,4 @@ def test_options_that_do_not_exist(model: Model, text: Path, tmp_path: Path) -> 
     encode(text, tmp_path / "c", columns=["word", "shape", "tag"])
     for path in (text, tmp_path / "c"):
         with pytest.raises(ChainfoldError, match="there is no option 'colums'"):
-            evaluate(model, path, colums=["a"])  # type: ignore[call-arg]
+            evaluate(model, path, colums=["a"])

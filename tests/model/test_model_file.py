@@ -23,7 +23,7 @@ from chainfold import Chain, Layout, Model, Vocabulary, log_likelihood, write_ch
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.encode import chain_from_sequences
-from chainfold.features.schema import Encoding
+from chainfold.features.spec import InputSpec
 from chainfold.features.template import parse_template
 from chainfold.model.file import open_model, save_model
 from chainfold.model.remap import without_zeros
@@ -43,7 +43,7 @@ def chain_of(name: str) -> Chain:
     items = [[{"w": word, "long": len(word) > 3} for word, _ in sentence] for sentence in SENTENCES]
     labels = [[label for _, label in sentence] for sentence in SENTENCES]
     if name == "edges":
-        return encoded(SENTENCES, ["w", "y"], Encoding(label="y", template=EDGES))
+        return encoded(SENTENCES, ["w", "y"], InputSpec(label="y", template=EDGES))
     if name == "hashed":
         return chain_from_sequences(items, labels, hash_bits=5)
     if name == "matrix":

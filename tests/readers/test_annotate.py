@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.readers import text as text_formats
 from chainfold.readers.annotate import Annotator, Labelling
-from chainfold.readers.formats import Format, Reading, read
+from chainfold.readers.conll import ConllReader
+from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
 from chainfold.system.files import written_whole
 from chainfold.system.prefetch import read_ahead
@@ -46,7 +46,7 @@ def labels(row: int) -> int:
 def tag(
     inputs: Any,
     sink: Any,
-    reading: Reading | None = None,
+    reading: InputReader | None = None,
     sizes: Iterable[int] = (),
     names: Sequence[str] = NAMES,
     number: bool = False,
@@ -67,7 +67,7 @@ def tag(
         return upto
 
     with Annotator(sink, columns, piped) as annotator:
-        for stretch in read(Inputs(inputs, encoding, keep=annotator.keep), reading or Reading()):
+        for stretch in (reading or InputReader()).read(Inputs(inputs, encoding, keep=annotator.keep)):
             known += stretch.lines.size
             while known - lag > given_rows:
                 given_rows = add(min(given_rows + next(wanted, 1 << 20), known - lag))
@@ -77,7 +77,7 @@ def tag(
 def tagged(data: str | bytes, form: Format | None = None, **options: Any) -> str:
     raw = data.encode(options.get("encoding", "utf-8")) if isinstance(data, str) else data
     out = io.BytesIO()
-    tag(io.BytesIO(raw), out, Reading(form), **options)
+    tag(io.BytesIO(raw), out, InputReader(form), **options)
     return out.getvalue().decode()
 
 
@@ -137,7 +137,7 @@ def written(values: Any) -> str:
     """Numbers in a column of their own."""
     out = io.BytesIO()
     with Annotator(out, {"p": None, "q": None}) as annotator:
-        list(read(Inputs(io.BytesIO(b"x\n" * len(values)), keep=annotator.keep), Reading(Format.CONLL)))
+        list(InputReader(Format.CONLL).read(Inputs(io.BytesIO(b"x\n" * len(values)), keep=annotator.keep)))
         annotator.add(np.array(values), -np.array(values))
     return out.getvalue().decode()
 
@@ -222,14 +222,14 @@ def test_any_text_and_any_split(form: Format, data: st.DataObject) -> None:
     text = text[:-1] if data.draw(st.booleans()) and text.endswith("\n") else text
     sizes = data.draw(st.lists(st.integers(1, 10)))
     out = io.BytesIO()
-    reading = Reading(form, header=False)
+    reading = InputReader(form, header=False)
     tag(io.BytesIO(text.encode()), out, reading, sizes, lag=data.draw(st.integers(0, 20)))
     assert out.getvalue().decode() == plainly(text, form)
 
 
 @pytest.mark.parametrize("lag", [0, 1000, 1 << 30])
 def test_many_chunks(lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_formats.ConllReader.__init__, "__defaults__", (None, False, 64))
+    monkeypatch.setattr(ConllReader.__init__, "__defaults__", (None, False, 64))
     text = "".join("\n" * (row % 13 == 0) + f"word{row} X\n" for row in range(2000)) + "\n" * 200
     assert tagged(text, Format.CONLL, lag=lag, sizes=[1, 500, 3]) == plainly(text, Format.CONLL)
 
@@ -277,7 +277,7 @@ def test_a_pipe_read_in_another_thread() -> None:
     feeder.start()
     out, row = io.BytesIO(), 0
     with os.fdopen(source, "rb") as file, Annotator(out, {"predicted": NAMES}) as annotator:
-        for stretch in read_ahead(read(Inputs(file, keep=annotator.keep), Reading(Format.CONLL)), 2):
+        for stretch in read_ahead(InputReader(Format.CONLL).read(Inputs(file, keep=annotator.keep)), 2):
             size = stretch.lines.size
             annotator.add(np.array([labels(row + k) for k in range(size)], np.int32))
             row += size
@@ -364,7 +364,7 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
         tag(str(tmp_path / "[12]*"), io.BytesIO())
     write_table(tmp_path / "3.parquet", rows.rename_columns(["a", "c"]), "parquet")
     with pytest.raises(BadFile, match=r"its columns are a, c, but those of .* are a, b; tag them one at a time"):
-        tag(str(tmp_path / "[13]*"), io.BytesIO(), Reading(columns=("x", "y")))
+        tag(str(tmp_path / "[13]*"), io.BytesIO(), InputReader(columns=("x", "y")))
     (tmp_path / "4.csv").write_text("predicted,x\n1,2\n")
     for path in (tmp_path / "4.csv", write_table(tmp_path / "5", pa.table({"predicted": ["x"]}), "file")):
         with pytest.raises(BadFile, match="has a column 'predicted' already"):
@@ -402,7 +402,7 @@ def test_a_failure_elsewhere_is_told_as_it_is(form: str, tmp_path: Path) -> None
 
     def fail(file: Any) -> None:
         with Annotator(file, {"predicted": NAMES}) as annotator:
-            list(read(Inputs(path, keep=annotator.keep), Reading()))
+            list(InputReader().read(Inputs(path, keep=annotator.keep)))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError), written_whole(tmp_path / "out") as file:
@@ -420,13 +420,13 @@ def best(size: int) -> list[Labelling]:
 
 
 def ranked(data: str, form: Format, sizes: Sequence[int]) -> str:
-    return ranked_input(io.BytesIO(data.encode()), sizes, Reading(form))
+    return ranked_input(io.BytesIO(data.encode()), sizes, InputReader(form))
 
 
-def ranked_input(what: Any, sizes: Sequence[int], reading: Reading) -> str:
+def ranked_input(what: Any, sizes: Sequence[int], reading: InputReader) -> str:
     out = io.BytesIO()
     with Annotator(out, {"predicted": NAMES}) as annotator:
-        list(read(Inputs(what, keep=annotator.keep), reading))
+        list(reading.read(Inputs(what, keep=annotator.keep)))
         for size in sizes:
             annotator.add_sequence(best(size))
     return out.getvalue().decode()
@@ -458,7 +458,7 @@ def test_sequences_across_chunks(sizes: list[int], ended: bool) -> None:
     out = io.BytesIO()
     with Annotator(out, {"predicted": NAMES}) as annotator:
         stream = next(iter(Inputs(io.BytesIO(text.encode()), keep=annotator.keep))).open()
-        list(text_formats.ConllReader(chunk=10).read(stream))
+        list(ConllReader(chunk=10).read(stream))
         for size in sizes:
             annotator.add_sequence(best(size))
     assert out.getvalue().decode() == expected[: None if ended else -1]
@@ -469,4 +469,4 @@ def test_several_labellings_are_for_lines_only(tmp_path: Path) -> None:
         ranked("a,b\n1,2\n", Format.CSV, [1])
     path = write_table(tmp_path / "x", table(), "file")
     with pytest.raises(ChainfoldError, match="cannot be written as a table"):
-        ranked_input(path, [20], Reading())
+        ranked_input(path, [20], InputReader())

@@ -12,12 +12,15 @@ import pytest
 
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, BadLines
-from chainfold.features.streaming import _Rows, live_rows
+from chainfold.features.streaming import live_rows
 from chainfold.readers import whole_lines
 from chainfold.readers.annotate import Annotator
+from chainfold.readers.conll import ConllReader
+from chainfold.readers.crfsuite import CrfsuiteReader
+from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.inputs import checked
-from chainfold.readers.tables import CsvReader
-from chainfold.readers.text import ConllReader, CrfsuiteReader, surely_no_numbers
+from chainfold.readers.live import LiveRows
+from chainfold.readers.text import surely_no_numbers
 from features.test_streaming import CONLL, NAMES, NUMBERS, Dripping, dripped, everything, model_of
 
 WORDS = {"columns": NAMES, "attributes": "word[-1] word|pos lower(word)[1] pos[2]"}
@@ -81,7 +84,7 @@ def test_bad_lines_are_those_that_halving_finds(name: str, tmp_path: Path, monke
             how = {"format": form, "labels": labels, "on_error": on_error}
             found = outcome(data, cuts, vocabulary, **how)
             with monkeypatch.context() as patch:
-                patch.setattr(_Rows, "_sifted", lambda *arguments: None)
+                patch.setattr(LiveRows, "_sifted", lambda *arguments: None)
                 assert found == outcome(data, cuts, vocabulary, **how), (data, how)
 
 

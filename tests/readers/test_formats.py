@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.readers import formats as module
 from chainfold.readers.columns import BAG, BAG_VALUES, SYMBOL, Stretch, chosen
-from chainfold.readers.formats import Format, Reading, read
+from chainfold.readers.conll import CONLLU_COLUMNS, ConllReader
+from chainfold.readers.crfsuite import CrfsuiteReader
+from chainfold.readers.csv_tsv import CsvReader
+from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.tables import CsvReader
-from chainfold.readers.text import CONLLU_COLUMNS, ConllReader, CrfsuiteReader
 
 pytestmark = pytest.mark.quick
 
@@ -122,12 +123,12 @@ def test_the_width_holds_for_later_inputs(tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(b"a b\nc d")
     (tmp_path / "2").write_bytes(b"e f\n")
     (tmp_path / "3").write_bytes(b"g\n")
-    columns, starts, lines = everything(list(read(Inputs([tmp_path / "1", tmp_path / "2"]), Reading())))
+    columns, starts, lines = everything(list(InputReader().read(Inputs([tmp_path / "1", tmp_path / "2"]))))
     assert columns == {"0": ["a", "c", "e"], "1": ["b", "d", "f"]}
     assert starts == [True, False, True]
     assert lines == [1, 2, 1]
     with pytest.raises(BadFile, match=r"3: line 1 has 1 column, but the lines before it have 2"):
-        list(read(Inputs(str(tmp_path / "[13]")), Reading()))
+        list(InputReader().read(Inputs(str(tmp_path / "[13]"))))
 
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 20])
@@ -216,7 +217,7 @@ FORMATS = [
 
 @pytest.mark.parametrize(("data", "form"), FORMATS)
 def test_formats_are_known_by_content(data: bytes, form: Format) -> None:
-    assert module._by_content(next(iter(Inputs(io.BytesIO(data)))).open(), Reading()) == form
+    assert InputReader().by_content(next(iter(Inputs(io.BytesIO(data)))).open()) == form
 
 
 @pytest.mark.parametrize(
@@ -235,8 +236,8 @@ def test_formats_are_known_by_content(data: bytes, form: Format) -> None:
 def test_a_header_is_known_by_the_columns_of_a_model(data: bytes, form: Format) -> None:
     known = frozenset({"word", "tag", "size"})
     stream = next(iter(Inputs(io.BytesIO(data)))).open()
-    assert module._by_content(stream, Reading(known=known)) == form
-    assert module._by_content(stream, Reading(known=known, header=False)) == Format.CONLL
+    assert InputReader(model_columns=known).by_content(stream) == form
+    assert InputReader(model_columns=known, header=False).by_content(stream) == Format.CONLL
 
 
 @pytest.mark.parametrize(
@@ -268,14 +269,14 @@ def test_every_format_through_one_door(tmp_path: Path) -> None:
     (tmp_path / "words").write_bytes(b"a x\nb y\n")
     (tmp_path / "z.tsv.gz").write_bytes(gzip.compress(b"a\tx\nb\ty\n"))
     (tmp_path / "z.csv").write_bytes(b"a,x\nb,y\n")
-    reading = Reading(header=False)
+    reading = InputReader(header=False)
     names = ["table", "file", "stream", "words", "z.tsv.gz", "z.csv"]
     for name in names:
-        columns, starts, lines = everything(list(read(Inputs(tmp_path / name), reading)))
+        columns, starts, lines = everything(list(reading.read(Inputs(tmp_path / name))))
         assert columns == {"0": ["a", "b"], "1": ["x", "y"]}, name
         assert starts == [True, False]
         assert lines == [1, 2]
-    columns, starts, _ = everything(list(read(Inputs([tmp_path / name for name in names]), reading)))
+    columns, starts, _ = everything(list(reading.read(Inputs([tmp_path / name for name in names]))))
     assert columns == {"0": ["a", "b"] * 6, "1": ["x", "y"] * 6}
     assert starts == [True, False] * 6
 
@@ -299,14 +300,12 @@ def test_every_format_through_one_door(tmp_path: Path) -> None:
 )
 def test_nothing_to_read(data: bytes, form: Format | None, problem: str) -> None:
     with pytest.raises(BadFile, match=problem):
-        list(read(Inputs(io.BytesIO(data)), Reading(form)))
+        list(InputReader(form).read(Inputs(io.BytesIO(data))))
 
 
 def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(BadSetting, match="all different"):
-        Reading(columns=("a", "a"))
     with pytest.raises(BadSetting, match="left out"):
-        list(read(Inputs(io.BytesIO(b"B\ta=b\n")), Reading(columns=("a",))))
+        list(InputReader(columns=("a",)).read(Inputs(io.BytesIO(b"B\ta=b\n"))))
 
 
 def test_later_inputs_have_the_columns_of_the_first(tmp_path: Path) -> None:
@@ -317,10 +316,10 @@ def test_later_inputs_have_the_columns_of_the_first(tmp_path: Path) -> None:
     }.items():
         pq.write_table(pa.table(table), tmp_path / name)
     with pytest.raises(BadFile, match=r"2: its columns are a, c, but those of .*1 before are a, b"):
-        list(read(Inputs([tmp_path / "1", tmp_path / "2"]), Reading()))
+        list(InputReader().read(Inputs([tmp_path / "1", tmp_path / "2"])))
     with pytest.raises(BadFile, match=r"3: column 'b' holds symbols at row 1, but numbers before \(in .*1\)"):
-        list(read(Inputs([tmp_path / "1", tmp_path / "3"]), Reading()))
-    assert len(list(read(Inputs([tmp_path / "1", tmp_path / "3"]), Reading(symbols=chosen("b"))))) == 2
+        list(InputReader().read(Inputs([tmp_path / "1", tmp_path / "3"])))
+    assert len(list(InputReader(symbols=chosen("b")).read(Inputs([tmp_path / "1", tmp_path / "3"])))) == 2
 
 
 def is_open(path: Path) -> bool:
@@ -332,7 +331,7 @@ def is_open(path: Path) -> bool:
 def test_an_input_that_is_left_early_is_closed(tmp_path: Path) -> None:
     path = tmp_path.resolve() / "x"
     path.write_bytes(b"a b\n" * 1_000_000)
-    stretches = read(Inputs(path), Reading())
+    stretches = InputReader().read(Inputs(path))
     next(stretches)
     assert is_open(path)
     stretches.close()  # type: ignore[attr-defined]
@@ -388,7 +387,7 @@ def test_any_bytes_give_stretches_or_a_sentence(data: bytes, chunk: int) -> None
             everything(list(stretches(reader, data)))
     for form in (None, Format.ARROW, Format.PARQUET):
         with suppress(ChainfoldError):
-            everything(list(read(Inputs(io.BytesIO(data)), Reading(form))))
+            everything(list(InputReader(form).read(Inputs(io.BytesIO(data)))))
 
 
 OUTCOME = tuple[dict[str, list[Any]], list[bool], list[int]] | str
@@ -415,7 +414,7 @@ def test_nothing_depends_on_the_size_of_chunks(text: str, chunk: int) -> None:
 def test_conll_2000_agrees_with_a_plain_parse() -> None:
     path = DATA / "conll2000" / "train.txt.gz"
     rows, starts = plain_parse(gzip.decompress(path.read_bytes()).decode())
-    columns, found, lines = everything(list(read(Inputs(path), Reading())))
+    columns, found, lines = everything(list(InputReader().read(Inputs(path))))
     assert list(zip(*columns.values(), strict=True)) == rows
     assert found == starts
     assert len(rows) == 211727

@@ -215,7 +215,7 @@ def test_unknown_encodings(name: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 1 << 20])
 def test_what_is_not_text_is_told_with_its_place(size: int) -> None:
-    assert "line 3, byte 2: 0xff is not UTF-8; name the encoding" in problem_of(b"a\n\nb\xffc\n", size=size)
+    assert "line 3, byte 2: 0xff is not UTF-8; set `encoding`" in problem_of(b"a\n\nb\xffc\n", size=size)
     assert "line 1, byte 1: 0xe9 is not UTF-8" in problem_of(b"\xe9", size=size)
     assert "line 2, character 3: 0x81 is not cp1252" in problem_of(b"a\nbc\x81\n", "cp1252", size)
     assert "line 1, character 2: the end of the text is not utf-16-le" in problem_of(b"a\0b", "utf-16-le", size)

@@ -14,7 +14,7 @@ import pytest
 
 import chainfold as cf
 from chainfold.errors import BadFile
-from chainfold.readers import table_sizes, tables
+from chainfold.readers import parquet, table_sizes, tables
 
 MB = 1 << 20
 CELL = "a" * (2 * MB)
@@ -121,14 +121,14 @@ def test_large_rows_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     pq.write_table(table, path, row_group_size=200, data_page_size=10_000)
     whole = cf.encode(path, tmp_path / "whole")
     monkeypatch.setattr(table_sizes, "MOST_AT_ONCE", 100_000)
-    sizes, stretches = [], tables._stretches
+    sizes, stretches = [], tables.stretches_of_batches
 
     def passed(batches: Any) -> Any:
         for batch in batches:
             sizes.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(tables, "_stretches", lambda batches, *others: stretches(passed(batches), *others))
+    monkeypatch.setattr(parquet, "stretches_of_batches", lambda batches, *others: stretches(passed(batches), *others))
     parts = cf.encode(path, tmp_path / "parts")
     assert 1 < max(sizes) < 100
     assert (tmp_path / "whole").read_bytes()[:1000] == (tmp_path / "parts").read_bytes()[:1000]

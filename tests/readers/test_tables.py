@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.errors import BadFile
-from chainfold.readers import tables
+from chainfold.readers import csv_tsv, tables
 from chainfold.readers.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch, chosen
-from chainfold.readers.formats import Format, Reading, read, read_table
+from chainfold.readers.csv_tsv import CsvReader
+from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
-from chainfold.readers.tables import CsvReader
 from readers.test_inputs import Pipe
 
 pytestmark = pytest.mark.quick
@@ -78,10 +78,11 @@ def test_csv(chunk: int, crlf: bool, final: bool) -> None:
 
 def test_dictionaries_hold_what_occurs_in_order_of_appearance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ROWS", 2)
+    monkeypatch.setattr(csv_tsv, "ROWS", 2)
     found = of_csv(b"b\na\nc\nb\nb\n", header=False)
     assert [stretch.batch.column(0).dictionary.to_pylist() for stretch in found] == [["b", "a"], ["c", "b"], ["b"]]
     column = pa.array(["c", "b", "b", "a"]).dictionary_encode()
-    found = list(read_table(pa.table({"x": column}), Reading()))
+    found = list(InputReader().read_table(pa.table({"x": column})))
     assert [stretch.batch.column(0).dictionary.to_pylist() for stretch in found] == [["c", "b"], ["b", "a"]]
     assert lines_of(found) == [1, 2, 3, 4]
 
@@ -157,13 +158,13 @@ def test_later_files_follow_the_first(tmp_path: Path) -> None:
     (tmp_path / "2.csv").write_text("a,b\n7,2\n")
     (tmp_path / "3.csv").write_text("a,c\n7,2\n")
     (tmp_path / "4.csv").write_text("a,b\n7,z\n")
-    found = list(read(Inputs([tmp_path / "1.csv", tmp_path / "2.csv"]), Reading()))
+    found = list(InputReader().read(Inputs([tmp_path / "1.csv", tmp_path / "2.csv"])))
     assert [stretch.batch.to_pydict() for stretch in found] == [{"a": ["x"], "b": [1.0]}, {"a": ["7"], "b": [2.0]}]
     assert [stretch.starts.tolist() for stretch in found] == [[True], [True]]
     with pytest.raises(BadFile, match=r"3.csv: its columns are a, c, but those of .*1.csv are a, b\."):
-        list(read(Inputs([tmp_path / "1.csv", tmp_path / "3.csv"]), Reading()))
+        list(InputReader().read(Inputs([tmp_path / "1.csv", tmp_path / "3.csv"])))
     with pytest.raises(BadFile, match=r"4.csv: line 2, column 'b': 'z' is not a number"):
-        list(read(Inputs([tmp_path / "1.csv", tmp_path / "4.csv"]), Reading()))
+        list(InputReader().read(Inputs([tmp_path / "1.csv", tmp_path / "4.csv"])))
 
 
 FIELD = st.sampled_from(["a", "", "7", '"', 'x"y', "p,q", "two\nlines", "é", "\r"])
@@ -219,7 +220,7 @@ KINDS_READ = {
 @pytest.mark.parametrize("rows", [1, 2, 65536])
 def test_every_type_of_column(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ROWS", rows)
-    found = list(read_table(pa.table(ALL_KINDS), Reading()))
+    found = list(InputReader().read_table(pa.table(ALL_KINDS)))
     kinds = dict(zip(found[0].batch.schema.names, found[0].batch.schema.types, strict=True))
     columns = columns_of(found)
     real = columns.pop("real")
@@ -235,7 +236,7 @@ def test_every_type_of_column(rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_numbers_as_symbols_and_other_names() -> None:
     table = pa.table({"a": [1, 2], "b": [0.5, 1.0]})
-    found = list(read_table(table, Reading(columns=("x", "y"), symbols=chosen("x", "y"))))
+    found = list(InputReader(columns=("x", "y"), symbols=chosen("x", "y")).read_table(table))
     assert columns_of(found) == {"x": ["1", "2"], "y": ["0.5", "1"]}
 
 
@@ -257,26 +258,26 @@ def test_numbers_as_symbols_and_other_names() -> None:
 )
 def test_what_is_no_table(table: object, problem: str) -> None:
     with pytest.raises(BadFile, match=f"the table: .*{problem}|the table: {problem}"):
-        list(read_table(table, Reading()))
+        list(InputReader().read_table(table))
 
 
 def test_arrow_tables_batches_and_readers() -> None:
     table = pa.table({"a": ["x", "y"], "b": [1, 2]})
     for one in (table, table.to_batches()[0], table.to_reader()):
-        assert columns_of(list(read_table(one, Reading()))) == {"a": ["x", "y"], "b": [1.0, 2.0]}
+        assert columns_of(list(InputReader().read_table(one))) == {"a": ["x", "y"], "b": [1.0, 2.0]}
 
 
 def test_numpy_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ROWS", 2)
-    assert columns_of(list(read_table(np.arange(6).reshape(3, 2), Reading()))) == {"0": [0, 2, 4], "1": [1, 3, 5]}
+    assert columns_of(list(InputReader().read_table(np.arange(6).reshape(3, 2)))) == {"0": [0, 2, 4], "1": [1, 3, 5]}
     named = np.array([("a", 1.5), ("b", 2.0), ("c", 0.0)], [("w", "U3"), ("n", "f4")])
-    assert columns_of(list(read_table(named, Reading()))) == {"w": ["a", "b", "c"], "n": [1.5, 2.0, 0.0]}
-    assert columns_of(list(read_table(np.array([["a"], ["b"]]), Reading(columns=("w",))))) == {"w": ["a", "b"]}
+    assert columns_of(list(InputReader().read_table(named))) == {"w": ["a", "b", "c"], "n": [1.5, 2.0, 0.0]}
+    assert columns_of(list(InputReader(columns=("w",)).read_table(np.array([["a"], ["b"]])))) == {"w": ["a", "b"]}
 
 
 def test_pandas() -> None:
     frame = pandas.DataFrame({"w": ["a", None, "b"], "n": [1, 2, 3], "c": pandas.Categorical(["x", "y", "x"])})
-    assert columns_of(list(read_table(frame[frame.n > 1], Reading()))) == {
+    assert columns_of(list(InputReader().read_table(frame[frame.n > 1]))) == {
         "w": [None, "b"],
         "n": [2.0, 3.0],
         "c": ["y", "x"],
@@ -294,10 +295,10 @@ def test_polars() -> None:
         }
     )
     expected = frame.to_dict(as_series=False) | {"t": ["true", "false", None]}
-    assert columns_of(list(read_table(frame, Reading()))) == expected
+    assert columns_of(list(InputReader().read_table(frame))) == expected
     sink = io.BytesIO()
     frame.write_ipc(sink)
-    assert columns_of(list(read(Inputs(io.BytesIO(sink.getvalue())), Reading()))) == expected
+    assert columns_of(list(InputReader().read(Inputs(io.BytesIO(sink.getvalue()))))) == expected
 
 
 def in_ipc(table: Any, as_file: bool) -> bytes:
@@ -313,20 +314,20 @@ def test_arrow_from_anywhere(as_file: bool, tmp_path: Path) -> None:
     data = in_ipc(table, as_file)
     expected = {"a": ["x", "y"] * 5, "b": list(range(10))}
     (tmp_path / "x").write_bytes(data)
-    assert columns_of(list(read(Inputs(tmp_path / "x"), Reading()))) == expected
-    assert columns_of(list(read(Inputs(io.BytesIO(data)), Reading()))) == expected
+    assert columns_of(list(InputReader().read(Inputs(tmp_path / "x")))) == expected
+    assert columns_of(list(InputReader().read(Inputs(io.BytesIO(data))))) == expected
     for source, problem in (
         (Pipe(data, 5), "an Arrow file cannot be read from a pipe"),
         (io.BytesIO(gzip.compress(data)), "is an Arrow file inside gzip data"),
     ):
         if as_file:
             with pytest.raises(BadFile, match=problem):
-                list(read(Inputs(source), Reading()))  # type: ignore[arg-type]
+                list(InputReader().read(Inputs(source)))  # type: ignore[arg-type]
         else:
-            assert columns_of(list(read(Inputs(source), Reading()))) == expected  # type: ignore[arg-type]
+            assert columns_of(list(InputReader().read(Inputs(source)))) == expected  # type: ignore[arg-type]
     for cut in range(1, len(data) - 8, 7) if as_file else range(1, len(data) // 2, 7):
         with pytest.raises(BadFile, match="cut short"):
-            list(read(Inputs(io.BytesIO(data[:cut])), Reading(Format.ARROW)))
+            list(InputReader(Format.ARROW).read(Inputs(io.BytesIO(data[:cut]))))
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -336,14 +337,14 @@ def test_parquet(tmp_path: Path) -> None:
     expected = table.to_pydict()
     seen: list[int] = []
     inputs = Inputs(path, progress=seen.append)
-    assert columns_of(list(read(inputs, Reading()))) == expected
+    assert columns_of(list(InputReader().read(inputs))) == expected
     assert sum(seen) == inputs.total_bytes
     data = path.read_bytes()
-    assert columns_of(list(read(Inputs(io.BytesIO(data)), Reading()))) == expected
+    assert columns_of(list(InputReader().read(Inputs(io.BytesIO(data))))) == expected
     for source, problem in (
         (Pipe(data), "Parquet cannot be read from a pipe"),
         (io.BytesIO(gzip.compress(data)), "is Parquet inside gzip data"),
         (io.BytesIO(data[:-100]), "cannot be read as Parquet"),
     ):
         with pytest.raises(BadFile, match=problem):
-            list(read(Inputs(source), Reading()))  # type: ignore[arg-type]
+            list(InputReader().read(Inputs(source)))  # type: ignore[arg-type]

@@ -29,9 +29,9 @@ from chainfold.chain.string_kernels import paste
 from chainfold.chain.strings import PairTable, StringTable
 from chainfold.errors import BadLines, ChainfoldError
 from chainfold.features.attribute_kernels import borders, name_bags, name_rows, order_by_row, shift, unseen
-from chainfold.features.functions import apply
+from chainfold.features.functions import Step, apply
 from chainfold.features.numbers import bin_codes, bin_name, numbers_of
-from chainfold.features.template import Border, Factor, Feature, Step, Template
+from chainfold.features.template import Border, Factor, Feature, Template
 from chainfold.readers.columns import VALUES_SUFFIX, Stretch
 
 Codes = NDArray[np.int32]

@@ -1,51 +1,56 @@
-"""Where a chain came from: it is encoded anew only when its inputs or the options have changed."""
+"""Chains as a cache: an input is encoded again only if its files or the options have changed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from chainfold import __version__
 from chainfold.chain.stored import StoredChain
 from chainfold.errors import BadFile
-from chainfold.features.encode import Options, are_files, encode, encoding_of
-from chainfold.readers.inputs import Inputs
+from chainfold.features.encode import encode
+from chainfold.features.spec import InputSpec
+from chainfold.readers.formats import are_files
+from chainfold.readers.inputs import UTF8, Inputs
+from chainfold.readers.progress import InputProgress
 from chainfold.system.outputs import claimed
 
 
-def encoded(inputs: Any, output: str | Path, **options: Unpack[Options]) -> StoredChain:
+def encoded(inputs: Any, output: str | Path, *, progress: InputProgress | None = None, **options: Any) -> StoredChain:
     """The chain at the output, if it was encoded from the same files with the same options; else it is encoded now.
 
-    A file is taken for the same if its path, its size and the time of its last change are. Whatever else is at the
-    output is replaced. What does not come from plain files is always encoded.
+    A file is the same if its path, its size and the time of its last change are. Any other file at the output is
+    replaced. Inputs that are not plain files are always encoded.
     """
-    with claimed([output], []):  # what a killed process has left of it goes
+    with claimed([output], []):  # removes what a killed process has left of it
         pass
-    origin = fingerprint(inputs, options)
-    found = None if origin is None else _found(output, origin)
-    return encode(inputs, output, origin=origin, **options) if found is None else found
+    origin = fingerprint(inputs, InputSpec.of(**options))
+    chain = None if origin is None else _chain_of(output, origin)
+    return encode(inputs, output, origin=origin, progress=progress, **options) if chain is None else chain
 
 
-def fingerprint(inputs: Any, options: Options) -> str | None:
-    """A digest of all that makes a chain what it is; None where an input is not a plain file."""
-    encoding = encoding_of(options)
+def fingerprint(inputs: Any, spec: InputSpec) -> str | None:
+    """A digest of the files and options that a chain is made from; None if an input is not a plain file."""
     if not are_files(inputs):
         return None
-    files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, options.get("encoding", "utf-8"))
-    paths = [one.path for one in files]
-    known = [_identity(path) for path in paths if path is not None]
-    if len(known) < len(paths):
+    files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, spec.encoding or UTF8)
+    paths = [source.path for source in files]
+    identities = [_identity(path) for path in paths if path is not None]
+    if len(identities) < len(paths):
         return None
-    settings = {
-        **asdict(encoding),
-        "template": None if encoding.template is None else encoding.template.to_json(),
-        "symbols": sorted(encoding.symbols),
-    }
-    reading = options.get("format"), [*(options.get("columns") or ())], options.get("encoding") or "utf-8"
-    about = json.dumps([__version__, known, settings, reading], sort_keys=True)
+    same = replace(  # however it is written
+        spec,
+        template=spec.parsed_template,
+        attributes=None,
+        border=None,
+        encoding=spec.encoding or UTF8,
+        symbols=sorted(spec.symbols or ()),
+        min_count=spec.min_count or 1,
+    )
+    about = json.dumps([__version__, identities, same.to_json()])
     return hashlib.sha256(about.encode()).hexdigest()
 
 
@@ -57,7 +62,7 @@ def _identity(path: Path) -> tuple[str, int, int]:
         raise BadFile(path, f"cannot be read: {error.strerror or error}.") from None
 
 
-def _found(output: str | Path, origin: str) -> StoredChain | None:
+def _chain_of(output: str | Path, origin: str) -> StoredChain | None:
     """The chain that is there, if it has this origin and every checksum is right."""
     try:
         chain = StoredChain(output)

@@ -8,10 +8,10 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain as chained
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,62 +27,49 @@ from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attribute_kernels import unseen
 from chainfold.features.attributes import Attributes, Entries, Features, Findings
 from chainfold.features.kept import Kept
+from chainfold.features.labels import Labels, TargetReader, Targets
 from chainfold.features.numbers import fit, needs_fit
-from chainfold.features.schema import Encoding, Labels, Roles, RowReader, Rows
+from chainfold.features.schema import Schema
 from chainfold.features.spool import Numbering, Spool, SpooledChain
-from chainfold.features.template import Template
-from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Stretch, kinds_of
+from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Arrived, Stretch
+from chainfold.readers.progress import InputProgress
 from chainfold.system.prefetch import read_ahead
 from chainfold.system.validate import LARGEST, Arrays, is_text, mapping, need, within
 
+T = TypeVar("T")
+
 _BLOCK = 65536
 _KINDS = (False, True)  # of attributes: state, edge
-_KNOWN: WeakKeyDictionary[Vocabulary, tuple[Names, ...]] = WeakKeyDictionary()  # of models that are asked often
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Who wants to know how far things are."""
-
-    total: Callable[[int | None], None] = field(default=lambda size: None)  # bytes of the input, None if not known
-    phase: Callable[[str, int | None], None] = field(default=lambda name, positions: None)
-    """What is done from now on, and to how many positions; None while that is not known."""
-    read: Callable[[int], None] = field(default=lambda size: None)  # bytes that were read
-    positions: Callable[[int], None] = field(default=lambda count: None)  # positions that were done
+_NAMES: WeakKeyDictionary[Vocabulary, tuple[Names, ...]] = WeakKeyDictionary()  # of models in use
 
 
 @contextmanager
 def spooled(
     stretches: Iterable[Stretch],
-    encoding: Encoding,
+    schema_of: Callable[[Stretch], Schema],
     *,
     before: Source | None = None,
-    known: Vocabulary | None = None,
+    extends: Vocabulary | None = None,
     folder: Path | None = None,
-    progress: Progress | None = None,
+    progress: InputProgress | None = None,
 ) -> Iterator[SpooledChain]:
-    """All stretches as a chain with its final numbers, which lies in nameless files in the folder for so long.
+    """All stretches as a chain with its final numbers, in unnamed temporary files in the folder.
 
-    `before` is a chain with a vocabulary that the stretches continue. What is in the vocabulary `known` keeps its
-    numbers; what is new gets those that follow.
+    `schema_of` gives the schema for the first rows. `before` is a chain with a vocabulary that the stretches continue.
+    Names in the vocabulary `extends` keep their numbers; new ones get those that follow.
     """
-    progress = progress or Progress()
+    progress = progress or InputProgress()
     progress.phase("encoding", None)
-    rows = read_ahead(stretches)
-    first = next(rows, None)
-    if first is None:
-        raise EmptyChain
-    roles = Roles.of(kinds_of(first.batch), encoding, first.source)
-    template = roles.template(encoding)
-    rows = chained([first], rows)
+    first, rows = first_of(read_ahead(stretches))
+    schema = schema_of(first)
     with ExitStack() as stack:
-        if needs_fit(template):
+        if needs_fit(schema.template):
             progress.phase("looking at numbers", None)
             kept = stack.enter_context(Kept(folder))
-            template = fit(template, kept.keeping(rows, progress.positions))
+            schema = replace(schema, template=fit(schema.template, kept.keeping(rows, progress.positions)))
             progress.phase("encoding", kept.rows)
             rows = read_ahead(kept)
-        encoder = Encoder(template, roles, encoding, stack.enter_context(Spool(folder)), known)
+        encoder = Encoder(schema, stack.enter_context(Spool(folder)), extends)
         for numbered in encoder.numbered_chain(before) if before is not None else ():
             encoder.keep(numbered)
         for numbered in read_ahead(encoder.numbered(rows)):
@@ -90,6 +77,14 @@ def spooled(
         source = encoder.finish(progress.positions)
         progress.phase("writing", source.positions)
         yield source
+
+
+def first_of(rows: Iterator[T]) -> tuple[T, Iterator[T]]:
+    """The first of the rows, and all of them; raises `EmptyChain` if there are none."""
+    first = next(rows, None)
+    if first is None:
+        raise EmptyChain
+    return first, chained([first], rows)
 
 
 class Numbered(NamedTuple):
@@ -102,13 +97,6 @@ class Numbered(NamedTuple):
     ended: bool = False  # does a sequence end with the last of them, as far as is known?
 
 
-class Arrived(NamedTuple):
-    """Rows that follow those before, perhaps none."""
-
-    stretch: Stretch
-    ended: bool = False  # is it known that the sequence ends with the last of them?
-
-
 class Lexicon(NamedTuple):
     """Whatever gives numbers: to labels, attributes and edge attributes."""
 
@@ -117,29 +105,29 @@ class Lexicon(NamedTuple):
     edge_names: Names
 
     @classmethod
-    def new(cls, encoding: Encoding) -> Lexicon:
-        """Everything gets a number when it first comes."""
-        bits = encoding.hash_bits
+    def new(cls, schema: Schema) -> Lexicon:
+        """Names get numbers in order of appearance."""
+        bits = schema.hash_bits
         names, edge_names = (ExactNames() if bits is None else HashedNames(bits) for _ in range(2))
-        return cls(Labels(encoding.unknown), names, edge_names)
+        return cls(Labels(schema.unknown), names, edge_names)
 
     @classmethod
-    def known(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
+    def fixed(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
         """The numbers of a vocabulary; other attributes have none, other labels get those that follow."""
-        names = _KNOWN.get(vocabulary)
+        names = _NAMES.get(vocabulary)
         if names is None:
-            names = _KNOWN[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
+            names = _NAMES[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
         return cls(Labels(unknown, vocabulary.labels), *names)
 
     @classmethod
-    def grown(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
-        """The numbers of a vocabulary; whatever is not in it gets those that follow."""
+    def extending(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
+        """The numbers of a vocabulary; other names get those that follow."""
         bits = vocabulary.hash_bits
         names = [_names_of(vocabulary, edge, ExactNames) for edge in _KINDS]
-        hashed = [one if bits is None or not one.exact else HashedNames(bits) for one in names]  # those of a new kind
+        hashed = [HashedNames(bits) if bits is not None and known.exact else known for known in names]  # of a new kind
         return cls(Labels(unknown, vocabulary.labels), *hashed)
 
-    def numbered(self, rows: Rows, state: Entries, edge: Entries, ended: bool = False) -> Numbered:
+    def numbered(self, rows: Targets, state: Entries, edge: Entries, ended: bool = False) -> Numbered:
         block = Block(rows.labels, rows.starts, *state, *edge, rows.weights)
         return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names), ended)
 
@@ -157,7 +145,7 @@ def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) 
 class _Found(NamedTuple):
     """What was found in rows that can be done."""
 
-    rows: Rows
+    rows: Targets
     state: Findings
     edge: Findings
     ended: bool
@@ -166,14 +154,14 @@ class _Found(NamedTuple):
 class Numberer:
     """Gives numbers to what is in the stretches: all of them, or as they come."""
 
-    def __init__(self, template: Template, roles: Roles, one_sequence: bool, lexicon: Lexicon) -> None:
+    def __init__(self, schema: Schema, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
-        self._reader = RowReader(roles, lexicon.labels, one_sequence)
-        self._attributes = Attributes(template, roles.kinds, lexicon.names.most_cached)
-        looked_at = {str(column) for feature in template.features for column in feature.columns}
-        self._kinds = {name: kind for name, kind in roles.kinds.items() if name in looked_at}
+        self._reader = TargetReader(schema, lexicon.labels)
+        self._attributes = Attributes(schema.template, schema.kinds, lexicon.names.most_cached)
+        used = schema.template.columns
+        self._kinds = {name: kind for name, kind in schema.kinds.items() if name in used}
         self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
-        self._waiting = Rows.none()
+        self._waiting = Targets.none()
         self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
 
     @property
@@ -253,7 +241,7 @@ class Numberer:
 
     @property
     def held(self) -> int:
-        """Rows that wait for what comes after them."""
+        """Targets that wait for what comes after them."""
         return self._waiting.labels.size
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -305,7 +293,7 @@ class Numberer:
         self._reader.state = begun, texts["group"]
         for label in texts["labels"][len(names) :]:
             self._lexicon.labels.add(label)
-        self._waiting = Rows(frozen(labels, np.int32), frozen(waiting, np.bool_), frozen(weights, np.float64))
+        self._waiting = Targets(frozen(labels, np.int32), frozen(waiting, np.bool_), frozen(weights, np.float64))
 
     @property
     def _columns(self) -> dict[str, str]:
@@ -314,7 +302,7 @@ class Numberer:
         return self._kinds | values
 
     def _batch(self, given: Any) -> Any:
-        """Rows of a state with the types of a stretch."""
+        """Targets of a state with the types of a stretch."""
         columns = self._columns
         need(type(given) is dict and self._kinds.keys() <= given.keys() <= columns.keys(), "its rows lack columns")
         arrays = {name: _column(values, columns[name]) for name, values in given.items()}
@@ -344,17 +332,10 @@ def _column(values: list[Any], kind: str) -> Any:
 class Encoder:
     """Gives numbers to what is in the stretches, counts it, and puts it aside."""
 
-    def __init__(
-        self,
-        template: Template,
-        roles: Roles,
-        encoding: Encoding,
-        spool: Spool,
-        known: Vocabulary | None = None,
-    ) -> None:
-        self._template, self._roles, self._encoding, self._spool, self._known = template, roles, encoding, spool, known
-        self._lexicon = Lexicon.new(encoding) if known is None else Lexicon.grown(known, encoding.unknown)
-        self._numberer = Numberer(template, roles, encoding.one_sequence, self._lexicon)
+    def __init__(self, schema: Schema, spool: Spool, extends: Vocabulary | None = None) -> None:
+        self._schema, self._spool, self._extends = schema, spool, extends
+        self._lexicon = Lexicon.new(schema) if extends is None else Lexicon.extending(extends, schema.unknown)
+        self._numberer = Numberer(schema, self._lexicon)
         self._census, self._edge_census = Census(), Census()
 
     def numbered_chain(self, source: Source) -> Iterator[Numbered]:
@@ -369,7 +350,7 @@ class Encoder:
             block = source.block(low, min(low + _BLOCK, source.positions))
             entries = state.entries(block.offsets, block.ids, block.values)
             edges = edge.entries(block.edge_offsets, block.edge_ids, block.edge_values)
-            yield self._lexicon.numbered(Rows(block.labels, block.starts, block.weights), entries, edges)
+            yield self._lexicon.numbered(Targets(block.labels, block.starts, block.weights), entries, edges)
 
     def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
         """The rows of the stretches."""
@@ -393,19 +374,19 @@ class Encoder:
         edge, edge_attributes, _, _ = self._number(edge_names, self._edge_census, self._spool.edge.ids.size)
         vocabulary = Vocabulary(
             labels=tuple(self._lexicon.labels.names),
-            label=self._roles.label,
+            label=self._schema.label,
             attributes=attributes,
             edge_attributes=edge_attributes if edge.size else pa.array([], pa.large_string()),
             counts=counts,
             marks=marks,
-            hash_bits=self._encoding.hash_bits,
-            min_count=self._encoding.min_count,
-            template=self._template.to_json(),
-            columns=self._roles.columns(self._encoding).to_json(),
+            hash_bits=self._schema.hash_bits,
+            min_count=self._schema.min_count,
+            template=self._schema.template.to_json(),
+            columns=self._schema.columns_json(),
         )
-        if self._known is not None:
-            known = self._known
-            vocabulary = replace(vocabulary, label=known.label, template=known.template, columns=known.columns)
+        if self._extends is not None:
+            same: Any = {name: getattr(self._extends, name) for name in ("label", "template", "columns")}
+            vocabulary = replace(vocabulary, **same)
         return SpooledChain(self._spool, vocabulary, state, edge, given)
 
     def _number(
@@ -416,7 +397,7 @@ class Encoder:
             size = len(names) if entries else names.settled
             return Numbering(size, entries, None), None, *census.totals(size)
         counts, marks = census.totals(len(names))
-        order = by_falling_count(counts, self._encoding.min_count, names.settled)
+        order = by_falling_count(counts, self._schema.min_count, names.settled)
         ids = np.full(len(names), -1, np.int32)
         ids[order] = np.arange(order.size)
         counts, marks = counts[order], marks[order]

@@ -1,10 +1,10 @@
-"""Further input for a model: read as the input was that the model was made of, with the model's numbers.
+"""Further input for a model: read as the model's own input was, with the model's numbers.
 
-    known_blocks, known_sequences    a forward stream of blocks; attributes that the model does not know are left out
-    grown, grown_sequences           a chain in which whatever is new has numbers after those that the model has
+    blocks_for_model, sequences_for_model    blocks in order; attributes that the model does not have are left out
+    extended_chain, extended_sequences       a chain; new labels and attributes get the numbers after the model's
 
-The template, its bins and scales, the names of the columns and where sequences end are the model's. Nothing is looked
-at twice, and the memory does not grow with the input.
+The template with its bins and scales, the names of columns and where sequences end are those of the model. An input is
+read once, in bounded memory.
 """
 
 from __future__ import annotations
@@ -13,108 +13,131 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import chain as chained
-from typing import Any, TypeVar, Unpack
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, join_blocks, vocabulary_of
 from chainfold.chain.chain import Chain
+from chainfold.chain.renumbered import Renumbered
+from chainfold.chain.stored import PipedChain, StoredChain, is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadFile, EmptyChain
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attributes import Entries
-from chainfold.features.encode import ReadOptions, check_options, rows_of
-from chainfold.features.encoder import Arrived, Lexicon, Numbered, Numberer, Progress, spooled
-from chainfold.features.schema import Encoding, Roles, Rows
+from chainfold.features.encoder import Lexicon, Numbered, Numberer, first_of, spooled
+from chainfold.features.labels import Targets
+from chainfold.features.schema import Schema, check_roles
+from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
-from chainfold.features.template import Template, every_column
-from chainfold.readers.columns import Columns, Stretch, kinds_of
-from chainfold.readers.formats import Reading, by_name, format_called
-from chainfold.readers.sequences import LABEL, WEIGHT, stretches_of
+from chainfold.features.template import Template
+from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, WEIGHT, Arrived, Stretch, kinds_of
+from chainfold.readers.formats import Format, InputReader, are_files, by_name
+from chainfold.readers.inputs import UTF8, Inputs, Raw
+from chainfold.readers.progress import InputProgress
+from chainfold.readers.sequences import stretches_of
 from chainfold.readers.tables import TABLE
-from chainfold.readers.text import ATTRIBUTES, EDGE
 from chainfold.system.prefetch import read_ahead
 
-T = TypeVar("T")
+_BLOCK = 65536
 
 
-class KnownOptions(ReadOptions, total=False):
-    """How to read an input for a model; what is not given is as it was when the model was made."""
+def blocks_for_model(
+    inputs: Any,
+    vocabulary: Vocabulary,
+    *,
+    keep: Callable[[Raw], None] | None = None,
+    progress: InputProgress | None = None,
+    **options: Any,
+) -> ModelBlocks | ChainBlocks:
+    """Files, a table or a stored chain in blocks with the numbers of a model.
 
-    labels: bool | None  # True: there must be labels; False: they are not looked at. Taken if they are there, else
-    one_sequence: bool | None  # True: nothing starts a new sequence; False: the input says where, and no group
-    weight: str | None  # a column of weights; where a vocabulary grows, the one from before if it is there
+    inputs       what `encode` takes, the path of a chain, or `Inputs` that are open
+    vocabulary   of the model
+    keep         called with what is read of files, as it is
+    options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
-
-def known_blocks(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> Known:
-    """Files or a table, as `encode` takes them, in blocks with the numbers of a model; read once, in order.
-
-    The column of labels may be missing, unless they are asked for. Columns without names have those that they had when
-    the model was made. `Inputs` that were opened already will do as well.
+    The label column may be missing, unless `labels` is True. Columns without names have those of the model.
     """
-    check_options(options, KnownOptions)
-    plan = Plan(vocabulary, options)
-    return Known(plan, map(Arrived, plan.stretches(inputs)))
+    spec = InputSpec.for_model(**options)
+    if is_chain(inputs):
+        path = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
+        return ChainBlocks(open_chain(path), vocabulary, bool(spec.labels))
+    model_input = ModelInput(vocabulary, spec, progress)
+    if are_files(inputs) and not isinstance(inputs, Inputs):
+        inputs = Inputs(inputs, spec.encoding or UTF8, model_input.progress.read, keep)
+    return ModelBlocks(model_input, map(Arrived, model_input.stretches(inputs)))
 
 
-def known_sequences(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> Known:
+def sequences_for_model(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> ModelBlocks:
     """Sequences, as `chain_from_sequences` takes them, in blocks with the numbers of a model."""
-    return Known(_plan_of_sequences(vocabulary, labels), map(Arrived, stretches_of(sequences, labels)), ahead=False)
+    model_input = _sequence_input(vocabulary, labels)
+    return ModelBlocks(model_input, map(Arrived, stretches_of(sequences, labels)), ahead=False)
 
 
-def grown(inputs: Any, vocabulary: Vocabulary, **options: Unpack[KnownOptions]) -> AbstractContextManager[SpooledChain]:
-    """Files or a table as a chain, like `spooled`, in which all that the vocabulary knows keeps its number.
+def extended_chain(
+    inputs: Any, vocabulary: Vocabulary, *, progress: InputProgress | None = None, **options: Any
+) -> AbstractContextManager[SpooledChain]:
+    """Files or a table as a chain that extends a vocabulary: its labels and attributes keep their numbers.
 
-    The chain's own vocabulary has the names of both; how often attributes occur, and with which labels, is said of
-    this input alone.
+    The vocabulary of the chain has the names of both; its counts are those of this input alone.
     """
-    check_options(options, KnownOptions)
-    plan = Plan(vocabulary, options)
-    return plan.grown(plan.stretches(inputs))
+    model_input = ModelInput(vocabulary, InputSpec.for_model(**options), progress)
+    return model_input.extended(model_input.stretches(inputs))
 
 
-def grown_sequences(
+def extended_sequences(
     sequences: Iterable[Any],
     labels: Iterable[Any] | None,
     vocabulary: Vocabulary,
     weights: Iterable[float] | None = None,
 ) -> AbstractContextManager[SpooledChain]:
-    """The same of sequences."""
-    return _plan_of_sequences(vocabulary, labels, weights).grown(stretches_of(sequences, labels, weights))
+    """The same for sequences."""
+    return _sequence_input(vocabulary, labels, weights).extended(stretches_of(sequences, labels, weights))
 
 
-def gathered(known: Iterable[KnownBlock], like: Source) -> Chain:
-    """All of an input in memory, as a chain with the numbers of another."""
-    blocks = [one.block for one in known]
-    if not blocks:
+def _sequence_input(
+    vocabulary: Vocabulary, labels: Iterable[Any] | None, weights: Iterable[float] | None = None
+) -> ModelInput:
+    weight = None if weights is None else WEIGHT
+    return ModelInput(vocabulary, InputSpec(labels=labels is not None, one_sequence=False, weight=weight))
+
+
+def gather_blocks(blocks: Iterable[KnownBlock], like: Source) -> Chain:
+    """All blocks in memory, as a chain with the numbers of another."""
+    parts = [known.block for known in blocks]
+    if not parts:
         raise EmptyChain
-    block = join_blocks(blocks)
-    return Chain(*block, like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
+    return Chain(*join_blocks(parts), like.n_labels, like.n_attributes, like.n_edge_attributes, vocabulary_of(like))
 
 
-class Known:
-    """An input in blocks with the numbers of a model; it can be gone through once."""
+class ModelBlocks:
+    """An input in blocks with the numbers of a model; an iterator that can be read once."""
 
     def __init__(
-        self, plan: Plan, rows: Iterator[Arrived], ahead: bool = True, stop: Callable[[], None] = lambda: None
+        self,
+        model_input: ModelInput,
+        rows: Iterator[Arrived],
+        ahead: bool = True,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """ahead: is it worth a thread to make the next rows while these are used? stop: nobody wants more of them."""
+        """ahead: make the next rows in a thread; stop: called when no more rows are wanted."""
         self._ahead = ahead
         self._finalizer = weakref.finalize(self, stop)
         first, self._rows = first_of(read_ahead(rows) if ahead else rows)
-        self._maker = KnownMaker(plan, first.stretch)
-        self._progress = plan.progress
-        self.columns = tuple(self._maker.roles.kinds)
-        self.labelled = self._maker.roles.label is not None
+        self._maker = BlockMaker(model_input, first.stretch)
+        self._progress = model_input.progress
+        self.columns = tuple(self._maker.schema.kinds)
+        self.labelled = self._maker.schema.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
         made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
-        made = read_ahead(made) if self._ahead else made  # let go of after those who make it are told to stop
+        made = read_ahead(made) if self._ahead else made  # freed after the finalizer has stopped its makers
         try:
             for numbered in made:
                 if numbered.block.labels.size or numbered.ended:
                     self._progress.positions(numbered.block.labels.size)
-                    yield self._maker.known(numbered)
+                    yield self._maker.block(numbered)
         finally:
             self._finalizer()
 
@@ -124,27 +147,54 @@ class Known:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The labels that the model never saw, as far as the input has been gone through."""
+        """The labels so far that the model does not have."""
         return self._maker.unseen
 
 
-class KnownMaker:
-    """Rows with certain columns to blocks with the numbers of a model."""
+class ChainBlocks:
+    """A stored or piped chain in blocks with the numbers of a model, by its names."""
 
-    def __init__(self, plan: Plan, first: Stretch) -> None:
-        """first: rows with these columns."""
-        encoding = plan.encoding(first)
-        self.roles = Roles.of(kinds_of(first.batch), encoding, first.source)
-        self._lexicon = Lexicon.known(plan.vocabulary, encoding.unknown)
-        self._n_labels = len(plan.vocabulary.labels)
-        self.numberer = Numberer(self.roles.template(encoding), self.roles, encoding.one_sequence, self._lexicon)
+    def __init__(self, chain: StoredChain | PipedChain, vocabulary: Vocabulary, labels: bool) -> None:
+        """labels: they are required."""
+        own, path = vocabulary_of(chain), chain.path
+        if own is None:
+            raise BadFile(path, "has no names for its attributes, so the model cannot know them; give the raw file.")
+        if labels and not own.labels:
+            raise BadFile(path, "has no labels, and labels are needed here.")
+        try:
+            self._chain = Renumbered(chain, vocabulary)
+        except ChainfoldError as error:  # vocabularies of different kinds
+            raise BadFile(path, str(error)) from None
+        self.columns: tuple[str, ...] = ()
+        self.labelled = bool(own.labels)
+        self.unseen = self._chain.unseen
+
+    def held(self) -> int:
+        """No row waits: attributes are there."""
+        return 0
+
+    def __iter__(self) -> Iterator[KnownBlock]:
+        positions = self._chain.positions
+        return (self._chain.known(low, min(low + _BLOCK, positions)) for low in range(0, positions, _BLOCK))
+
+
+class BlockMaker:
+    """Rows of one schema to blocks with the numbers of a model."""
+
+    def __init__(self, model_input: ModelInput, first: Stretch) -> None:
+        """first: rows with the columns of all that follow."""
+        self.schema = model_input.schema(first)
+        self._lexicon = Lexicon.fixed(model_input.vocabulary, self.schema.unknown)
+        self._n_labels = len(model_input.vocabulary.labels)
+        self.numberer = Numberer(self.schema, self._lexicon)
 
     @property
     def nothing(self) -> Block:
         """A block without positions."""
-        return self.known(self._lexicon.numbered(Rows.none(), *2 * (Entries.none(),))).block
+        return self.block(self._lexicon.numbered(Targets.none(), *2 * (Entries.none(),))).block
 
-    def known(self, numbered: Numbered) -> KnownBlock:
+    def block(self, numbered: Numbered) -> KnownBlock:
+        """The block with labels of the model; its gold labels may be others."""
         block = numbered.block
         gold = frozen(block.labels, np.int32)
         labels = np.where(gold < self._n_labels, gold, np.int32(NO_LABEL))
@@ -169,157 +219,141 @@ class KnownMaker:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The labels that the model never saw, as far as rows have come."""
+        """The labels so far that the model does not have."""
         return tuple(self._lexicon.labels.names[self._n_labels :])
 
 
-class Plan:
-    """How an input is read for a model."""
+class ModelInput:
+    """The options of an input and the schema of a model: how to read the input, and its own schema."""
 
-    def __init__(self, vocabulary: Vocabulary, options: KnownOptions) -> None:
-        self.vocabulary, self._options = vocabulary, options
-        self.progress = options.get("progress") or Progress()
-        self._before = Columns({}) if vocabulary.columns is None else Columns.from_json(vocabulary.columns)
-        self.label = vocabulary.label or LABEL
-        bags = {ATTRIBUTES: "bag", EDGE: "bag"}
-        self._template = every_column(bags) if vocabulary.template is None else Template.from_json(vocabulary.template)
+    def __init__(self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None) -> None:
+        self.vocabulary, self.spec = vocabulary, spec
+        self.progress = progress or InputProgress()
+        self.model = Schema.of_vocabulary(vocabulary)
+        self.label = self.model.label or LABEL
 
     def stretches(self, inputs: Any) -> Iterator[Stretch]:
-        """The rows of files or a table, their columns named as they were before."""
-        rows = rows_of(inputs, self.reading(), self._options)
+        """The rows of files or a table, their columns named as for the model."""
+        rows = self.reader().rows(inputs, self.spec.encoding, self.progress)
         self.progress.phase("reading", None)
         return map(self.renamed, rows)
 
     @property
     def kinds(self) -> dict[str, str]:
-        """What the columns held that the model was made of; bags where it was made of no columns."""
-        return self._before.kinds or {self.label: "symbol", ATTRIBUTES: "bag", EDGE: "bag"}
+        """The kinds of the model's columns; bags if the model was made from no columns."""
+        return self.model.kinds or {self.label: "symbol", ATTRIBUTES: "bag", EDGE: "bag"}
 
     def needed(self, labels: bool) -> dict[str, str]:
-        """What the columns hold that the model looks at, and the label if it is wanted."""
-        looked_at = {str(column) for feature in self._template.features for column in feature.columns} - {EDGE}
-        wanted = looked_at | {self.label} if labels else looked_at
-        numbers = looked_at - self.texts(list(self.kinds))
+        """The kinds of the columns that the template uses, and of the label if it is wanted."""
+        used = self.model.template.columns - {EDGE}
+        wanted = used | {self.label} if labels else used
+        numbers = used - self.texts(list(self.kinds))
         return {
             name: kind if kind == "bag" else "number" if name in numbers else "symbol"
             for name, kind in self.kinds.items()
             if name in wanted
         }
 
-    def reading(self, live: bool = False) -> Reading:
-        """How to read an input; live: one that is still being written."""
-        columns, header = self._options.get("columns"), self._options.get("header")
-        return Reading(
-            format=format_called(self._options.get("format")),
-            columns=None if columns is None else tuple(map(str, columns)),
-            header=self._before.header if header is None else header,
+    def reader(self, live: bool = False) -> InputReader:
+        """A reader of the input; live: the input is still being written."""
+        spec = self.spec
+        return InputReader(
+            format=None if spec.format is None else Format(spec.format),
+            columns=spec.columns,
+            header=self.model.header if spec.header is None else spec.header,
             symbols=self.texts,
+            comments=spec.comments,
             live=live,
-            known=frozenset(name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()),
-            comments=self._options.get("comments"),
-            known_comments=self._before.comments,
+            model_columns=frozenset(
+                name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()
+            ),
+            model_comments=self.model.comments,
         )
 
     def renamed(self, stretch: Stretch) -> Stretch:
-        """The rows with the names that their columns had before."""
+        """The rows with the column names of the model."""
         given = stretch.batch.schema.names
         names = self.names(given)
         if names is None:
-            before = self._before.kinds
-            told = self._options.get("format") or by_name(stretch.source) or stretch.source == TABLE
-            remedy = "" if told else ", or say --format if it was recognised wrongly"
+            kinds = self.model.kinds
+            certain = self.spec.format or by_name(stretch.source) or stretch.source == TABLE
+            remedy = "" if certain else ", or set `format` if it was not recognised"
             raise BadFile(
                 stretch.source,
-                f"has {len(given)} columns without names, but the model was made of {len(before)}, "
-                f"{', '.join(before)}; name them with --columns{remedy}.",
+                f"has {len(given)} columns without names, but the model was made of {len(kinds)}, "
+                f"{', '.join(kinds)}; name them with `columns`{remedy}.",
             )
         return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
 
     def names(self, given: Sequence[str]) -> list[str] | None:
-        """The names of columns that have none, from before, perhaps without label and weight; None: none fit."""
-        before, numbers = list(self._before.kinds), [str(k) for k in range(len(given))]
-        listed = "bag" in self._before.kinds.values()  # such columns have names in any format
-        if not before or listed or self._options.get("columns") is not None or list(given) != numbers:
+        """Names of columns that have none, from the model, perhaps without label and weight; None if none fit."""
+        names, numbers = list(self.model.kinds), [str(k) for k in range(len(given))]
+        bags = "bag" in self.model.kinds.values()  # such columns have names in any format
+        if not names or bags or self.spec.columns is not None or list(given) != numbers:
             return list(given)
-        label, weight = self.label, self._before.weight
-        some = ((weight,), (label,)) if self._options.get("labels") else ((label,), (weight,))
-        for missing in ((), *some, (label, weight)):
-            names = [name for name in before if name not in missing]
-            if len(names) == len(given):
-                return names
+        label, weight = self.label, self.model.weight
+        either = ((weight,), (label,)) if self.spec.labels else ((label,), (weight,))
+        for missing in ((), *either, (label, weight)):
+            present = [name for name in names if name not in missing]
+            if len(present) == len(given):
+                return present
         return None
 
     def texts(self, given: Sequence[str]) -> frozenset[str]:
-        """The columns to read as texts: all but those that the model looks at, and that were numbers before."""
-        names, kinds = self.names(given) or given, self._before.kinds
-        looked_at = {column for feature in self._template.features for column in feature.columns}
-        numbers = looked_at & {name for name in names if kinds.get(name) == "number"}
-        if not kinds:  # nothing is known of them
-            numbers = looked_at - self._template.texts(names)
+        """The columns to read as texts: all but those that the template uses and that were numbers for the model."""
+        names, kinds, template = self.names(given) or given, self.model.kinds, self.model.template
+        numbers = template.columns & {name for name in names if kinds.get(name) == "number"}
+        if not kinds:
+            numbers = template.columns - template.texts(names)
         texts = {own for own, name in zip(given, names, strict=True) if name not in numbers}
-        return frozenset(texts.union(self._options.get("symbols", ())))
+        return frozenset(texts.union(self.spec.symbols or ()))
 
-    def encoding(self, first: Stretch) -> Encoding:
-        """What to make of the columns that there are."""
-        kinds, options, before = kinds_of(first.batch), self._options, self._before
-        labels = self.label in kinds if options.get("labels") is None else bool(options.get("labels"))
+    def schema(self, first: Stretch, extends: bool = False) -> Schema:
+        """The schema of the input, which begins with these rows; what is not given is as for the model.
+
+        extends: the model's weight column is used if it is there and no other is given.
+        """
+        kinds, spec, model = kinds_of(first.batch), self.spec, self.model
+        weight = model.weight if extends and spec.weight is None and model.weight in kinds else spec.weight
+        labels = self.label in kinds if spec.labels is None else spec.labels
         if labels and self.label not in kinds:
             raise BadFile(
                 first.source,
                 f"there is no label column {self.label!r}, and labels are needed here; the columns are "
                 f"{', '.join(kinds)}.",
             )
-        group, one_sequence, unknown = options.get("group"), options.get("one_sequence"), options.get("unknown")
+        group, one_sequence = spec.group, spec.one_sequence
         if group is None and one_sequence is None:
-            group, one_sequence = before.group, before.one_sequence
-        returns = options.get("groups_return")
-        return Encoding(
-            template=self._fitting(kinds, first.source),
-            label=self.label if labels else None,
-            labels=labels,
-            unknown=before.unknown if unknown is None else unknown,
+            group, one_sequence = model.group, model.one_sequence
+        label = self.label if labels else None
+        template = self._fitting(kinds, first.source)
+        check_roles(kinds, first.source, label=label, group=group, weight=weight)
+        return replace(
+            model,
+            kinds=kinds,
+            label=label,
+            template=template.resolved(list(kinds)),
             group=group,
-            groups_return=before.groups_return if returns is None else returns,
-            weight=options.get("weight"),
+            weight=weight,
+            unknown=model.unknown if spec.unknown is None else spec.unknown,
             one_sequence=bool(one_sequence),
-            min_count=self.vocabulary.min_count,
-            hash_bits=self.vocabulary.hash_bits,
+            groups_return=model.groups_return if spec.groups_return is None else spec.groups_return,
         )
 
     def _fitting(self, kinds: dict[str, str], source: str) -> Template:
-        """The template, if it fits the columns; edge attributes may be missing altogether."""
-        features = tuple(
-            f for f in self._template.features if not (f.edge and f.columns == (EDGE,) and EDGE not in kinds)
-        )
+        """The template, if it fits the columns; edge attributes may be missing."""
+        template = self.model.template
+        features = tuple(f for f in template.features if not (f.edge and f.columns == (EDGE,) and EDGE not in kinds))
         for column in (str(column) for feature in features for column in feature.columns):
             if column not in kinds:
                 raise BadFile(
-                    source,
-                    f"there is no column {column!r}, which the model looks at; the columns are {', '.join(kinds)}.",
+                    source, f"there is no column {column!r}, which the model uses; the columns are {', '.join(kinds)}."
                 )
-            was = self._before.kinds.get(column, kinds[column])
-            if (kinds[column] == "bag") != (was == "bag"):
-                raise BadFile(source, f"column {column!r} holds a {kinds[column]}, but held a {was} for the model.")
-        return Template(features, self._template.border)
+            kind, before = kinds[column], self.model.kinds.get(column, kinds[column])
+            if (kind == "bag") != (before == "bag"):
+                raise BadFile(source, f"column {column!r} holds a {kind}, but held a {before} for the model.")
+        return Template(features, template.border)
 
-    def grown(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
-        first, rows = first_of(read_ahead(rows))
-        encoding = self.encoding(first)
-        if encoding.weight is None and self._before.weight in first.batch.schema.names:
-            encoding = replace(encoding, weight=self._before.weight)
-        return spooled(rows, encoding, known=self.vocabulary, progress=self.progress)
-
-
-def _plan_of_sequences(
-    vocabulary: Vocabulary, labels: Iterable[Any] | None, weights: Iterable[float] | None = None
-) -> Plan:
-    weight = None if weights is None else WEIGHT
-    return Plan(vocabulary, KnownOptions(labels=labels is not None, one_sequence=False, weight=weight))
-
-
-def first_of(rows: Iterator[T]) -> tuple[T, Iterator[T]]:
-    """The first of the rows, and all of them."""
-    first = next(rows, None)
-    if first is None:
-        raise EmptyChain
-    return first, chained([first], rows)
+    def extended(self, rows: Iterator[Stretch]) -> AbstractContextManager[SpooledChain]:
+        """The rows as a chain that extends the vocabulary of the model."""
+        return spooled(rows, partial(self.schema, extends=True), extends=self.vocabulary, progress=self.progress)

@@ -8,13 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from chainfold.errors import ChainfoldError
 from chainfold.features.regex import LONGEST, matched, occurs
-
-if TYPE_CHECKING:
-    from chainfold.features.template import Step
 
 _CLASSES = {
     "a": "A-Za-z",
@@ -25,6 +22,13 @@ _CLASSES = {
     "u": "A-Z",
     "w": "A-Za-z0-9",
 }
+
+
+class Step(NamedTuple):
+    """A function applied to a column's value."""
+
+    name: str
+    arguments: tuple[str | float, ...] = ()
 
 
 def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:

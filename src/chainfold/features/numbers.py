@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.strings import PairTable
 from chainfold.errors import BadFile, BadLines, ChainfoldError
-from chainfold.features.template import Factor, Step, Template
+from chainfold.features.functions import Step
+from chainfold.features.template import Factor, Template
 from chainfold.readers.columns import NUMBER, SYMBOL, Stretch
 
 _DROPPED = 44  # bits of a double's mantissa that a cell does not see

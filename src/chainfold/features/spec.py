@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,8 @@ class InputSpec:
         if self.attributes is not None and not isinstance(self.attributes, str):
             raise BadSetting("attributes", self.attributes, "one text, expressions with white space between them")
         self._check_pairs()
-        if self.attributes is not None:
-            parse_attributes(self.attributes)
         object.__setattr__(self, "template", _read(self.template))
+        _ = self.parsed_template  # raises if an expression is wrong
 
     def _check_pairs(self) -> None:
         for wrong, problem in (
@@ -77,7 +77,7 @@ class InputSpec:
                 self.numbers is not None and (self.template is not None or self.attributes is not None),
                 "a template defines what becomes of numbers: give `numbers` without `template` and `attributes`.",
             ),
-            (self.label is not None and self.labels is False, "there are labels or none: give `label` or no `labels`."),
+            (self.label is not None and self.labels is False, "`label` requires labels: leave out `labels=False`."),
             (
                 self.hash_bits is not None and (self.min_count or 1) > 1,
                 "hashed attributes are not counted: give `min_count` or `hash_bits`, not both.",
@@ -108,10 +108,7 @@ class InputSpec:
         """The options that can be given again for further input to a model, with changes."""
         return InputSpec(**{name: getattr(self, name) for name in READING} | changes)
 
-    def changed(self, **changes: Any) -> InputSpec:
-        """A copy with other values."""
-        return replace(self, **changes)
-
+    @cached_property
     def parsed_template(self) -> Template | None:
         """The template of `template` or `attributes`; None: every column as it is."""
         if self.attributes is not None:

@@ -1,23 +1,16 @@
-"""Reading what is still being written: rows of a pipe or of a growing file, as soon as they are there.
+"""Inputs that are still being written, for a model: a pipe or a growing file, in blocks with the model's numbers.
 
-Everything that has come by now is handed on as whole lines; nothing waits for a full buffer. A line without its line
-end waits for the rest of it, and a row for the rows that the template looks ahead to; where a sequence is known to have
-ended, nothing waits. A line that cannot be read stops everything, is left out, or is a position of which nothing is
-known. The first row is different: it says what the input is like, and has to be right.
+A row waits for the rows that the template looks ahead to, unless its sequence is known to have ended. `readers.live`
+reads the rows.
 """
 
 from __future__ import annotations
 
 import io
-import math
-import select
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from enum import StrEnum
-from functools import partial
+from dataclasses import replace
 from itertools import chain as chained
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,88 +18,71 @@ from numpy.typing import NDArray
 from chainfold.chain.arrow_messages import STREAM
 from chainfold.chain.stored import PipedChain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadFile, BadLines, BadSetting
-from chainfold.features.encode import check_options
-from chainfold.features.encoder import Arrived
-from chainfold.features.for_model import Known, KnownMaker, KnownOptions, Plan
-from chainfold.features.inputs_for_model import KnownChain
-from chainfold.readers.bad_lines import LinesOf, blank_rows
+from chainfold.errors import BadSetting
+from chainfold.features.for_model import BlockMaker, ChainBlocks, ModelBlocks, ModelInput
+from chainfold.features.spec import InputSpec
+from chainfold.readers.bad_lines import blank_rows
 from chainfold.readers.columns import Stretch
-from chainfold.readers.formats import NO_ROWS, TEXT, Format, by_name, check_no_json, format_of, text_reader_of
-from chainfold.readers.growing import AT_ONCE, GrowingFile, Notice, Piece, chunk_of
-from chainfold.readers.inputs import (
-    CHUNK,
-    Chunk,
-    Input,
-    Inputs,
-    Keep,
-    RawFields,
-    RawLines,
-    checked,
-    count_of,
-    unreadable,
-)
-from chainfold.readers.text import CONLLU_COLUMNS, Taken, TextReader
-from chainfold.readers.whole_lines import MARK, TooLong, whole_lines
-
-_EACH = 10  # bad lines that are told of one by one
-_ROUNDS = 8  # kinds of bad lines that are looked for in a chunk at once
-_NO_LINES = np.empty(0, np.int64)
-
-
-class OnError(StrEnum):
-    """What becomes of a line that cannot be read."""
-
-    STOP = "stop"  # it is raised, after all rows before it were given
-    SKIP = "skip"  # it is left out of the rows, and of what is kept
-    UNKNOWN = "unknown"  # it is a position without any known attribute
+from chainfold.readers.growing import GrowingFile, Notice, Piece
+from chainfold.readers.inputs import CHUNK, UTF8, Inputs, Keep
+from chainfold.readers.live import LiveRows, OnError, PieceFile, PipeReader
+from chainfold.readers.progress import InputProgress
+from chainfold.readers.whole_lines import whole_lines
 
 
 def live_rows(
-    what: Any,
+    source: Any,
     vocabulary: Vocabulary,
     *,
     on_error: OnError | str = OnError.STOP,
     keep: Keep | None = None,
     notice: Notice | None = None,
     poll: float = 0.2,
-    **options: Unpack[KnownOptions],
-) -> Known | KnownChain:
+    progress: InputProgress | None = None,
+    **options: Any,
+) -> ModelBlocks | ChainBlocks:
     """Rows of one pipe, open binary file or growing file, as blocks with a model's numbers, as soon as they are there.
 
-    "-" is standard input. A path to a regular file is followed for ever, like `tail -F`: every `poll` seconds for what
-    was added, for another file in its place, and for one that was cut short, neither of which ends a sequence. `keep`
-    gets what is read, as it was, and `notice` a sentence for each thing that a person should know; both are called in
-    another thread. Reading stops when the iteration is closed. Through a pipe an encoded chain may come as well.
-    A group may come again after another: in a stream each of its runs is a sequence.
+    source       a path, an open binary file, a file descriptor, or "-" for standard input
+    vocabulary   of the model
+    on_error     what happens to a line that cannot be read: stop, skip or unknown
+    keep         called with what is read, as it is, in another thread
+    notice       called with a sentence for the user, in another thread
+    poll         seconds between two looks at a growing file
+    options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
+
+    A regular file is followed without end, like `tail -F`: for what is added, for another file in its place, and for
+    truncation, neither of which ends a sequence. Reading stops when the iterator is closed. A pipe may hold a chain as
+    well. A group may occur again: each of its runs is a sequence.
     """
-    check_options(options, KnownOptions)
+    spec = replace(InputSpec.for_model(**options), groups_return=True)
     if on_error not in list(OnError):
         raise BadSetting("on_error", on_error, f"one of {', '.join(OnError)}")
     if not poll > 0:
         raise BadSetting("poll", poll, "a number of seconds above 0")
-    plan = Plan(vocabulary, {**options, "groups_return": True})
-    opened = open(what, "rb", buffering=0, closefd=False) if isinstance(what, int) else what  # noqa: SIM115
-    inputs = Inputs(opened, options.get("encoding", "utf-8"), plan.progress.read, keep)
+    model_input = ModelInput(vocabulary, spec, progress)
+    opened = open(source, "rb", buffering=0, closefd=False) if isinstance(source, int) else source  # noqa: SIM115
+    inputs = Inputs(opened, spec.encoding or UTF8, model_input.progress.read, keep)
     if len(inputs) != 1:
-        raise BadSetting("what to follow", str(what), "one file or pipe")
+        raise BadSetting("source", str(source), "one file or pipe")
     tell, stopped = notice or _ignore, threading.Event()
-    [one] = inputs
-    if one.regular:
-        pieces = iter(GrowingFile(one, tell, poll, stopped))
+    [opened_input] = inputs
+    if opened_input.regular:
+        pieces = iter(GrowingFile(opened_input, tell, poll, stopped))
     else:
-        piped = iter(_Pipe(one, poll, stopped))
+        piped = iter(PipeReader(opened_input, poll, stopped))
         first = next(piped, b"")
         piped = chained([first], piped)
         if first.startswith(STREAM):
-            chain = PipedChain(io.BufferedReader(_Pieces(piped), CHUNK), one.name)
-            return KnownChain(chain, vocabulary, bool(options.get("labels")))
+            chain = PipedChain(io.BufferedReader(PieceFile(piped), CHUNK), opened_input.name)
+            return ChainBlocks(chain, vocabulary, bool(spec.labels))
         pieces = map(Piece, piped)
-    plan.progress.total(None)
-    plan.progress.phase("reading", None)
-    rows = _Rows(plan, one, whole_lines(pieces, one, stopped), OnError(on_error), tell)
+    model_input.progress.total(None)
+    model_input.progress.phase("reading", None)
+    lines, reader = whole_lines(pieces, opened_input, stopped), model_input.reader(live=True)
+    rows = LiveRows(opened_input, lines, reader, _ModelChecker(model_input), OnError(on_error), tell)
     try:
-        return Known(plan, iter(rows), stop=stopped.set)
+        return ModelBlocks(model_input, iter(rows), stop=stopped.set)
     except BaseException:
         stopped.set()
         raise
@@ -116,301 +92,23 @@ def _ignore(text: str) -> None:
     pass
 
 
-class _Pipe:
-    """What comes through a pipe, as much as is there, until it is closed."""
+class _ModelChecker:
+    """Checks rows for a model."""
 
-    def __init__(self, one: Input, poll: float, stopped: threading.Event) -> None:
-        self._input, self._poll, self._stopped = one, poll, stopped
-        try:
-            self._file = one.source.open()
-        except (OSError, ValueError) as error:
-            raise unreadable(one.name, error) from None
-        self._read: Callable[[int], bytes | None] = getattr(self._file, "read1", self._file.read)
-        self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
-        if self._ready is not None:
-            self._ready.register(self._file, select.POLLIN)
-            with suppress(ImportError, AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
-                import fcntl
+    def __init__(self, model_input: ModelInput) -> None:
+        self._input, self.kinds = model_input, model_input.kinds
+        self._maker: BlockMaker | None = None  # once there is a row
 
-                fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
+    @property
+    def marked(self) -> bool:
+        return self._maker is not None and self._maker.numberer.marked
 
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            while not self._stopped.is_set():
-                if self._is_ready(self._poll) and (piece := self._available()) is not None:
-                    if not piece:
-                        return
-                    self._input.progress(len(piece))
-                    yield piece
-        finally:
-            if self._input.source.owned:
-                self._file.close()
-
-    def _available(self) -> bytes | None:
-        """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
-        try:
-            first = self._read(AT_ONCE)
-            if not first or self._ready is None:
-                return first
-            return chunk_of(first, lambda: self._read(AT_ONCE) if self._is_ready(0.0) else None)
-        except (OSError, ValueError) as error:
-            raise unreadable(self._input.name, error) from None
-
-    def _is_ready(self, seconds: float) -> bool:
-        return self._ready is None or bool(self._ready.poll(1000 * seconds))
-
-
-class _Pieces(io.RawIOBase):
-    """A file that gives one piece after another."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._left = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        self._left = self._left or memoryview(next(self._pieces, b""))
-        size = min(len(target), len(self._left))
-        target[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-
-class _Rows:
-    """Lines to rows that a model can be given: what is wrong with a line is found before anything is changed."""
-
-    def __init__(
-        self, plan: Plan, one: Input, lines: Iterator[Chunk | TooLong | None], on_error: OnError, notice: Notice
-    ) -> None:
-        self._plan, self._input, self._name, self._lines = plan, one, one.name, lines
-        self._on_error = on_error
-        self._complaints = _Complaints(notice, on_error)
-        self._reading = plan.reading(live=True)
-        self._form = self._reading.format or by_name(one.name)
-        if self._form is not None and self._form not in TEXT:
-            raise BadFile(one.name, f"{self._form.value} cannot be read while it is written; send lines of text.")
-        self._reader: TextReader | None = None
-        self._checker: KnownMaker | None = None  # knows what is wrong with rows, once there is one
-        self._last: Stretch | None = None  # the last row
-        self._open = False  # is there a sequence that may go on?
-
-    def __iter__(self) -> Iterator[Arrived]:
-        before: Chunk | None = None  # lines that do not tell the format
-        for chunk in self._lines:
-            if chunk is None:
-                if self._reader is not None:
-                    self._reader.go_on()
-                continue
-            if isinstance(chunk, TooLong):
-                yield from self._wrong(chunk.chunk, self._reader, chunk.problem)
-                continue
-            if before is not None:
-                chunk = chunk._replace(data=before.data + chunk.data, line=before.line)
-            reader = self._reader = self._reader or self._reader_for(chunk.data)
-            before = chunk if reader is None else None
-            if reader is not None:
-                yield from self._arrived(chunk, reader)
-        if self._last is None:
-            nothing = before is None and self._reader is None
-            raise BadFile(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
-
-    def _reader_for(self, data: bytes) -> TextReader | None:
-        """The reader for an input that begins with these lines; None if they are blank."""
-        lines = (line.decode(errors="replace") for line in data.split(b"\n") if line.strip())
-        rows = (line for line in lines if not line.startswith("-DOCSTART-") and not self._may_be_comment(line))
-        first = next(rows, None)
-        if first is None:
-            return None
-        if self._reading.format is None:
-            check_no_json(first, self._name)
-        self._form = self._form or self._format_of(first)
-        reader = text_reader_of(self._form, self._reading)
-        reader.begin()
-        reader.look_at(data)
-        return reader
-
-    def _may_be_comment(self, line: str) -> bool:
-        return self._form not in (Format.CSV, Format.TSV) and self._reading.may_be_comment(line)
-
-    def _format_of(self, line: str) -> Format:
-        """What a line looks like, if it can be what the model was made of."""
-        if self._reading.is_header(line):
-            return Format.TSV
-        kinds = self._plan.kinds
-        if "bag" in kinds.values():
-            return Format.CRFSUITE
-        if tuple(kinds) == CONLLU_COLUMNS:
-            return Format.CONLLU
-        found = format_of([line])
-        if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
-            return found
-        return Format.CSV if found is Format.CSV else Format.CONLL
-
-    def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
-        """The rows of a chunk; where lines are wrong, the others are found without them, or else by halves."""
-        try:
-            taken = self._taken(chunk, reader)
-        except BadFile as wrong:
-            lines = LinesOf(chunk)
-            if len(lines) == 1:
-                yield from self._wrong(chunk, reader, wrong)
-                return
-            sifted = self._sifted(lines, reader, wrong)
-            if sifted is None:
-                for half in _halves(chunk):
-                    yield from self._arrived(half, reader)
-                return
-            taken = sifted
-        yield from self._given(taken, reader)
-
-    def _taken(self, chunk: Chunk, reader: TextReader, unknown: NDArray[np.int64] = _NO_LINES) -> Taken:
-        """The rows of a chunk, those on some lines unknown; if anything is wrong with them, nothing is changed."""
-        state, last = reader.state(), self._last
-        try:
-            checked(chunk.data, chunk.line, self._name)
-            stretches, raw, problem = reader.take(chunk, self._name)
-            if problem is not None:
-                raise problem
-            found = []
-            for stretch in stretches:
-                found.append(self._checked(stretch, unknown, last))
-                last = _row(found[-1], -1)
-        except BadFile:
-            reader.restore(state)
-            raise
-        return Taken(found, raw)
-
-    def _given(self, taken: Taken, reader: TextReader) -> Iterator[Arrived]:
-        stretches = taken.stretches
-        if taken.raw.chunk.data:
-            self._input.keep(taken.raw)
-        ended = reader.between and self._checker is not None and self._checker.numberer.marked
-        if stretches:
-            self._last = _row(stretches[-1], -1)
-        elif ended and self._open:
-            stretches = [self._no_rows()]
-        self._open = not ended if stretches else self._open
-        for index, stretch in enumerate(stretches, 1):
-            yield Arrived(stretch, ended and index == len(stretches))
-
-    def _checked(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
-        """Rows as the model wants them, if nothing is wrong with them."""
-        stretch = self._plan.renamed(stretch)
-        if unknown.size and self._checker is not None and last is not None:
-            roles = self._checker.roles
-            stretch = blank_rows(stretch, np.isin(stretch.lines, unknown), last, roles.group, roles.weight)
-        if self._checker is None:
-            checker = KnownMaker(self._plan, stretch)
-            checker.numberer.check(stretch)
-            self._checker = checker
-        else:
-            self._checker.numberer.check(stretch)
+    def check(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
+        stretch = self._input.renamed(stretch)
+        if unknown.size and self._maker is not None and last is not None:
+            schema = self._maker.schema
+            stretch = blank_rows(stretch, np.isin(stretch.lines, unknown), last, schema.group, schema.weight)
+        maker = self._maker or BlockMaker(self._input, stretch)
+        maker.numberer.check(stretch)
+        self._maker = maker
         return stretch
-
-    def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
-        """What becomes of a line that cannot be read."""
-        problem = self._sentence(chunk, problem)
-        if self._last is None or reader is None:
-            raise problem
-        if self._on_error is OnError.STOP:
-            yield Arrived(self._no_rows(), ended=True)
-            raise problem
-        self._complaints.add(lambda: problem)
-        yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
-
-    def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
-        """What is wrong with a line."""
-        if self._input.encoding != "utf-8" and MARK in chunk.data:
-            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
-        return problem
-
-    def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
-        """What there is without all lines that are certainly wrong; None if that is not enough."""
-        bad, kept = _NO_LINES, np.arange(len(lines))
-        if self._on_error is OnError.STOP or self._last is None:
-            return None
-        for _ in range(_ROUNDS):
-            found = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
-            if not found.size:
-                return None
-            bad = np.union1d(bad, found)
-            if self._on_error is OnError.SKIP:
-                kept = np.setdiff1d(kept, bad)
-            state = reader.state()
-            try:
-                taken = self._without(lines, bad, reader)
-            except BadFile as another:
-                wrong = another
-                continue
-            after = reader.state()
-            reader.restore(state)
-            for line in bad.tolist():
-                self._complaints.add(partial(self._why, lines.one(line), reader, wrong))
-            reader.restore(after)
-            return taken
-        return None
-
-    def _why(self, chunk: Chunk, reader: TextReader, wrong: BadFile) -> BadFile:
-        """What is wrong with a line of a chunk with which something is wrong."""
-        try:
-            self._taken(chunk, reader)
-        except BadFile as problem:
-            return self._sentence(chunk, problem)
-        return wrong
-
-    def _without(self, lines: LinesOf, bad: NDArray[np.int64], reader: TextReader) -> Taken:
-        """What there is without bad lines: they are left out, or rows of which nothing is known."""
-        if self._on_error is OnError.SKIP:
-            chunk, good = lines.others(bad)
-            taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
-            numbers = lines.chunk.line + good
-            return taken._replace(
-                stretches=[one._replace(lines=numbers[one.lines - chunk.line]) for one in taken.stretches]
-            )
-        comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
-        stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
-        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
-        taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
-        text = lines.chunk
-        if self._input.encoding != "utf-8":
-            text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
-        raw = taken.raw._replace(chunk=text)
-        if isinstance(raw, RawFields):
-            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
-        return taken._replace(raw=raw)
-
-    def _no_rows(self) -> Stretch:
-        return Stretch(None, np.empty(0, np.bool_), np.empty(0, np.int64), self._name)
-
-
-def _halves(chunk: Chunk) -> list[Chunk]:
-    """A chunk of several lines as two; nothing where it is one line."""
-    data = chunk.data
-    middle = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
-    if middle == len(data):
-        return []
-    first, second = data[:middle], data[middle:]
-    return [Chunk(first, chunk.line), Chunk(second, chunk.line + count_of(b"\n", first), chunk.added)]
-
-
-def _row(stretch: Stretch, row: int) -> Stretch:
-    """One row of a stretch."""
-    row %= stretch.lines.size
-    batch = stretch.batch.slice(row, 1)
-    return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
-
-
-class _Complaints:
-    """Tells of bad lines: of the first ones each, then of how many there are."""
-
-    def __init__(self, notice: Notice, on_error: OnError) -> None:
-        self._notice, self._count = notice, 0
-        self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
-
-    def add(self, problem: Callable[[], BadFile]) -> None:
-        """One more; what is wrong with it is asked for if it is told."""
-        self._count += 1
-        if self._count <= _EACH:
-            self._notice(f"{self._fate}: {problem()}")
-        elif self._count == 10 ** round(math.log10(self._count)):
-            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem()}")

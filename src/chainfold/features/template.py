@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.functions import python_pattern
+from chainfold.features.functions import Step, python_pattern
 from chainfold.features.regex import check_expression
 
 QUANTILES, MOST_QUANTILES = 16, 4096
@@ -33,13 +33,6 @@ NUMBER_STEPS = REAL_STEPS | {"symbol", "quantile", "bins"}
 MOST_EXPRESSIONS = 1000  # different regular expressions in a template
 _LEAST_BASE = 1.1
 _MOST = sys.float_info.max  # a whole number may be larger
-
-
-class Step(NamedTuple):
-    """A function applied to a column's value."""
-
-    name: str
-    arguments: tuple[str | float, ...] = ()
 
 
 class Factor(NamedTuple):
@@ -133,6 +126,11 @@ class Template:
     def _factors(self) -> Iterator[Factor]:
         return (factor for feature in self.features for factor in feature.factors)
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it uses."""
+        return frozenset(str(factor.column) for factor in self._factors())
+
     def resolved(self, columns: Sequence[str]) -> Template:
         """The same with every column by its name."""
         features = tuple(
@@ -144,11 +142,10 @@ class Template:
         return Template(features, self.border)
 
     def texts(self, columns: Sequence[str]) -> frozenset[str]:
-        """Those of the columns that it takes as texts: it looks at them without a function of numbers."""
-        looked_at = [factor for feature in self.features for factor in feature.factors]
+        """The columns that it uses as texts, without a function of numbers."""
         return frozenset(
             columns[f.column] if isinstance(f.column, int) else f.column
-            for f in looked_at
+            for f in self._factors()
             if not (f.steps and f.steps[0].name in NUMBER_STEPS - {"symbol"})
             and (isinstance(f.column, str) or f.column < len(columns))
         )
@@ -202,7 +199,7 @@ def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str
     if isinstance(column, int):
         raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {_listed(columns)}.")
     unnamed = all(name.isdecimal() for name in columns)
-    remedy = "; name the columns with --columns" if unnamed else ""
+    remedy = "; name the columns with `columns`" if unnamed else ""
     raise ChainfoldError(f"{where}, but the columns are {_listed(columns)}{remedy}.")
 
 

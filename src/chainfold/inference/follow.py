@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Unpack
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.engines.settings import DEFAULT_TOLERANCE
-from chainfold.features.for_model import Known, KnownOptions
-from chainfold.features.inputs_for_model import KnownChain, known_inputs
-from chainfold.features.rows import RowEncoder
-from chainfold.features.streaming import OnError, live_rows
+from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
+from chainfold.features.row_encoder import RowEncoder
+from chainfold.features.streaming import live_rows
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
 from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns
-from chainfold.model.model import Model, names_of
+from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator
+from chainfold.readers.live import OnError
 
 _TEXT_BYTES = 600  # that a row takes with its text while it waits, about
 _FINAL, _YES_NO = "final", ("no", "yes")
@@ -82,14 +82,14 @@ class Following:
         on_error: OnError = OnError.STOP,
         notice: Callable[[str], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
-        **options: Unpack[KnownOptions],
+        **options: Any,
     ) -> None:
         """Write each row of the input, with its label, as soon as that is final.
 
         `stop` is asked before each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
         """
         self._stop = stop
-        vocabulary = names_of(self._model)
+        vocabulary = vocabulary_of_model(self._model)
         columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
         if self._marked:
             columns[_FINAL] = _YES_NO
@@ -97,10 +97,10 @@ class Following:
         rows: Writer = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
         with self._waiting_for_rows():
             if is_chain(inputs):
-                known: Known | KnownChain = known_inputs(inputs, vocabulary, **options)
+                known: ModelBlocks | ChainBlocks = blocks_for_model(inputs, vocabulary, **options)
             else:
                 known = live_rows(inputs, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
-        if isinstance(known, KnownChain):
+        if isinstance(known, ChainBlocks):
             rows = LabelWriter(self._sink, columns)
         self._held = known.held
         with rows as writer:
@@ -113,7 +113,7 @@ class Following:
     @property
     def right_context(self) -> int:
         """Rows that the model's template looks ahead."""
-        return RowEncoder(names_of(self._model)).right_context
+        return RowEncoder(vocabulary_of_model(self._model)).right_context
 
     @property
     def followed(self) -> Followed:

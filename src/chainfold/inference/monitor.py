@@ -26,7 +26,7 @@ from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged
 from chainfold.inference.stream_window import StreamWindow
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model, names_of
+from chainfold.model.model import Model, vocabulary_of_model
 
 DEFAULT_WINDOW = 1000
 
@@ -131,7 +131,7 @@ class Monitor:
         """window: rows; alarms: rules, see `AlarmRule.parse`; max_lag, memory: see `StreamWindow`."""
         if window < 1:
             raise BadSetting("window", window, "at least 1")
-        self.labels = names_of(model).labels
+        self.labels = vocabulary_of_model(model).labels
         self._size = window
         self._watches = [_Watch(AlarmRule.parse(text, self.labels)) for text in dict.fromkeys(alarms)]
         self._window = StreamWindow(model, posteriors=True, quantities=True, max_lag=max_lag, memory=memory)

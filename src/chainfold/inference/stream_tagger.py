@@ -11,7 +11,7 @@ from chainfold.chain.vocabulary import label_names
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.rows import RowEncoder
+from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow

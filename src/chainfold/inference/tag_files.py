@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any, Protocol, Unpack
+from typing import IO, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.features.for_model import KnownOptions
-from chainfold.features.inputs_for_model import known_inputs
+from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model, names_of
+from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator, Labelling
 from chainfold.readers.inputs import Raw, RawLines
 
@@ -32,7 +31,7 @@ def evaluate(
     *,
     spans: bool | None = None,
     memory: int | None = None,
-    **options: Unpack[KnownOptions],
+    **options: Any,
 ) -> Scores:
     """How well a model labels inputs whose labels are known.
 
@@ -51,9 +50,9 @@ def evaluate(
     >>> cf.evaluate(model, table).accuracy
     1.0
     """
-    vocabulary = names_of(model)
+    vocabulary = vocabulary_of_model(model)
     options["labels"] = True
-    known = known_inputs(inputs, vocabulary, **options)
+    known = blocks_for_model(inputs, vocabulary, **options)
     gold: deque[NDArray[np.int32]] = deque()
     count, unseen = Count(vocabulary.labels, spans), 0
     for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
@@ -100,7 +99,7 @@ def tag_to(
     seed: int = 0,
     sequences: IO[bytes] | None = None,
     memory: int | None = None,
-    **options: Unpack[KnownOptions],
+    **options: Any,
 ) -> None:
     """Write the inputs in their own format, with the model's labels in new columns.
 
@@ -128,7 +127,7 @@ def tag_to(
     """
     if nbest and (marginals or all_marginals or samples):
         raise ChainfoldError("`nbest` cannot be combined with `marginals`, `all_marginals` or `samples`.")
-    labels = names_of(model).labels
+    labels = vocabulary_of_model(model).labels
     want = Want(
         labels=not nbest,
         posteriors=marginals or all_marginals,
@@ -143,7 +142,7 @@ def tag_to(
     options["labels"] = False
     rows = LabelWriter(sink, columns) if is_chain(inputs) else RowWriter(Annotator(sink, columns, piped), nbest > 0)
     with rows as writer:
-        known = known_inputs(inputs, names_of(model), keep=writer.keep, **options)
+        known = blocks_for_model(inputs, vocabulary_of_model(model), keep=writer.keep, **options)
         results = Tagger(model, memory=memory).run((known_block.block for known_block in known), want)
         if sequences is not None:
             results = _with_sequences(results, sequences)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.model.model import Model, names_of
+from chainfold.model.model import Model, vocabulary_of_model
 
 Bools = NDArray[np.bool_]
 
@@ -71,7 +71,7 @@ def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), al
     """The model with further constraints on its labels; see `Constraints.of`. What it forbids stays forbidden."""
     if scheme is None and not forbid and not allow:
         return model
-    layout, constraints = model.layout, Constraints.of(names_of(model).labels, scheme, forbid, allow)
+    layout, constraints = model.layout, Constraints.of(vocabulary_of_model(model).labels, scheme, forbid, allow)
     weights = model.weights.copy()
     weights[layout.n_state : layout.n_state + layout.n_labels**2][~constraints.allowed.ravel()] = -np.inf
     first, last = both_allow(constraints.first, model.first), both_allow(constraints.last, model.last)

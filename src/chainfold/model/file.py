@@ -26,10 +26,10 @@ from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
+from chainfold.features.schema import kept_columns
 from chainfold.features.template import Template
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
-from chainfold.readers.columns import Columns
 from chainfold.system.archive import Tensors, damage, digest_of, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, ascending, is_count, is_text, need
 
@@ -180,7 +180,7 @@ def check_columns(vocabulary: Vocabulary) -> None:
     if vocabulary.template is not None:
         Template.from_json(vocabulary.template)
     if vocabulary.columns is not None:
-        Columns.from_json(vocabulary.columns)
+        kept_columns(vocabulary.columns)
 
 
 def _names(rest: Arrays, prefix: str, count: int) -> Any:

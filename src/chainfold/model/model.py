@@ -71,7 +71,7 @@ class Model:
                 raise ModelMismatch(what, chain, model)
 
 
-def names_of(model: Model) -> Vocabulary:
+def vocabulary_of_model(model: Model) -> Vocabulary:
     """The vocabulary of a model that has one."""
     if model.vocabulary is None:
         raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")

@@ -13,22 +13,19 @@ without the column of values. A row's line is where it stood in its file, for th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.errors import ChainfoldError
-
 SYMBOL = pa.dictionary(pa.int32(), pa.string())
 NUMBER = pa.float64()
 BAG = pa.large_list(SYMBOL)
 BAG_VALUES = pa.large_list(pa.float64())
 VALUES_SUFFIX = ":values"
+LABEL, WEIGHT, ATTRIBUTES, EDGE = "label", "weight", "attributes", "edge"  # columns of items and CRFsuite's lines
 
 
 Choice = Callable[[Sequence[str]], frozenset[str]]
@@ -57,39 +54,11 @@ class Stretch(NamedTuple):
         return f"{self.unit} {self.lines[row]}"
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of an input and what they were for, so that more can be read in the same way; kept as JSON."""
+class Arrived(NamedTuple):
+    """Rows that follow those before, perhaps none."""
 
-    kinds: dict[str, str]  # what each held, as `kinds_of` says, in the order of the input
-    group: str | None = None
-    weight: str | None = None
-    unknown: str | None = None  # what stood for an unknown label
-    one_sequence: bool = False
-    header: bool | None = None  # whether the first line of CSV names the columns, where that was told
-    comments: str | None = None  # what comments began with, where that was told
-    groups_return: bool = False  # might a group come again?
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Columns:
-        try:
-            found = cls(**json.loads(text))
-            texts = [
-                *found.kinds,
-                *found.kinds.values(),
-                *(one or "" for one in (found.group, found.weight, found.unknown, found.comments)),
-            ]
-            flags = found.one_sequence, found.groups_return
-            if not all(isinstance(one, str) for one in texts) or not all(type(one) is bool for one in flags):
-                raise TypeError
-            if found.header not in (None, False, True):
-                raise TypeError
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise ChainfoldError("these are not columns as chainfold writes them; make them again.") from None
-        return found
+    stretch: Stretch
+    ended: bool = False  # is it known that the sequence ends with the last of them?
 
 
 def kinds_of(batch: Any) -> dict[str, str]:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePath
-from typing import Protocol
+from pathlib import Path, PurePath
+from typing import Any, Protocol
 
 from chainfold.errors import BadFile, BadSetting, EmptyInput
+from chainfold.readers.arrow import ArrowReader
 from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
-from chainfold.readers.inputs import Inputs, Stream
-from chainfold.readers.tables import TABLE, ArrowReader, CsvReader, ParquetReader, read_memory
-from chainfold.readers.text import HASH, ConllReader, CrfsuiteReader, TextReader
+from chainfold.readers.conll import ConllReader
+from chainfold.readers.crfsuite import CrfsuiteReader
+from chainfold.readers.csv_tsv import CsvReader
+from chainfold.readers.inputs import UTF8, Inputs, Stream
+from chainfold.readers.parquet import ParquetReader
+from chainfold.readers.progress import InputProgress
+from chainfold.readers.tables import TABLE, read_memory
+from chainfold.readers.text import HASH, TextReader
 
 _LOOK_AT = 1 << 16
 _PACKED = {".gz", ".bz2", ".xz", ".zst"}
@@ -36,7 +42,7 @@ class Format(StrEnum):
 
 
 _JSON_NAMES = {".json", ".jsonl", ".ndjson"}
-_NAMES = {f".{one.value}": one for one in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
+_NAMES = {f".{form.value}": form for form in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
 TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
 NO_ROWS = {
     Format.CONLL: "has only blank lines or comments.",
@@ -50,72 +56,127 @@ NO_ROWS = {
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What the user says of an input; what is not said is found out."""
+class InputReader:
+    """Reads any input: detects its format, unless it is given, and has the reader for it."""
 
     format: Format | None = None
-    columns: tuple[str, ...] | None = None  # the names of the columns
-    header: bool | None = None  # does CSV begin with a line of names?
+    columns: Sequence[str] | None = None  # the names of the columns
+    header: bool | None = None  # does CSV begin with a line of names? None: detected
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
-    live: bool = False  # is it still being written?
-    known: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is known
-    comments: str | None = None  # what lines begin with that are comments, empty: none are; None: guessed
-    known_comments: str | None = None  # the same of what a model was made of, where nothing is said
+    comments: str | None = None  # what comments begin with; "": there are none; None: detected
+    live: bool = False  # is the input still being written?
+    model_columns: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is recognised
+    model_comments: str | None = None  # what comments began with in the input of a model; `comments` has precedence
 
-    def __post_init__(self) -> None:
-        if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise BadSetting("the list of columns", list(self.columns), "names that are all different")
+    def read(self, inputs: Inputs) -> Iterator[Stretch]:
+        """The rows of all inputs, one after another; their columns must be the same."""
+        readers: dict[Format, _Reader] = {}
+        text: Format | None = None
+        same = _SameColumns()
+        for source in inputs:
+            with closing(source.open()) as stream:
+                if not stream.peek(1):
+                    raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
+                form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
+                if self.format is None and form in TEXT:
+                    check_no_json(_first_line(self._head(stream)), source.name)
+                text = form if form in TEXT else text
+                reader = readers.setdefault(form, self._reader(form))
+                rows = 0
+                for stretch in reader.read(stream):
+                    if form is not Format.CRFSUITE:
+                        same.check(stretch)
+                    rows += stretch.lines.size
+                    yield stretch
+                if not rows:
+                    raise EmptyInput(source.name, NO_ROWS[form])
+
+    def read_table(self, table: object) -> Iterator[Stretch]:
+        """The rows of a table in memory."""
+        same = _SameColumns()
+        empty = True
+        for stretch in read_memory(table, self.columns, self.symbols):
+            same.check(stretch)
+            empty = False
+            yield stretch
+        if empty:
+            raise BadFile(TABLE, "has no rows.")
+
+    def rows(self, inputs: Any, encoding: str | None, progress: InputProgress) -> Iterator[Stretch]:
+        """The rows of files or of a table."""
+        if not are_files(inputs):
+            return self.read_table(inputs)
+        files = inputs if isinstance(inputs, Inputs) else Inputs(inputs, encoding or UTF8, progress.read)
+        progress.total(files.total_bytes)
+        return self.read(files)
+
+    def text_reader(self, form: Format) -> TextReader:
+        """A reader for a text format."""
+        comments = self.model_comments if self.comments is None else self.comments
+        if form is Format.CONLL:
+            return ConllReader(self.columns, comments=comments)
+        if form is Format.CRFSUITE:
+            if self.columns is not None:
+                raise BadSetting("columns", list(self.columns), "left out, as CRFsuite's lines have attributes")
+            return CrfsuiteReader(comments=comments)
+        if form is Format.CONLLU:
+            if self.comments not in (None, HASH):
+                raise BadSetting("comments", self.comments, f"left out or {HASH!r}, as CoNLL-U has it")
+            return ConllReader(self.columns, universal=True)
+        self._check_no_comments(form)
+        delimiter = "," if form is Format.CSV else "\t"
+        return CsvReader(delimiter, self.columns, self.header, self.symbols, live=self.live)
+
+    def _reader(self, form: Format) -> _Reader:
+        if form in TEXT:
+            return self.text_reader(form)
+        self._check_no_comments(form)
+        kind = ParquetReader if form is Format.PARQUET else ArrowReader
+        return kind(self.columns, self.symbols)
+
+    def _check_no_comments(self, form: Format) -> None:
+        if self.comments:
+            raise BadSetting("comments", self.comments, f"left out, as {form.value} has none")
 
     def is_header(self, line: str) -> bool:
         """Are the fields of a line, tabs between them, names of the model's columns?"""
         fields = line.rstrip("\r").split("\t")
         different = len(set(fields)) == len(fields) > 1
-        return different and self.known.issuperset(fields) and self.header is not False
+        return different and self.model_columns.issuperset(fields) and self.header is not False
 
     def may_be_comment(self, line: str) -> bool:
-        """Does a line begin as comments do, as far as is known of them?"""
-        comments = self.known_comments if self.comments is None else self.comments
+        """Does a line begin as comments do, as far as is known?"""
+        comments = self.model_comments if self.comments is None else self.comments
         return line.startswith(HASH if comments is None else comments) and comments != ""
+
+    def by_content(self, stream: Stream) -> Format:
+        """The format that the first lines of a text look like."""
+        lines = self._head(stream)
+        return Format.TSV if self.is_header(_first_line(lines)) else format_of(lines, self.comments)
+
+    def _head(self, stream: Stream) -> list[str]:
+        """The first lines of a text, one that is no comment among them."""
+
+        def decoded(data: bytes) -> list[str]:
+            text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+            lines = text.split("\n")[:_MOST_LINES]
+            return lines[:-1] if len(lines) > 1 else lines
+
+        def enough(data: bytes) -> bool:
+            return b"\n" in data and any(line.strip() and not self.may_be_comment(line) for line in decoded(data))
+
+        return decoded(stream.peek_text(_LOOK_AT, enough))
+
+
+def are_files(inputs: Any) -> bool:
+    """Are these inputs to open and read, and not a table?"""
+    if isinstance(inputs, (str, Path, Inputs)) or hasattr(inputs, "read"):
+        return True
+    return isinstance(inputs, (list, tuple)) and all(map(are_files, inputs))
 
 
 class _Reader(Protocol):
     def read(self, stream: Stream) -> Iterator[Stretch]: ...
-
-
-def read(inputs: Inputs, reading: Reading) -> Iterator[Stretch]:
-    """All inputs after one another; their columns are the same."""
-    readers: dict[Format, _Reader] = {}
-    text: Format | None = None
-    same = _SameColumns()
-    for one in inputs:
-        with closing(one.open()) as stream:
-            if not stream.peek(1):
-                raise EmptyInput(one.name, "is empty.") if stream.failure is None else stream.failure
-            form = reading.format or by_name(one.name) or _by_magic(stream) or text or _by_content(stream, reading)
-            if reading.format is None and form in TEXT:
-                check_no_json(_first_line(_head(stream, reading)), one.name)
-            text = form if form in TEXT else text
-            reader = readers.setdefault(form, reader_of(form, reading))
-            rows = 0
-            for stretch in reader.read(stream):
-                if form is not Format.CRFSUITE:
-                    same.check(stretch)
-                rows += stretch.lines.size
-                yield stretch
-            if not rows:
-                raise EmptyInput(one.name, NO_ROWS[form])
-
-
-def read_table(table: object, reading: Reading) -> Iterator[Stretch]:
-    """A table that is in memory."""
-    same = _SameColumns()
-    empty = True
-    for stretch in read_memory(table, reading.columns, reading.symbols):
-        same.check(stretch)
-        empty = False
-        yield stretch
-    if empty:
-        raise BadFile(TABLE, "has no rows.")
 
 
 class _SameColumns:
@@ -134,51 +195,11 @@ class _SameColumns:
         for name, kind, wanted in zip(names, stretch.batch.schema.types, first.batch.schema.types, strict=True):
             if kind != wanted:
                 problem = f"column {name!r} holds {_kind(kind)} at {stretch.place(0)}, but {_kind(wanted)} before"
-                raise BadFile(stretch.source, f"{problem} (in {first.source}); read it with --symbols.")
+                raise BadFile(stretch.source, f"{problem} (in {first.source}); name it in `symbols`.")
 
 
 def _kind(kind: object) -> str:
     return "symbols" if kind == SYMBOL else "numbers" if kind == NUMBER else "lists"
-
-
-def reader_of(form: Format, reading: Reading) -> _Reader:
-    """A reader for the format."""
-    if form in TEXT:
-        return text_reader_of(form, reading)
-    _check_no_comments(form, reading)
-    kind = ParquetReader if form is Format.PARQUET else ArrowReader
-    return kind(reading.columns, reading.symbols)
-
-
-def text_reader_of(form: Format, reading: Reading) -> TextReader:
-    """A reader for a text format."""
-    columns = reading.columns
-    comments = reading.known_comments if reading.comments is None else reading.comments
-    if form is Format.CONLL:
-        return ConllReader(columns, comments=comments)
-    if form is Format.CRFSUITE:
-        if columns is not None:
-            raise BadSetting("the list of columns", list(columns), "left out, as CRFsuite's lines have attributes")
-        return CrfsuiteReader(comments=comments)
-    if form is Format.CONLLU:
-        if reading.comments not in (None, HASH):
-            raise BadSetting("comments", reading.comments, f"left out or {HASH!r}, as CoNLL-U has it")
-        return ConllReader(columns, universal=True)
-    _check_no_comments(form, reading)
-    delimiter = "," if form is Format.CSV else "\t"
-    return CsvReader(delimiter, columns, reading.header, reading.symbols, live=reading.live)
-
-
-def _check_no_comments(form: Format, reading: Reading) -> None:
-    if reading.comments:
-        raise BadSetting("comments", reading.comments, f"left out, as {form.value} has none")
-
-
-def format_called(name: str | None) -> Format | None:
-    """The format that the user names, if any."""
-    if name is not None and name not in list(Format):
-        raise BadSetting("format", name, f"one of {', '.join(Format)}")
-    return None if name is None else Format(name)
 
 
 def by_name(name: str) -> Format | None:
@@ -204,7 +225,7 @@ def check_no_json(line: str, name: str) -> None:
 
 def _json(name: str) -> BadFile:
     known = "CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
-    return BadFile(name, f"looks like JSON, which is not read; give {known}, or name the format with --format.")
+    return BadFile(name, f"looks like JSON, which is not read; give {known}, or set `format`.")
 
 
 def _by_magic(stream: Stream) -> Format | None:
@@ -216,26 +237,6 @@ def table_of(head: bytes) -> Format | None:
     if head.startswith(_PARQUET_MAGIC):
         return Format.PARQUET
     return Format.ARROW if head.startswith((_ARROW_MAGIC, _STREAM_MAGIC)) else None
-
-
-def _by_content(stream: Stream, reading: Reading) -> Format:
-    """A guess from the first lines of a text."""
-    lines = _head(stream, reading)
-    return Format.TSV if reading.is_header(_first_line(lines)) else format_of(lines, reading.comments)
-
-
-def _head(stream: Stream, reading: Reading) -> list[str]:
-    """The first lines of a text, one that is no comment among them."""
-
-    def decoded(data: bytes) -> list[str]:
-        text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
-        lines = text.split("\n")[:_MOST_LINES]
-        return lines[:-1] if len(lines) > 1 else lines
-
-    def enough(data: bytes) -> bool:
-        return b"\n" in data and any(line.strip() and not reading.may_be_comment(line) for line in decoded(data))
-
-    return decoded(stream.peek_text(_LOOK_AT, enough))
 
 
 def _first_line(lines: list[str]) -> str:

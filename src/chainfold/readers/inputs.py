@@ -31,6 +31,7 @@ What = str | Path | BinaryIO
 Meter = Callable[[int], None]
 Keep = Callable[["Raw"], None]
 
+UTF8 = "utf-8"
 CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
 _PIECE = 1 << 18
@@ -54,7 +55,7 @@ class Inputs:
     def __init__(
         self,
         what: What | Sequence[What],
-        encoding: str = "utf-8",
+        encoding: str = UTF8,
         progress: Meter | None = None,
         keep: Keep | None = None,
         live: bool = False,
@@ -318,7 +319,7 @@ def _text_encoding(name: str) -> str:
     except (LookupError, ValueError):
         found = None
     if found is None or not getattr(found, "_is_text_encoding", True):
-        raise BadSetting("the encoding", name, "one that Python knows, for instance utf-8, latin-1 or utf-16")
+        raise BadSetting("encoding", name, "one that Python knows, for instance utf-8, latin-1 or utf-16")
     return found.name
 
 
@@ -465,7 +466,7 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
 
 
 def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
-    if stream.input.encoding != "utf-8":
+    if stream.input.encoding != UTF8:
         yield from _transcoded(stream, size)
         return
     if stream.peek(len(BOM)) == BOM:
@@ -481,7 +482,7 @@ def checked(data: bytes, line: int, name: str) -> bytes:
     except UnicodeDecodeError as error:
         first, at = line, error.start
         line, column = line + data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at)
-        problem = f"line {line}, byte {column}: {data[at]:#04x} is not UTF-8; name the encoding with --encoding."
+        problem = f"line {line}, byte {column}: {data[at]:#04x} is not UTF-8; set `encoding`."
         raise BadLines(name, problem, lambda: _not_utf8(data, first)) from None
     return data
 
@@ -526,5 +527,5 @@ def _undecodable(stream: Stream, decoder: codecs.IncrementalDecoder, piece: byte
     except UnicodeError:
         pass
     where = f"line {line}, character {column}"
-    problem = f"{where}: {what} is not {stream.input.encoding}; name another encoding with --encoding."
+    problem = f"{where}: {what} is not {stream.input.encoding}; set another `encoding`."
     return BadFile(stream.name, problem)

@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold.errors import BadChain
-from chainfold.readers.columns import NUMBER, SYMBOL, VALUES_SUFFIX, Stretch
+from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
 
-LABEL, WEIGHT, _ATTRIBUTES = "label", "weight", "attributes"
 _ROWS, _ENTRIES = 65536, 1 << 20  # after so many a stretch ends
 
 
@@ -139,14 +138,14 @@ class _Gathered:
 
     def stretch(self) -> Stretch:
         ends = pa.array(self._ends, pa.int64())
-        columns = {_ATTRIBUTES: pa.LargeListArray.from_arrays(ends, _symbols(self.names))}
+        columns = {ATTRIBUTES: pa.LargeListArray.from_arrays(ends, _symbols(self.names))}
         if self._labelled:
             columns[LABEL] = _symbols(self.labels)
         if self._weighted:
             columns[WEIGHT] = pa.array(self._weights, NUMBER)
         values = np.array(self._values)
         if (values != 1.0).any():
-            columns[_ATTRIBUTES + VALUES_SUFFIX] = pa.LargeListArray.from_arrays(ends, pa.array(values))
+            columns[ATTRIBUTES + VALUES_SUFFIX] = pa.LargeListArray.from_arrays(ends, pa.array(values))
         items = np.arange(self._before, self.after, dtype=np.int64)
         starts = np.array(self._starts, np.bool_)
         return Stretch(pa.RecordBatch.from_pydict(columns), starts, items, "the sequences", "item")

@@ -33,7 +33,13 @@ from chainfold.chain.views import WeightedView
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
-from chainfold.features.for_model import gathered, grown, grown_sequences, known_blocks, known_sequences
+from chainfold.features.for_model import (
+    blocks_for_model,
+    extended_chain,
+    extended_sequences,
+    gather_blocks,
+    sequences_for_model,
+)
 from chainfold.inference.tagger import BLOCK, blocks_of
 from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
@@ -98,7 +104,7 @@ def further(inputs: Any, labels: Any, weights: Any, vocabulary: Vocabulary | Non
     if kind == "sequences":
         if vocabulary is None:
             return _chain_of(inputs, labels, weights, encoding)
-        with grown_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
+        with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
             return gather(spooled)
     source = _source(inputs, kind)
     if source is not None:
@@ -108,7 +114,7 @@ def further(inputs: Any, labels: Any, weights: Any, vocabulary: Vocabulary | Non
     elif vocabulary is None:
         chain = chain_from_table(inputs, **encoding)
     else:
-        with grown(inputs, vocabulary, labels=True, **_reading(encoding)) as spooled:
+        with extended_chain(inputs, vocabulary, labels=True, **_reading(encoding)) as spooled:
             chain = gather(spooled)
     return chain if weights is None else replace(chain, weights=_of_positions(weights, lengths_of(chain)))
 
@@ -122,10 +128,10 @@ def known(inputs: Any, labels: Any, vocabulary: Vocabulary | None, encoding: Enc
     if vocabulary is None:
         raise ChainfoldError("the model knows labels and attributes by number alone; give it a chain of such numbers.")
     if kind != "sequences":
-        return Feed(known_blocks(inputs, vocabulary, **_reading(encoding)))
+        return Feed(blocks_for_model(inputs, vocabulary, **_reading(encoding)))
     lengths = Lengths()
     try:
-        return Feed(known_sequences(lengths.noting(inputs), labels, vocabulary), lengths)
+        return Feed(sequences_for_model(lengths.noting(inputs), labels, vocabulary), lengths)
     except EmptyChain:
         return Feed((), lengths)
 
@@ -138,7 +144,7 @@ def development(inputs: Any, labels: Any, like: Source, encoding: Encoding) -> D
         raise ChainfoldError("the development set has no positions; give it at least one.")
     gold = np.concatenate([one.gold for one in blocks])
     unseen = max(0, int(gold.max()) + 1 - like.n_labels)
-    return Development(gathered(blocks, like), gold, tuple(f"(unseen {k + 1})" for k in range(unseen)))
+    return Development(gather_blocks(blocks, like), gold, tuple(f"(unseen {k + 1})" for k in range(unseen)))
 
 
 def lengths_of(source: Source) -> list[int]:

@@ -14,7 +14,8 @@ from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile
 from chainfold.features.encoder import Numbered
-from chainfold.features.for_model import KnownMaker, KnownOptions, Plan
+from chainfold.features.for_model import BlockMaker, ModelInput
+from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import BAG, NUMBER, SYMBOL, Stretch
 from chainfold.readers.sequences import stretches_of
 from chainfold.readers.tables import read_memory
@@ -35,16 +36,16 @@ class RowEncoder:
 
     def __init__(self, vocabulary: Vocabulary, labels: bool = False) -> None:
         """labels: rows have labels, which mappings and lists have as a column, and items in a pair (item, label)."""
-        self._plan = Plan(vocabulary, KnownOptions(labels=labels, one_sequence=False))
+        self._input = ModelInput(vocabulary, InputSpec(labels=labels, one_sequence=False))
         self._labels = labels
         self._orders: dict[int, dict[str, int]] = {}  # by how many values there are
-        self._kinds = self._plan.needed(labels)
-        self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._plan.label)
+        self._kinds = self._input.needed(labels)
+        self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._input.label)
         self._begin()
 
     def _begin(self) -> None:
         self._rows = 0
-        self._maker = KnownMaker(self._plan, self._no_rows())
+        self._maker = BlockMaker(self._input, self._no_rows())
 
     @property
     def right_context(self) -> int:
@@ -92,7 +93,7 @@ class RowEncoder:
         self._rows = rows
 
     def _joined(self, found: list[Numbered]) -> Block:
-        blocks = [self._maker.known(one).block for one in found if one.block.labels.size]
+        blocks = [self._maker.block(numbered).block for numbered in found if numbered.block.labels.size]
         if len(blocks) == 1:
             return blocks[0]
         return join_blocks(blocks) if blocks else self._maker.nothing
@@ -100,7 +101,7 @@ class RowEncoder:
     def _stretches(self, rows: Any) -> list[Stretch]:
         """The rows as stretches, each with at least one row."""
         if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
-            return [self._complete(self._plan.renamed(one)) for one in read_memory(rows, None, self._plan.texts)]
+            return [self._complete(self._input.renamed(one)) for one in read_memory(rows, None, self._input.texts)]
         several = self._several(rows)
         if not several:
             return []
@@ -115,7 +116,7 @@ class RowEncoder:
     def _complete(self, stretch: Stretch) -> Stretch:
         """The same rows, if they have all columns."""
         for name in self._kinds.keys() - set(stretch.batch.schema.names):
-            raise BadFile(_PROGRAM, f"there is no column {name!r}, which the model looks at.")
+            raise BadFile(_PROGRAM, f"there is no column {name!r}, which the model uses.")
         return stretch
 
     def _several(self, rows: Any) -> list[Any]:
@@ -147,18 +148,18 @@ class RowEncoder:
         if isinstance(row, Mapping):
             if name in row:
                 return row[name]
-            problem = f"row {number} has no column {name!r}, which the model looks at; give None if it is missing."
+            problem = f"row {number} has no column {name!r}, which the model uses; give None if it is missing."
             raise BadFile(_PROGRAM, problem)
         place = self._places(len(row)).get(name)
         if place is None:
-            expected = ", ".join(one for one in self._plan.kinds if one != self._plan.label)
+            expected = ", ".join(one for one in self._input.kinds if one != self._input.label)
             raise BadFile(_PROGRAM, f"row {number} has {len(row)} values, but the columns are {expected}.")
         return row[place]
 
     def _places(self, width: int) -> dict[str, int]:
         """Where each column is in a list of so many values."""
         if width not in self._orders:
-            names = self._plan.names([str(k) for k in range(width)]) or []
+            names = self._input.names([str(k) for k in range(width)]) or []
             self._orders[width] = {name: place for place, name in enumerate(names)}
         return self._orders[width]
 

@@ -1,0 +1,314 @@
+"""CSV and TSV: the header, the types of columns, quoted fields, ragged lines.
+
+pyarrow reads a chunk of whole lines at a time; where it fails, the chunk is read again, slowly, for the line, the
+column and the text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
+
+from chainfold.errors import BadFile, BadLines
+from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
+from chainfold.readers.inputs import Chunk, RawFields, after_last_line, count_of, ends_of_plain_rows
+from chainfold.readers.tables import ROWS, first_line, tidy
+from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers
+from chainfold.readers.text_kernels import quoted_rows
+
+CSV_CHUNK = 1 << 20
+_ONE_LINE = "a row that is followed is one line"
+_BLOCK = 1 << 20
+_QUOTE, _NO_QUOTE = ord('"'), -1
+
+
+class CsvReader(TextReader):
+    """Rows of fields; what the first rows of the first input look like holds for all that follow.
+
+    Of an input that is still being written, a row is a line, and every column that is not of symbols is of numbers,
+    whatever its first rows look like; where the input goes on in another file, the header may be there again.
+    """
+
+    def __init__(
+        self,
+        delimiter: str,
+        columns: Sequence[str] | None = None,
+        header: bool | None = None,
+        symbols: Choice = NO_COLUMN,
+        chunk: int = CSV_CHUNK,
+        live: bool = False,
+    ) -> None:
+        super().__init__(chunk)
+        self._delimiter = delimiter
+        self._quotes = delimiter == ","  # in files with tabs a quote is a letter like any other
+        self._given = columns
+        self._header = header
+        self._symbols = symbols
+        self._live = live
+        self._first: tuple[str, list[str]] | None = None  # the name of the first input and its first row
+        self._names: list[str] = []
+        self._types: dict[str, Any] = {}
+        self._begun = False  # was there a row, or a header, in this input?
+        self._fresh = True  # does the next row start a sequence?
+
+    def begin(self) -> None:
+        self._begun, self._fresh = False, True
+
+    def go_on(self) -> None:
+        self._begun = False
+
+    @property
+    def stand_in(self) -> bytes:
+        return self._delimiter.join(["1"] * len(self._names)).encode() + b"\n"
+
+    @property
+    def between(self) -> bool:
+        return self._fresh
+
+    def state(self) -> Any:
+        return self._begun, self._fresh, self._header, self._first, self._names, self._types
+
+    def restore(self, state: Any) -> None:
+        self._begun, self._fresh, self._header, self._first, self._names, self._types = state
+
+    def take(self, chunk: Chunk, source: str) -> Taken:
+        rows = chunk
+        if not self._begun and chunk.data.strip(b"\r\n"):
+            rows, self._begun = self._begin(chunk, source), True
+        begin = len(chunk.data) - len(rows.data)
+        header = tuple(self._names) if begin else ()
+        raw = RawFields(source, chunk, self._delimiter, self._quotes, header, begin)
+        if not rows.data.strip(b"\r\n"):
+            return Taken([], raw)
+        lines = self._lines(rows, source)
+        self._types = self._types or self._types_of(rows, lines, source)
+        fresh, self._fresh = self._fresh, False
+        return Taken(list(_cut_up(self._table(rows, lines, source), lines, source, fresh)), raw)
+
+    def _cut(self, data: bytes) -> int:
+        if self._quotes and b'"' in data:
+            return int(self._rows(data, 1)[1])
+        return after_last_line(data)
+
+    def _rows(self, data: bytes, line: int) -> tuple[NDArray[np.int64], int]:
+        """The line of every row, and where the last whole row ends."""
+        lines = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
+        quote = _QUOTE if self._quotes else _NO_QUOTE
+        rows, end = quoted_rows(np.frombuffer(data, np.uint8), ord(self._delimiter), quote, line, lines)
+        return lines[:rows], end
+
+    def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
+        data = chunk.data
+        plain = ends_of_plain_rows(data, self._quotes)
+        if plain is not None:
+            return np.arange(chunk.line, chunk.line + plain.size)
+        lines, end = self._rows(data, chunk.line)
+        if end < len(data):
+            line = chunk.line + data.count(b"\n", 0, end)
+            closed = f"not closed on it; {_ONE_LINE}" if self._live else "never closed"
+            problem = f"a quote is opened in the row that begins on line {line}, but {closed}."
+            raise BadLines(source, problem, lambda: self._unclosed(chunk))
+        if self._live and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
+            problem = f"a quoted field spans lines from line {chunk.line} on; {_ONE_LINE}."
+            raise BadLines(source, problem, lambda: self._unclosed(chunk))
+        return lines
+
+    def _unclosed(self, chunk: Chunk) -> NDArray[np.int64]:
+        """The lines on which a quote is opened and not closed."""
+        lines = [line + b"\n" for line in chunk.data.removesuffix(b"\n").split(b"\n")]
+        return np.array(
+            [
+                number
+                for number, line in enumerate(lines, chunk.line)
+                if b'"' in line and self._rows(line, number)[1] < len(line)
+            ],
+            np.int64,
+        )
+
+    def _begin(self, chunk: Chunk, source: str) -> Chunk:
+        """Look at the first row of an input; give the rows that follow its header."""
+        row, rest = self._first_row(chunk, source)
+        again = self._live and self._first is not None
+        if self._first is None:
+            self._header = _looks_like_names(row) if self._header is None else self._header
+            self._names = self._named(row, source)
+            self._first = source, row
+        first, names = self._first
+        if self._header and row != names:
+            if again:
+                return chunk
+            raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
+        return rest if self._header else chunk
+
+    def _first_row(self, chunk: Chunk, source: str) -> tuple[list[str], Chunk]:
+        decoded = chunk.data.decode()
+        text = io.StringIO(decoded, newline="")
+        csv.field_size_limit(max(csv.field_size_limit(), len(decoded)))
+        quoting: Any = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
+        try:
+            row = next(row for row in csv.reader(text, delimiter=self._delimiter, quoting=quoting) if row)
+        except (csv.Error, StopIteration) as error:
+            raise BadFile(source, f"line {chunk.line} cannot be read: {error}.") from None
+        end = len(decoded[: text.tell()].encode())
+        return row, chunk._replace(data=chunk.data[end:], line=chunk.line + chunk.data.count(b"\n", 0, end))
+
+    def _named(self, row: list[str], source: str) -> list[str]:
+        names = row if self._header else [str(k) for k in range(len(row))]
+        if self._given is not None:
+            if len(self._given) != len(row):
+                raise BadFile(source, f"has {counted(len(row), 'column')}, but there are names for {len(self._given)}.")
+            names = list(self._given)
+        for name in names:
+            if names.count(name) > 1:
+                raise BadFile(source, f"two columns are called {name!r}; name the columns yourself.")
+        return names
+
+    def _types_of(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> dict[str, Any]:
+        """A column is of numbers if it has any, and nothing else."""
+        symbols = self._symbols(self._names)
+        if self._live:
+            return {name: SYMBOL if name in symbols else NUMBER for name in self._names}
+        table = self._table(chunk, lines, source)
+        return {
+            name: NUMBER if name not in symbols and _only_numbers(table.column(name)) else SYMBOL
+            for name in self._names
+        }
+
+    def _table(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
+        try:
+            return self._parsed(chunk.data, self._types, _BLOCK, True, [])
+        except pa.ArrowInvalid:
+            return self._table_slowly(chunk, lines, source)
+
+    def _table_slowly(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
+        """The table if its rows were only too long, else a sentence."""
+        ragged: list[Any] = []
+        try:
+            return self._parsed(chunk.data, self._types, len(chunk.data) + 1, False, ragged)
+        except pa.ArrowInvalid as error:
+            if ragged:
+                raise self._ragged(ragged[0], chunk, lines, source) from None
+            table = self._parsed(chunk.data, {}, len(chunk.data) + 1, False, [])
+            raise self._no_number(table, lines, source, error) from None
+
+    def _parsed(
+        self, data: bytes, types: dict[str, Any], block: int, threads: bool, ragged: list[Any], go_on: bool = False
+    ) -> Any:
+        """The rows of a chunk; columns without a type are symbols, and a row of another width is put into `ragged`."""
+
+        def note(row: Any) -> str:
+            ragged.append(row)
+            return "skip" if go_on else "error"
+
+        quoted = self._quotes and b'"' in data
+        return pa_csv.read_csv(
+            pa.py_buffer(data),
+            pa_csv.ReadOptions(column_names=self._names, block_size=block, use_threads=threads),
+            pa_csv.ParseOptions(
+                delimiter=self._delimiter,
+                quote_char='"' if quoted else False,
+                newlines_in_values=quoted,
+                invalid_row_handler=note,
+            ),
+            pa_csv.ConvertOptions(
+                column_types={name: types.get(name, SYMBOL) for name in self._names},
+                null_values=[""],
+                strings_can_be_null=True,
+                check_utf8=False,
+            ),
+        )
+
+    def _ragged(self, row: Any, chunk: Chunk, lines: NDArray[np.int64], source: str) -> BadFile:
+        found, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
+        remedy = "quote a field that has a comma in it." if self._quotes else "is a tab missing, or one too many?"
+        problem = f"line {lines[row.number - 1]} has {found}, but the first line has {expected}; {remedy}"
+        return BadLines(source, problem, lambda: lines[self._all_ragged(chunk)])
+
+    def _all_ragged(self, chunk: Chunk) -> list[int]:
+        """The rows of another width."""
+        ragged: list[Any] = []
+        self._parsed(chunk.data, {}, len(chunk.data) + 1, False, ragged, go_on=True)
+        return [row.number - 1 for row in ragged]
+
+    def _no_number(self, table: Any, lines: NDArray[np.int64], source: str, error: Exception) -> BadFile:
+        """The first field that should be a number but is not; `table` has symbols only."""
+        found = [
+            (row, name, text)
+            for name in self._names
+            if self._types.get(name) == NUMBER
+            for row, text in _first_word(table.column(name))
+        ]
+        if not found:
+            return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {first_line(error)}.")
+        row, name, text = min(found)
+        problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
+        problem = f"{problem}; correct it, or name the column in `symbols`."
+        return BadLines(source, problem, lambda: lines[self._no_numbers(table)])
+
+    def _no_numbers(self, table: Any) -> NDArray[np.bool_]:
+        """The rows with a field that should be a number and is certainly none."""
+        wrong = np.zeros(table.num_rows, np.bool_)
+        for name in self._names:
+            if self._types.get(name) == NUMBER:
+                texts = _one_array(table.column(name))
+                codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+                wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
+        return wrong
+
+
+def _looks_like_names(row: list[str]) -> bool:
+    return len(set(row)) == len(row) and all(field and not _is_number(field) for field in row)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _trimmed(texts: Any) -> Any:
+    return pc.utf8_trim(texts, " \t")
+
+
+def _only_numbers(column: Any) -> bool:
+    parts = [_trimmed(part.dictionary) for part in column.chunks]
+    return any(len(part) for part in parts) and all(first_no_number(part) is None for part in parts)
+
+
+def _first_word(column: Any) -> Iterator[tuple[int, str]]:
+    """The first row of a column of symbols that is not a number, and its text, if there is one."""
+    texts = _one_array(column)
+    code = first_no_number(_trimmed(texts.dictionary))
+    if code is not None:
+        yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
+
+
+def _one_array(column: Any) -> Any:
+    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> Iterator[Stretch]:
+    """The stretches of a table whose columns have their types, as few as there may be."""
+    low = 0
+    for batch in table.unify_dictionaries().combine_chunks().to_batches(max_chunksize=ROWS):
+        high = low + batch.num_rows
+        columns = [tidy(column) if column.type == SYMBOL else column for column in batch.columns]
+        starts = np.zeros(batch.num_rows, np.bool_)
+        starts[:1] = fresh and low == 0
+        yield Stretch(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), starts, lines[low:high], source)
+        low = high

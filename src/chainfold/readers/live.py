@@ -1,0 +1,361 @@
+"""Rows of an input that is still being written: a pipe or a growing file, each row as soon as it is there.
+
+All whole lines that have arrived are passed on; a line without its line end waits for the rest. A line that cannot be
+read stops the iteration, is left out, or becomes a row without known values. The first row must be readable: it sets
+the format and the columns.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import select
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.errors import BadFile, BadLines
+from chainfold.readers.bad_lines import LinesOf
+from chainfold.readers.columns import Arrived, Stretch
+from chainfold.readers.conll import CONLLU_COLUMNS
+from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
+from chainfold.readers.growing import AT_ONCE, Notice, chunk_of
+from chainfold.readers.inputs import (
+    CHUNK,
+    UTF8,
+    Chunk,
+    Input,
+    RawFields,
+    RawLines,
+    checked,
+    count_of,
+    unreadable,
+)
+from chainfold.readers.text import Taken, TextReader
+from chainfold.readers.whole_lines import MARK, TooLong
+
+_EACH = 10  # bad lines that are reported one by one
+_ROUNDS = 8  # kinds of bad lines that are searched for in a chunk at once
+_NO_LINES = np.empty(0, np.int64)
+
+
+class OnError(StrEnum):
+    """What becomes of a line that cannot be read."""
+
+    STOP = "stop"  # it is raised, after all rows before it were given
+    SKIP = "skip"  # it is left out of the rows, and of what is kept
+    UNKNOWN = "unknown"  # it is a position without any known attribute
+
+
+class RowChecker(Protocol):
+    """Checks rows for the model that they are read for."""
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of the model's columns."""
+
+    @property
+    def marked(self) -> bool:
+        """Do sequences end where the input says so? False before the first row."""
+
+    def check(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
+        """The rows with the model's names of columns, without values on the unknown lines; raises if one is wrong.
+
+        last: the row before the first.
+        """
+
+
+class PipeReader:
+    """What comes through a pipe, as much as is there, until it is closed."""
+
+    def __init__(self, source: Input, poll: float, stopped: threading.Event) -> None:
+        self._input, self._poll, self._stopped = source, poll, stopped
+        try:
+            self._file = source.source.open()
+        except (OSError, ValueError) as error:
+            raise unreadable(source.name, error) from None
+        self._read: Callable[[int], bytes | None] = getattr(self._file, "read1", self._file.read)
+        self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
+        if self._ready is not None:
+            self._ready.register(self._file, select.POLLIN)
+            with suppress(ImportError, AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
+                import fcntl
+
+                fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while not self._stopped.is_set():
+                if self._is_ready(self._poll) and (piece := self._available()) is not None:
+                    if not piece:
+                        return
+                    self._input.progress(len(piece))
+                    yield piece
+        finally:
+            if self._input.source.owned:
+                self._file.close()
+
+    def _available(self) -> bytes | None:
+        """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
+        try:
+            first = self._read(AT_ONCE)
+            if not first or self._ready is None:
+                return first
+            return chunk_of(first, lambda: self._read(AT_ONCE) if self._is_ready(0.0) else None)
+        except (OSError, ValueError) as error:
+            raise unreadable(self._input.name, error) from None
+
+    def _is_ready(self, seconds: float) -> bool:
+        return self._ready is None or bool(self._ready.poll(1000 * seconds))
+
+
+class PieceFile(io.RawIOBase):
+    """A file that gives one piece after another."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        self._left = self._left or memoryview(next(self._pieces, b""))
+        size = min(len(target), len(self._left))
+        target[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+class LiveRows:
+    """Lines to checked rows; where a line is wrong, nothing has changed."""
+
+    def __init__(
+        self,
+        source: Input,
+        lines: Iterator[Chunk | TooLong | None],
+        reader: InputReader,
+        checker: RowChecker,
+        on_error: OnError,
+        notice: Notice,
+    ) -> None:
+        self._input, self._name, self._lines = source, source.name, lines
+        self._detector, self._checker, self._on_error = reader, checker, on_error
+        self._complaints = _Complaints(notice, on_error)
+        self._form = reader.format or by_name(source.name)
+        if self._form is not None and self._form not in TEXT:
+            raise BadFile(source.name, f"{self._form.value} cannot be read while it is written; send lines of text.")
+        self._reader: TextReader | None = None
+        self._last: Stretch | None = None  # the last row
+        self._open = False  # is there a sequence that may go on?
+
+    def __iter__(self) -> Iterator[Arrived]:
+        before: Chunk | None = None  # lines that do not tell the format
+        for chunk in self._lines:
+            if chunk is None:
+                if self._reader is not None:
+                    self._reader.go_on()
+                continue
+            if isinstance(chunk, TooLong):
+                yield from self._wrong(chunk.chunk, self._reader, chunk.problem)
+                continue
+            if before is not None:
+                chunk = chunk._replace(data=before.data + chunk.data, line=before.line)
+            reader = self._reader = self._reader or self._reader_for(chunk.data)
+            before = chunk if reader is None else None
+            if reader is not None:
+                yield from self._arrived(chunk, reader)
+        if self._last is None:
+            nothing = before is None and self._reader is None
+            raise BadFile(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
+
+    def _reader_for(self, data: bytes) -> TextReader | None:
+        """The reader for an input that begins with these lines; None if they are blank."""
+        lines = (line.decode(errors="replace") for line in data.split(b"\n") if line.strip())
+        rows = (line for line in lines if not line.startswith("-DOCSTART-") and not self._may_be_comment(line))
+        first = next(rows, None)
+        if first is None:
+            return None
+        if self._detector.format is None:
+            check_no_json(first, self._name)
+        self._form = self._form or self._format_of(first)
+        reader = self._detector.text_reader(self._form)
+        reader.begin()
+        reader.look_at(data)
+        return reader
+
+    def _may_be_comment(self, line: str) -> bool:
+        return self._form not in (Format.CSV, Format.TSV) and self._detector.may_be_comment(line)
+
+    def _format_of(self, line: str) -> Format:
+        """What a line looks like, if it can be what the model was made of."""
+        if self._detector.is_header(line):
+            return Format.TSV
+        kinds = self._checker.kinds
+        if "bag" in kinds.values():
+            return Format.CRFSUITE
+        if tuple(kinds) == CONLLU_COLUMNS:
+            return Format.CONLLU
+        found = format_of([line])
+        if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
+            return found
+        return Format.CSV if found is Format.CSV else Format.CONLL
+
+    def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
+        """The rows of a chunk; where lines are wrong, the others are found without them, or else by halves."""
+        try:
+            taken = self._taken(chunk, reader)
+        except BadFile as wrong:
+            lines = LinesOf(chunk)
+            if len(lines) == 1:
+                yield from self._wrong(chunk, reader, wrong)
+                return
+            sifted = self._sifted(lines, reader, wrong)
+            if sifted is None:
+                for half in _halves(chunk):
+                    yield from self._arrived(half, reader)
+                return
+            taken = sifted
+        yield from self._given(taken, reader)
+
+    def _taken(self, chunk: Chunk, reader: TextReader, unknown: NDArray[np.int64] = _NO_LINES) -> Taken:
+        """The rows of a chunk, those on some lines unknown; if anything is wrong with them, nothing is changed."""
+        state, last = reader.state(), self._last
+        try:
+            checked(chunk.data, chunk.line, self._name)
+            stretches, raw, problem = reader.take(chunk, self._name)
+            if problem is not None:
+                raise problem
+            rows = []
+            for stretch in stretches:
+                rows.append(self._checker.check(stretch, unknown, last))
+                last = _row(rows[-1], -1)
+        except BadFile:
+            reader.restore(state)
+            raise
+        return Taken(rows, raw)
+
+    def _given(self, taken: Taken, reader: TextReader) -> Iterator[Arrived]:
+        stretches = taken.stretches
+        if taken.raw.chunk.data:
+            self._input.keep(taken.raw)
+        ended = reader.between and self._checker.marked
+        if stretches:
+            self._last = _row(stretches[-1], -1)
+        elif ended and self._open:
+            stretches = [self._no_rows()]
+        self._open = not ended if stretches else self._open
+        for index, stretch in enumerate(stretches, 1):
+            yield Arrived(stretch, ended and index == len(stretches))
+
+    def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
+        """What becomes of a line that cannot be read."""
+        problem = self._sentence(chunk, problem)
+        if self._last is None or reader is None:
+            raise problem
+        if self._on_error is OnError.STOP:
+            yield Arrived(self._no_rows(), ended=True)
+            raise problem
+        self._complaints.add(lambda: problem)
+        yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
+
+    def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
+        """What is wrong with a line."""
+        if self._input.encoding != UTF8 and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+        return problem
+
+    def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
+        """What there is without all lines that are certainly wrong; None if that is not enough."""
+        bad, kept = _NO_LINES, np.arange(len(lines))
+        if self._on_error is OnError.STOP or self._last is None:
+            return None
+        for _ in range(_ROUNDS):
+            found = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
+            if not found.size:
+                return None
+            bad = np.union1d(bad, found)
+            if self._on_error is OnError.SKIP:
+                kept = np.setdiff1d(kept, bad)
+            state = reader.state()
+            try:
+                taken = self._without(lines, bad, reader)
+            except BadFile as another:
+                wrong = another
+                continue
+            after = reader.state()
+            reader.restore(state)
+            for line in bad.tolist():
+                self._complaints.add(partial(self._why, lines.one(line), reader, wrong))
+            reader.restore(after)
+            return taken
+        return None
+
+    def _why(self, chunk: Chunk, reader: TextReader, wrong: BadFile) -> BadFile:
+        """What is wrong with a line of a chunk with which something is wrong."""
+        try:
+            self._taken(chunk, reader)
+        except BadFile as problem:
+            return self._sentence(chunk, problem)
+        return wrong
+
+    def _without(self, lines: LinesOf, bad: NDArray[np.int64], reader: TextReader) -> Taken:
+        """What there is without bad lines: they are left out, or rows of which nothing is known."""
+        if self._on_error is OnError.SKIP:
+            chunk, good = lines.others(bad)
+            taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
+            numbers = lines.chunk.line + good
+            return taken._replace(
+                stretches=[one._replace(lines=numbers[one.lines - chunk.line]) for one in taken.stretches]
+            )
+        comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
+        stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
+        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
+        taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
+        text = lines.chunk
+        if self._input.encoding != UTF8:
+            text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
+        raw = taken.raw._replace(chunk=text)
+        if isinstance(raw, RawFields):
+            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
+        return taken._replace(raw=raw)
+
+    def _no_rows(self) -> Stretch:
+        return Stretch(None, np.empty(0, np.bool_), np.empty(0, np.int64), self._name)
+
+
+def _halves(chunk: Chunk) -> list[Chunk]:
+    """A chunk of several lines as two; nothing where it is one line."""
+    data = chunk.data
+    middle = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
+    if middle == len(data):
+        return []
+    first, second = data[:middle], data[middle:]
+    return [Chunk(first, chunk.line), Chunk(second, chunk.line + count_of(b"\n", first), chunk.added)]
+
+
+def _row(stretch: Stretch, row: int) -> Stretch:
+    """One row of a stretch."""
+    row %= stretch.lines.size
+    batch = stretch.batch.slice(row, 1)
+    return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
+
+
+class _Complaints:
+    """Tells of bad lines: of the first ones each, then of how many there are."""
+
+    def __init__(self, notice: Notice, on_error: OnError) -> None:
+        self._notice, self._count = notice, 0
+        self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
+
+    def add(self, problem: Callable[[], BadFile]) -> None:
+        """One more; what is wrong with it is asked for if it is told."""
+        self._count += 1
+        if self._count <= _EACH:
+            self._notice(f"{self._fate}: {problem()}")
+        elif self._count == 10 ** round(math.log10(self._count)):
+            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem()}")

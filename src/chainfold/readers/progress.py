@@ -1,0 +1,20 @@
+"""Callbacks for the progress of reading and encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class InputProgress:
+    """What is called while an input is read and encoded."""
+
+    total: Callable[[int | None], None] = _ignore  # bytes of the input, None if unknown
+    phase: Callable[[str, int | None], None] = _ignore  # the phase that begins, and its positions, None if unknown
+    read: Callable[[int], None] = _ignore  # bytes that were read
+    positions: Callable[[int], None] = _ignore  # positions that were done
