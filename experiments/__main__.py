@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from chainfold.cli import guarded
-from chainfold.system import signals as stopping
+from chainfold.cli.failures import guarded
+from chainfold.system import signals
 from experiments.bench.command import bench
 from experiments.paper.command import paper
 from experiments.runner import resumable
@@ -22,5 +22,5 @@ app.command()(guarded(resumable(bench)))
 
 
 if __name__ == "__main__":
-    stopping.listen()
+    signals.listen()
     app(prog_name="python -m experiments")

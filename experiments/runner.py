@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from chainfold.cli.console import console, say
-from chainfold.system import signals as stopping
+from chainfold.system import signals
 from chainfold.system.outputs import claimed
 from experiments.ledger import Ledger, Result
 
@@ -61,7 +61,7 @@ def resumable(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except KeyboardInterrupt:
             say("chainfold: interrupted; the same command, without --fresh, continues with the next piece.")
-            raise typer.Exit(stopping.code()) from None
+            raise typer.Exit(signals.exit_code()) from None
 
     return run
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, evaluate
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.engines import ENGINES
 
@@ -38,30 +38,30 @@ def model(chain: Any, **weights: float) -> Model:
 
 def test_unknown_engine() -> None:
     with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of fb, .*stream"):
-        evaluate(model(small()), small(), "warp")
+        log_likelihood(model(small()), small(), "warp")
 
 
 def test_tolerance_too_small() -> None:
     with pytest.raises(errors.ToleranceTooSmall, match=r"1e-15 cannot be certified.*1e-14 or more"):
-        evaluate(model(small()), small(), tolerance=1e-15)
+        log_likelihood(model(small()), small(), tolerance=1e-15)
     with pytest.raises(errors.ToleranceTooSmall):
-        evaluate(model(small()), small(), tolerance=float("nan"))
+        log_likelihood(model(small()), small(), tolerance=float("nan"))
 
 
 @pytest.mark.parametrize("name", ["threads", "memory", "block", "lookahead"])
 @pytest.mark.parametrize("value", [0, 1.5])
 def test_bad_setting(name: str, value: float) -> None:
     with pytest.raises(errors.BadSetting, match=f"{name} is {value}, but must be a whole number, at least 1"):
-        evaluate(model(small()), small(), **{name: value})  # type: ignore[arg-type]
+        log_likelihood(model(small()), small(), **{name: value})  # type: ignore[arg-type]
 
 
 def test_a_whole_number_may_be_written_as_a_float() -> None:
-    assert evaluate(model(small()), small(), memory=1e9, block=2.0).log_z > 0.0  # type: ignore[arg-type]
+    assert log_likelihood(model(small()), small(), memory=1e9, block=2.0).log_z > 0.0  # type: ignore[arg-type]
 
 
 def test_tolerance_too_large() -> None:
     with pytest.raises(errors.BadSetting, match=r"tolerance is 1\.0, but must be at most 0\.01"):
-        evaluate(model(small()), small(), tolerance=1.0)
+        log_likelihood(model(small()), small(), tolerance=1.0)
 
 
 def test_weights_of_the_wrong_shape() -> None:
@@ -99,7 +99,7 @@ def test_zero_probability_names_the_position(engine: str, block: int | None) -> 
     chain = small(values=None, labels=None)
     forbids = model(chain, w2=-np.inf, w3=-np.inf)  # attribute 1 forbids both labels; it is at positions 1 and 2
     with pytest.raises(errors.ZeroProbability, match="at position 1 every label is forbidden"):
-        evaluate(forbids, chain, engine, block=block)
+        log_likelihood(forbids, chain, engine, block=block)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -108,21 +108,21 @@ def test_zero_probability_by_transitions_names_the_position(engine: str) -> None
     # label 1 is forbidden by attribute 0 (at positions 0 and 2), 0 to 0 and 1 to 0 are forbidden moves
     forbids = model(chain, w1=-np.inf, w4=-np.inf, w6=-np.inf)
     with pytest.raises(errors.ZeroProbability, match="at position 2"):
-        evaluate(forbids, chain, engine)
+        log_likelihood(forbids, chain, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_scores_that_overflow_name_the_position(engine: str) -> None:
     chain = small(values=[1.0, 1e308, 1.0, 1.0])
     with pytest.raises(errors.ScoreNotFinite, match="score at position 1 is not a finite number"):
-        evaluate(model(chain, w2=1e10), chain, engine)
+        log_likelihood(model(chain, w2=1e10), chain, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_negative_value_beside_a_forbidding_weight(engine: str) -> None:
     chain = small(values=[1.0, 1.0, 1.0, -1.0], labels=None)
     with pytest.raises(errors.ScoreNotFinite, match="position 2"):
-        evaluate(model(chain, w3=-np.inf), chain, engine)
+        log_likelihood(model(chain, w3=-np.inf), chain, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -130,7 +130,7 @@ def test_negative_value_beside_a_forbidding_weight(engine: str) -> None:
 def test_observed_label_that_is_forbidden(engine: str, weight: int) -> None:
     chain = small()  # position 1 has attribute 1 and label 1, after label 0
     with pytest.raises(errors.ForbiddenLabel, match="label observed at position 1 is forbidden"):
-        evaluate(model(chain, **{f"w{weight}": -np.inf}), chain, engine)
+        log_likelihood(model(chain, **{f"w{weight}": -np.inf}), chain, engine)
 
 
 def test_observed_label_forbidden_in_a_sparse_row() -> None:
@@ -139,19 +139,19 @@ def test_observed_label_forbidden_in_a_sparse_row() -> None:
     layout = Layout(2, 2, 0, *rows)
     assert layout.dense == 0
     with pytest.raises(errors.ForbiddenLabel, match="position 1"):
-        evaluate(Model(layout, [0.0, -np.inf, 0.0, 0.0, 0.0, 0.0]), chain)  # type: ignore[arg-type]
+        log_likelihood(Model(layout, [0.0, -np.inf, 0.0, 0.0, 0.0, 0.0]), chain)  # type: ignore[arg-type]
 
 
 def test_memory_too_small_says_what_would_do() -> None:
     source = SyntheticChain(100_000, 5, 20, 2)
     with pytest.raises(errors.MemoryTooSmall, match=r"'fb' needs about 12\.8 MB.* 1 MB are allowed; .*'stream'"):
-        evaluate(Model.random(Layout.full(5, 20)), source, "fb", memory=1_000_000)
+        log_likelihood(Model.random(Layout.full(5, 20)), source, "fb", memory=1_000_000)
 
 
 def test_memory_that_no_engine_could_do_with() -> None:
     source = SyntheticChain(100_000, 64, 200, 2)
     with pytest.raises(errors.MemoryTooSmall, match=r"needs about .* 0\.003 MB are allowed; allow more"):
-        evaluate(Model.random(Layout.full(64, 200)), source, "stream", memory=3_000)
+        log_likelihood(Model.random(Layout.full(64, 200)), source, "stream", memory=3_000)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_arrays_that_make_no_chain(arrays: dict[str, Any], sentence: str) -> Non
 def test_a_chain_that_does_not_fit_the_model(sizes: tuple[int, int, int], sentence: str) -> None:
     chain = small(edge_offsets=[0, 0, 1, 1], edge_ids=[0])
     with pytest.raises(errors.ModelMismatch, match=sentence):
-        evaluate(Model.random(Layout.full(*sizes)), chain)
+        log_likelihood(Model.random(Layout.full(*sizes)), chain)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **options: Full())
     sentence = "cannot hold temporary files: No space left on device; set TMPDIR to another folder"
     with pytest.raises(errors.BadFile, match=sentence):
-        evaluate(model(small()), small(), "fb-spill")
+        log_likelihood(model(small()), small(), "fb-spill")
 
 
 def faulty(**changes: Any) -> Chain:
@@ -275,7 +275,7 @@ def faulty(**changes: Any) -> Chain:
 )
 def test_a_source_that_is_damaged_or_mistaken(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(errors.BadChain, match=sentence):
-        evaluate(model(small()), faulty(**changes))
+        log_likelihood(model(small()), faulty(**changes))
 
 
 def test_parallel_names_the_same_position_as_the_others() -> None:
@@ -286,7 +286,7 @@ def test_parallel_names_the_same_position_as_the_others() -> None:
     chain = Chain.from_arrays(offsets=source.offsets, ids=ids, n_labels=2, n_attributes=4)
     for engine in ("fb", "stream", "parallel"):
         with pytest.raises(errors.ZeroProbability, match="at position 10 every"):
-            evaluate(model(chain, w6=-np.inf, w7=-np.inf), chain, engine, threads=2)
+            log_likelihood(model(chain, w6=-np.inf, w7=-np.inf), chain, engine, threads=2)
 
 
 def test_observed_layout_of_a_chain_without_labels() -> None:

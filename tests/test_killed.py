@@ -17,15 +17,15 @@ import processes
 from chainfold.errors import BadFile
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed, write_sealed
-from chainfold.training.loop import Every
+from chainfold.training.loop import SaveInterval
 from chainfold.training.online import run as running
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import arriving
-from chainfold.training.online.journal import Journal, Journaled, Record
-from chainfold.training.online.prequential import Interval, Table
-from chainfold.training.online.rows import arrays_of
+from chainfold.training.online.journal import Journal, JournalReader, Record
+from chainfold.training.online.prequential import Interval, IntervalTable
+from chainfold.training.online.row_arrays import arrays_of
 from chainfold.training.online.run import OnlineRun
 from chainfold.training.online.share import NOTHING
-from chainfold.training.online.weights import OnlineSettings
 from verbs import conll, failed, run, succeeded
 
 HOW: Any = {
@@ -121,7 +121,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def go_on(output: Path, inputs: list[Any]) -> OnlineRun:
-    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    online = OnlineRun(output, SETTINGS, every=SaveInterval(iterations=2))
     if online.state_path.exists():
         online.restore()
     online.run(arriving(inputs, piped=online.piped, **HOW))
@@ -198,7 +198,7 @@ def test_a_run_over_a_pipe_goes_on_from_any_moment(size: int, tmp_path: Path) ->
 
 # As a user meets it
 
-ONLINE = ("--online", "--batch", "4", *TOLD)
+ONLINE = ("--batch", "4", *TOLD)
 
 
 class Endless(Lines):
@@ -212,7 +212,7 @@ class Endless(Lines):
 
 def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
     """The state and the journal of a run over a pipe that has given these lines."""
-    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    online = OnlineRun(output, SETTINGS, every=SaveInterval(iterations=2))
     pipe: Any = Endless(list(lines))
     with pytest.raises(Killed):
         online.run(arriving([pipe], **how))
@@ -220,22 +220,22 @@ def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
 
 def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> None:
     lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
-    succeeded("train", tmp_path / "t", *ONLINE, "-o", tmp_path / "whole")
+    succeeded("learn", tmp_path / "t", *ONLINE, "-o", tmp_path / "whole")
     for given in (b"", b"\n\n"):
         left_by_a_kill(model, lines)
-        done = run("train", "-", *ONLINE, "-o", model, "--resume", "--json", given=given)
+        done = run("learn", "-", *ONLINE, "-o", model, "--resume", "--json", given=given)
         assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
         assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     left_by_a_kill(model, lines)
-    done = run("train", "-", *ONLINE[:3], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
+    done = run("learn", "-", *ONLINE[:2], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
     assert "is a run over other columns or attributes; resume with the input and options of then" in done.stderr
-    done = run("train", "-", "--online", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
+    done = run("learn", "-", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
     assert done.exit_code == 0, done.stderr
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t", "whole"]
-    done = run("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    done = run("learn", "-", *ONLINE, "-o", model, "--resume", given=b"")
     assert done.stderr.splitlines() == [
-        "chainfold: there is no unfinished run to go on with; a new one begins.",
+        "chainfold: there is no unfinished run to resume; a new one begins.",
         "chainfold: standard input: is empty.",
     ]
 
@@ -245,13 +245,13 @@ def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:
     rows = [f"{k % 7},s{k % 3},{'high' if k % 7 > 3 else 'low'}\n" for k in range(40)]
     left_by_a_kill(tmp_path / "m", ["x,kind,label\n", *rows[:17]], {"numbers": "log", "hash_bits": 10})
     rest = "".join(rows[17:]).encode()
-    done = run("train", "-", "--online", "--batch", "4", "-o", tmp_path / "m", "--resume", "--json", given=rest)
+    done = run("learn", "-", "--batch", "4", "-o", tmp_path / "m", "--resume", "--json", given=rest)
     assert done.exit_code == 0, done.stderr
     parts = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for path, part in zip(parts, (rows[:17], rows[17:]), strict=True):
         path.write_text("".join(["x,kind,label\n", *part]))
-    how = ("--online", "--batch", "4", "--numbers", "log", "--hash-bits", "10")
-    succeeded("train", *parts, *how, "-o", tmp_path / "whole")
+    how = ("--batch", "4", "--numbers", "log", "--hash-bits", "10")
+    succeeded("learn", *parts, *how, "-o", tmp_path / "whole")
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
@@ -260,7 +260,7 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     left_by_a_kill(model, lines)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     whole = before["m.journal"]
-    again = ("train", "-", *ONLINE, "-o", model, "--resume")
+    again = ("learn", "-", *ONLINE, "-o", model, "--resume")
     journal.write_bytes(whole[:100] + bytes([whole[100] ^ 4]) + whole[101:])
     done = run(*again, given=b"a x O\n")
     assert done.exit_code == 2
@@ -273,7 +273,7 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     journal.write_bytes(whole)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     journal.write_bytes(whole[:-1])
-    found = Journaled(journal, 1 << 10)
+    found = JournalReader(journal, 1 << 10)
     assert list(found.records())
     done = run(*again, given=b"")
     assert done.exit_code == 0
@@ -291,16 +291,16 @@ def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Pat
         (tmp_path / f"m.{name}").unlink()
     left_by_a_kill(model, lines)
     (tmp_path / "m.run").write_bytes(older)
-    sentence = failed("train", "-", *ONLINE, "-o", model, "--resume", given=b"")
+    sentence = failed("learn", "-", *ONLINE, "-o", model, "--resume", given=b"")
     assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
     online = OnlineRun(model, SETTINGS)
-    online._journaled = Journaled(tmp_path / "m.journal", 1 << 10)
+    online._journaled = JournalReader(tmp_path / "m.journal", 1 << 10)
     first = next(record for record in online._journaled.records() if record.end > record.first)
     online._restored = Record(first.first, [], NOTHING)
     assert list(online._to_replay())
     with Journal(tmp_path / "other") as journal:
         journal.append(first._replace(block=NOTHING._replace(**arrays_of(first.block, first.block))))
-    online._journaled = Journaled(tmp_path / "other", 1 << 10)
+    online._journaled = JournalReader(tmp_path / "other", 1 << 10)
     online._restored = Record(first.first + 1, [], NOTHING)  # in the midst of a record
     with pytest.raises(BadFile, match="they are not of the same run, or one is older"):
         list(online._to_replay())
@@ -309,12 +309,12 @@ def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Pat
 def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:
     lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
     left_by_a_kill(model, lines)
-    done = run("train", tmp_path / "t", *ONLINE, "-o", model, "--resume")
+    done = run("learn", tmp_path / "t", *ONLINE, "-o", model, "--resume")
     assert "is a run over a pipe, and cannot go on with files; resume with the input of then" in done.stderr
     assert killed(9, tmp_path / "n", [str(tmp_path / "t")])
     with pytest.raises(BadFile, match="is a run over files, and cannot go on with a pipe; resume with the input of"):
         go_on(tmp_path / "n", [Lines(["a x O\n"])])
-    done = run("train", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
+    done = run("learn", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
     assert done.stderr.endswith("chainfold: standard input: is empty.\n")
 
 
@@ -324,7 +324,7 @@ def test_a_run_that_is_refused_at_its_first_rows_leaves_nothing(piped: bool, tmp
     text.write_text("a x O\nb x _\n")
     source, given = ("-", text.read_bytes()) if piped else (text, b"")
     for _ in range(2):
-        sentence = failed("train", source, *ONLINE, "-o", tmp_path / "m", "--unknown", "_", given=given)
+        sentence = failed("learn", source, *ONLINE, "-o", tmp_path / "m", "--unknown", "_", given=given)
         assert sentence.startswith("row 2 has no label")
         assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
@@ -334,7 +334,7 @@ def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> 
     head, first = "positions,accuracy,running_accuracy,loss\n", "100,0.500000,0.500000,1.000000\n"
     for torn in ("", "200,0.500000,0.500000,1.0", "200,0.5", "\0\0", "x\udcff"):
         path.write_bytes((head + first + torn).encode(errors="surrogateescape"))
-        with Table(path, 250) as table:
+        with IntervalTable(path, 250) as table:
             assert path.read_text() == head + first
             table.add(Interval(200, 0.25, 0.375, 2.0))
         assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"
@@ -416,7 +416,7 @@ def left_after(kill: Any, *arguments: object, feed: bytes = b"") -> None:
     """Start a command, feed it, and kill it."""
     given, nothing = 0, subprocess.DEVNULL
     with processes.running(
-        processes.command("train", *arguments), stdin=subprocess.PIPE, stdout=nothing, stderr=nothing
+        processes.command("learn", *arguments), stdin=subprocess.PIPE, stdout=nothing, stderr=nothing
     ) as process:
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
@@ -444,26 +444,26 @@ def after_a_while(path: Path, dice: random.Random) -> Any:
 def test_a_run_that_is_really_killed_goes_on(seed: int, tmp_path: Path) -> None:
     """Twenty times each: ten over a file, several kills to a run, and ten over a pipe."""
     dice, lines = random.Random(seed), conll(tmp_path / "t", 600, seed=seed).read_text().splitlines(keepends=True)
-    how = ("--online", "--batch", "16", *TOLD, "--save-every", "2")
-    succeeded("train", tmp_path / "t", *how, "-o", tmp_path / "whole")
+    how = ("--batch", "16", *TOLD, "--save-every", "2")
+    succeeded("learn", tmp_path / "t", *how, "-o", tmp_path / "whole")
     kills = 0
     while kills < 10:
         for _ in range(dice.randint(1, 3)):
             kill = after_a_while(tmp_path / dice.choice(("m", "m.run")), dice)
             left_after(kill, tmp_path / "t", *how, "-o", tmp_path / "m", "--resume")
             kills += 1
-        assert run("train", tmp_path / "t", *how, "-o", tmp_path / "m", "--resume").exit_code == 0
+        assert run("learn", tmp_path / "t", *how, "-o", tmp_path / "m", "--resume").exit_code == 0
         assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
         (tmp_path / "m").unlink()
     for _ in range(10):
         kill = after_a_while(tmp_path / dice.choice(("p", "p.run", "p.journal")), dice)
         left_after(kill, "-", *how, "-o", tmp_path / "p", feed="".join(lines).encode())
         assert (tmp_path / "p.run").exists()
-        done = run("train", "-", *how, "-o", tmp_path / "p", "--resume", given=b"")
+        done = run("learn", "-", *how, "-o", tmp_path / "p", "--resume", given=b"")
         assert done.exit_code == 0, done.stderr
         positions = open_model(tmp_path / "p").training["positions"]
         cut = [number for number, line in enumerate(lines) if line.strip()][positions - 1] + 1
         (tmp_path / "u").write_text("".join(lines[:cut]))
-        succeeded("train", tmp_path / "u", *how, "-o", tmp_path / "q")
+        succeeded("learn", tmp_path / "u", *how, "-o", tmp_path / "q")
         assert (tmp_path / "p").read_bytes() == (tmp_path / "q").read_bytes()
         (tmp_path / "p").unlink()

@@ -14,7 +14,7 @@ import pytest
 
 from chainfold import SyntheticChain, write_chain
 from chainfold.engines import ENGINES
-from chainfold.engines.problem import Settings, Shape
+from chainfold.engines.settings import Settings, Shape
 
 FLAT_MB = 5.0
 FLAT_ENCODING_MB = 10.0

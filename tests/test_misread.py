@@ -48,9 +48,7 @@ def test_lines_of_json_are_refused(text: str, tmp_path: Path) -> None:
         path.write_text(text)
         assert failed("train", path, "-o", tmp_path / "m").startswith(f"{path}: {JSON}")
     assert failed("encode", "-", "-o", tmp_path / "c", given=text.encode()).startswith(f"standard input: {JSON}")
-    assert failed("train", "-", "--online", "-o", tmp_path / "m", given=text.encode()).startswith(
-        "standard input: looks"
-    )
+    assert failed("learn", "-", "-o", tmp_path / "m", given=text.encode()).startswith("standard input: looks")
     assert not (tmp_path / "m").exists()
     assert not (tmp_path / "c").exists()
 
@@ -243,9 +241,9 @@ def test_comments_in_a_stream(tmp_path: Path) -> None:
 
 
 def test_comments_of_a_pipe_that_is_learnt_from(tmp_path: Path) -> None:
-    how = ("-", "--online", "--hash-bits", "8")
+    how = ("-", "--hash-bits", "8")
     for name, text in (("plain", PLAIN), ("wide", WIDE)):
-        succeeded("train", *how, "-o", tmp_path / name, given=text.encode())
+        succeeded("learn", *how, "-o", tmp_path / name, given=text.encode())
     assert (tmp_path / "wide").read_bytes() == (tmp_path / "plain").read_bytes()
 
 
@@ -291,8 +289,8 @@ def test_groups_of_streams_may_come_again(tmp_path: Path) -> None:
     (tmp_path / "sorted.csv").write_text(SORTED)
     succeeded("train", tmp_path / "sorted.csv", "-o", tmp_path / "m", "--group", "user", "--max-iterations", "2")
     assert succeeded("tag", tmp_path / "m", "-", "--follow", given=LOG.encode()).count(b"\n") == 5
-    how = ("--online", "--group", "user", "--hash-bits", "8", "--format", "csv")
-    succeeded("train", "-", *how, "-o", tmp_path / "o", given=LOG.encode())
+    how = ("--group", "user", "--hash-bits", "8", "--format", "csv")
+    succeeded("learn", "-", *how, "-o", tmp_path / "o", given=LOG.encode())
     (tmp_path / "log.csv").write_text(LOG)
     succeeded("eval", tmp_path / "o", tmp_path / "log.csv")  # as the model was made
 
@@ -357,6 +355,6 @@ def test_more_groups_than_can_be_held_are_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_single_label_of_what_arrives_is_named(tmp_path: Path) -> None:
-    done = run("train", "-", "--online", "--hash-bits", "8", "-o", tmp_path / "m", given=b"a x O\nb y O\n")
+    done = run("learn", "-", "--hash-bits", "8", "-o", tmp_path / "m", given=b"a x O\nb y O\n")
     assert done.exit_code == 0
     assert done.stderr == "chainfold: every position has the same label, 'O': the model can give no other.\n"

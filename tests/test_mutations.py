@@ -43,8 +43,8 @@ _WEIGHTS, _WINDOW, _ROUNDING = (
     ("engines/test_rounding.py",),
 )
 MUTANTS = [
-    Mutant("fb", "engines/fb.py", "sweep = self._sweeps.pop()", "sweep = self._sweeps.pop(0)", "fb"),
-    Mutant("fb-recompute", "engines/fb_recompute.py", "sweep.alpha.copy()", "sweep.alpha", "recompute"),
+    Mutant("fb", "engines/fb.py", "block_pass = self._passes.pop()", "block_pass = self._passes.pop(0)", "fb"),
+    Mutant("fb-recompute", "engines/fb_recompute.py", "passed.alpha.copy()", "passed.alpha", "recompute"),
     Mutant("fb-spill", "system/spill.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
     Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "pairs and log"),
@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant(
         "forward-only", "kernels/expectation.py", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"
     ),
-    Mutant("stream", "engines/stream.py", "            self._carry(sweep)\n", "            pass\n", "stream"),
+    Mutant("stream", "engines/stream.py", "            self._carry(block_pass)\n", "            pass\n", "stream"),
     Mutant(
         "stream",
         "engines/stream.py",
@@ -75,7 +75,7 @@ MUTANTS = [
     Mutant(
         "stream",
         "engines/stream.py",
-        "        self._collect(gamma)\n        self._horizon = Horizon(self._potentials.width)\n",
+        "        self._collect(gamma)\n        self._certificate = self._new_certificate()\n",
         "        self._collect(gamma)\n",
         "pending",
         ("engines/test_short_sequences.py",),
@@ -84,8 +84,8 @@ MUTANTS = [
     Mutant(
         "stream",
         "engines/stream.py",
-        "self._collect(self._backward(sweep, gamma))",
-        "self._backward(sweep, gamma)",
+        "self._collect(self._backward(block_pass, gamma))",
+        "self._backward(block_pass, gamma)",
         "forget",
     ),
     Mutant("stream", "kernels/certificate.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
@@ -96,33 +96,33 @@ MUTANTS = [
         "if alpha[f] > 0.0 and (alpha.size == row.size or alpha[row.size + f] > -1074.0):",
         "stream",
     ),
-    Mutant("parallel", "engines/parallel.py", "if horizon.certified or first.starts[0]:", "if True:", "parallel"),
-    Mutant("parallel", "engines/parallel.py", "return None if posterior is None", "return None if False", "cut"),
-    Mutant("parallel", "engines/parallel.py", "np.where(belief.possible(), 0.0, np.inf)", "None", "past"),
-    Mutant("every engine", "kernels/messages.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
-    Mutant("every engine", "kernels/messages.py", "            ahead = one\n", "            ahead = zero\n"),
+    Mutant("parallel", "engines/parallel.py", "if not past.known or past.value", "if past.value", "parallel"),
+    Mutant("parallel", "engines/parallel.py", "if future.known else None", "if True else None", "cut"),
+    Mutant("parallel", "engines/certificate.py", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
+    Mutant("every engine", "kernels/forward.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
+    Mutant("every engine", "kernels/forward.py", "            ahead = one\n", "            ahead = zero\n"),
     Mutant(
         "every engine",
-        "kernels/messages.py",
+        "kernels/backward.py",
         "load_tile(gamma, c, tile) * inverse",
         "load_tile(gamma, c, tile) / inverse",
         "fb",
     ),
-    Mutant("every engine", "kernels/messages.py", "(high - t == _TILE or t == 1)", "high - t == _TILE", "fb"),
-    Mutant("every engine", "kernels/messages.py", "value = splat(found.value[k])", "value = splat(1.0)"),
-    Mutant("every engine", "kernels/messages.py", "fma(splat(entry[i]), ", "fma(splat(0.0), ", "stream"),
+    Mutant("every engine", "kernels/backward.py", "(high - t == _TILE or t == 1)", "high - t == _TILE", "fb"),
+    Mutant("every engine", "kernels/backward.py", "value = splat(block_rows.value[k])", "value = splat(1.0)"),
+    Mutant("every engine", "kernels/backward.py", "fma(splat(entry[i]), ", "fma(splat(0.0), ", "stream"),
     Mutant("every engine", "kernels/scores.py", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
     Mutant("every engine", "kernels/scores.py", "return low if low < end", "return -1 if low < end", "sparse"),
     Mutant(
         "every engine",
-        "kernels/messages.py",
+        "kernels/backward.py",
         "counts.sparse[entry] += value",
         "counts.sparse[entry] += 0.0 * value",
         "sparse",
     ),
     Mutant(
         "every engine",
-        "kernels/messages.py",
+        "kernels/backward.py",
         "    gamma[label] -= change\n",
         "    gamma[0] -= change\n",
         "labels and random",
@@ -139,17 +139,17 @@ MUTANTS = [
     Mutant("stream", "engines/stream.py", ", own), keep=True)", ", own))", "long", _WEIGHTS),
     Mutant(
         "every engine",
-        "engines/problem.py",
-        "yield self.model.last, np",
-        "yield self.model.last | True, np",
+        "engines/potentials.py",
+        "(ends, self.never_last)",
+        "(ends, self.never_last[:0])",
         "masks",
         _WEIGHTS,
     ),
-    Mutant("every engine", "kernels/messages.py", "    gamma[largest] += total - sum_\n", "", "own_size", _ROUNDING),
+    Mutant("every engine", "kernels/backward.py", "    gamma[largest] += total - sum_\n", "", "own_size", _ROUNDING),
     Mutant(
-        "every engine", "kernels/messages.py", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto", _ROUNDING
+        "every engine", "kernels/forward.py", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto", _ROUNDING
     ),
-    Mutant("every engine", "kernels/messages.py", "* power(k - top)\n", "\n", "digits", _ROUNDING),
+    Mutant("every engine", "kernels/forward.py", "* power(k - top)\n", "\n", "digits", _ROUNDING),
     Mutant(
         "every engine", "kernels/scores.py", "        store(counts.dense, k, splat(0.0))\n", "", "digits", _ROUNDING
     ),
@@ -168,17 +168,24 @@ MUTANTS = [
     ),
     Mutant("every engine", "engines/rounding.py", "self.n_labels + _LOCAL + scores", "0.01", "made_of", _ROUNDING),
     Mutant("every engine", "engines/log_likelihood.py", "min(likelihood, 0.0)", "likelihood", "positive", _ROUNDING),
-    Mutant("windows", "inference/stream_window.py", "self._horizon.q[:] = q\n", "pass\n", "soon", _WINDOW),
-    Mutant("windows", "inference/stream_window.py", "forward.delta[never] = -np.inf", "pass", "masks", _WINDOW),
     Mutant(
         "windows",
         "inference/stream_window.py",
-        "lattice.alpha[-1] = self._forward.belief.values",
+        "self._certificate = following\n",
+        "self._certificate = self._new_certificate()\n",
+        "soon",
+        _WINDOW,
+    ),
+    Mutant("windows", "inference/stream_window.py", "decoder.delta[never] = -np.inf", "pass", "masks", _WINDOW),
+    Mutant(
+        "windows",
+        "inference/stream_window.py",
+        "lattice.alpha[-1] = self._decoder.belief.values",
         "pass",
         "three",
         _WINDOW,
     ),
-    Mutant("windows", "kernels/finality.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
+    Mutant("windows", "kernels/viterbi.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")

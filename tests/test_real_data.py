@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from chainfold import Chain, Layout, Model, Training, encode, evaluate, open_chain, score, tag, train
+from chainfold import Chain, Layout, Model, Training, encode, evaluate, log_likelihood, open_chain, tag, train
 from chainfold.chain.chain import gather
 from chainfold.features.encode import encode_to
-from chainfold.inference.stream_window import Window
+from chainfold.inference.stream_window import StreamWindow
 from rows import CHUNKING_EXPRESSIONS, attributes_of, chunking_attributes
 from tolerances import AT_LENGTH, ORACLE
 
@@ -47,7 +47,7 @@ def trained(chain: Chain, layout: Layout, iterations: int) -> Model:
     """A few steps of an optimiser, so that the weights are like those of a real model."""
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        found = evaluate(Model(layout, weights), chain, "parallel", threads=2)
+        found = log_likelihood(Model(layout, weights), chain, "parallel", threads=2)
         assert found.gradient is not None
         assert found.log_likelihood is not None
         return float(weights @ weights - found.log_likelihood), 2.0 * weights - found.gradient
@@ -62,9 +62,9 @@ def trained(chain: Chain, layout: Layout, iterations: int) -> Model:
 def test_engines_agree_on_real_data_and_it_forgets(name: str, tmp_path: Path) -> None:
     chain = kdd(tmp_path) if name == "kdd" else conll(tmp_path, run_together=name == "conll run together")
     model = trained(chain, Layout.observed(chain), iterations=15)
-    reference = evaluate(model, chain, "fb")
+    reference = log_likelihood(model, chain, "fb")
     for engine in ("stream", "parallel", "checkpoint"):
-        found = evaluate(model, chain, engine, threads=2)
+        found = log_likelihood(model, chain, engine, threads=2)
         assert abs(found.log_z - reference.log_z) <= AT_LENGTH * abs(reference.log_z)
         np.testing.assert_allclose(found.expected, reference.expected, rtol=AT_LENGTH, atol=1e-12)
         assert found.report.carried_blocks == 0
@@ -75,7 +75,7 @@ def test_engines_agree_on_real_data_and_it_forgets(name: str, tmp_path: Path) ->
 
 def check_stream(model: Model, chain: Chain) -> None:
     """In pushes of one row, then of any size: the labels of Viterbi, the posteriors of forward-backward."""
-    random, window, low, found = np.random.default_rng(1), Window(model, posteriors=True), 0, []
+    random, window, low, found = np.random.default_rng(1), StreamWindow(model, posteriors=True), 0, []
     while low < chain.positions:
         high = min(low + (1 if low < 2_000 else int(random.integers(1, 20_000))), chain.positions)
         found.append(window.push(chain.block(low, high)))
@@ -135,7 +135,7 @@ def test_kdd_through_a_pipe_and_from_disk_is_the_same_to_the_bit(tmp_path: Path)
     encode_to(pipe, path)
     pipe.seek(0)
     model = Model.random(Layout.observed(stored))
-    disk, piped = evaluate(model, stored), evaluate(model, open_chain(pipe))
+    disk, piped = log_likelihood(model, stored), log_likelihood(model, open_chain(pipe))
     assert piped.report.passes == 1
     assert disk.log_z == piped.log_z
     assert disk.gradient is not None
@@ -172,6 +172,6 @@ def test_training_ends_where_crfsuite_does(
     model = train(chain, Training("lbfgs", settings), threads=2)
     assert model.training["objective"][-1] == pytest.approx(objective, rel=1e-4 if "c1" not in settings else 1e-3)
     assert np.count_nonzero(model.weights) == pytest.approx(weights, rel=0.02)
-    found = score(model, DATA / "conll2000" / "test.txt.gz").spans_overall
+    found = evaluate(model, DATA / "conll2000" / "test.txt.gz").spans_overall
     assert found is not None
     assert found.f1 == pytest.approx(f1, abs=0.001)

@@ -19,10 +19,11 @@ from chainfold import errors
 from chainfold.chain.block import Source
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.log_likelihood import count_observed
-from chainfold.engines.workspace import Desk
-from chainfold.training.objective import Objective, Space
-from chainfold.training.perceptron import Mistakes, MistakeSettings
+from chainfold.engines.log_likelihood import count_observed, run_engine
+from chainfold.engines.settings import Settings
+from chainfold.engines.workspace import Workspace
+from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
 
@@ -98,7 +99,7 @@ def stretches(chain: Source) -> list[Any]:
 
 
 def learnt(chain: Source) -> list[Any]:
-    mistakes = Mistakes(model(), chain, MistakeSettings(max_iterations=1))
+    mistakes = PerceptronTrainer(model(), chain, PerceptronSettings(max_iterations=1))
     mistakes.advance()
     return [mistakes.point]
 
@@ -125,10 +126,10 @@ DOORS: dict[str, Callable[[Source], list[Any]]] = {
     "StreamTagger": pushed,
     "PiecewiseGradient": in_pieces,
     "count_observed": lambda chain: [count_observed(model(), chain)],
-    "Mistakes": learnt,
+    "perceptron": learnt,
     "dev": dev_scores,
     "CRF": by_estimator,
-    **{name: lambda chain, name=name: evaluated(cf.evaluate(model(), chain, name)) for name in ALL_ENGINES},  # type: ignore[misc]
+    **{name: lambda chain, name=name: evaluated(cf.log_likelihood(model(), chain, name)) for name in ALL_ENGINES},  # type: ignore[misc]
 }
 
 
@@ -153,7 +154,7 @@ def test_a_stored_chain(tmp_path: Path) -> None:
     cf.write_chain(tmp_path / "chain", asked())
     stored = cf.open_chain(tmp_path / "chain")
     assert names(cf.tag(model(), stored)) == ["C", "B", "A", "A"]
-    assert cf.evaluate(model(), stored).log_z == cf.evaluate(model(), answer()).log_z
+    assert cf.log_likelihood(model(), stored).log_z == cf.log_likelihood(model(), answer()).log_z
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     cf.save_model(tmp_path / "model", model())
     cf.write_chain(tmp_path / "chain", asked())
     found = json.loads(succeeded(*arguments))
-    assert (found["labels"], found["log_likelihood"]) == (3, cf.evaluate(model(), answer()).log_likelihood)
+    assert (found["labels"], found["log_likelihood"]) == (3, cf.log_likelihood(model(), answer()).log_likelihood)
     cf.write_chain(tmp_path / "chain", made("cbx"))
     assert failed(*arguments).startswith("position 2 has label 'x', which the model has never seen")
 
@@ -183,17 +184,17 @@ def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     same: list[bool] = []
     monkeypatch.setattr(Vocabulary, "same_numbers", lambda self, other: same.append(self is other) or True)  # type: ignore[func-returns-value]
     for source in (made("abc", "acb"), cf.open_chain(tmp_path / "chain")):
-        space = Space.of(source)
+        space = WeightSpace.of(source)
         for objective in (Objective(space), Objective(space, engine="stream", memory=1 << 30)):
             objective(np.zeros(space.layout.size))
     assert same
     assert all(same)
 
 
-def test_a_desk_is_for_one_chain_under_its_own_numbers() -> None:
-    desk = Desk(model().layout, asked())
-    with pytest.raises(errors.ChainfoldError, match="a desk serves one chain"):
-        cf.evaluate(model(), asked(), desk=desk)
+def test_a_workspace_is_for_one_chain_under_its_own_numbers() -> None:
+    workspace = Workspace(model().layout, asked())
+    with pytest.raises(errors.ChainfoldError, match="a workspace serves one chain"):
+        run_engine(model(), asked(), "stream", Settings(), workspace)
 
 
 def test_blocks_are_renumbered_one_by_one() -> None:
@@ -221,10 +222,10 @@ def test_labels_that_the_model_has_never_seen_are_unknown_where_none_is_needed()
     assert names(cf.tag(model(), chain)[:2]) == ["C", "B"]
     assert np.isnan(cf.log_probabilities(model(), chain)).tolist() == [False, True, True, False]
     assert pushed(chain)[2].tolist() == [2, 1, 0, -1, -1, 1, 0]
-    assert cf.evaluate(model(), chain, observe=False).log_likelihood is None
+    assert cf.log_likelihood(model(), chain, observe=False).log_likelihood is None
 
 
-@pytest.mark.parametrize("door", ["stream", "parallel", "fb", "PiecewiseGradient", "count_observed", "Mistakes"])
+@pytest.mark.parametrize("door", ["stream", "parallel", "fb", "PiecewiseGradient", "count_observed", "perceptron"])
 def test_and_refused_where_they_are_needed(door: str) -> None:
     with pytest.raises(errors.UnseenLabel, match="position 3 has label 'x', which the model has never seen, so the "):
         DOORS[door](made("cb", "ax", "ba"))
@@ -247,7 +248,7 @@ def test_labels_alone_may_have_other_numbers() -> None:
 def test_labels_are_needed_where_positions_have_weights() -> None:
     weighted = replace(made("cb", "ax"), weights=np.ones(4))
     with pytest.raises(errors.UnseenLabel, match="position 3"):
-        cf.evaluate(model(), weighted, observe=False)
+        cf.log_likelihood(model(), weighted, observe=False)
     pieces = cf.PiecewiseGradient(model(), observe=False)
     with pytest.raises(errors.UnseenLabel, match="position 3"):
         pieces.add(weighted)
@@ -260,14 +261,14 @@ def test_a_label_that_does_not_occur_need_not_be_known() -> None:
     marks = chain.vocabulary.marks
     more = replace(chain.vocabulary, labels=(*chain.vocabulary.labels, "Z"), marks=marks)
     wider = replace(chain, n_labels=4, vocabulary=more)
-    assert cf.evaluate(model(), wider).log_likelihood == cf.evaluate(model(), answer()).log_likelihood
+    assert cf.log_likelihood(model(), wider).log_likelihood == cf.log_likelihood(model(), answer()).log_likelihood
 
 
 def test_a_chain_with_some_labels_missing_has_no_likelihood_and_needs_no_labels() -> None:
     chain = made("cb", "ax")
     partly = replace(chain, labels=np.array([0, -1, 2, 3], np.int32))
-    assert cf.evaluate(model(), partly).log_likelihood is None
-    assert cf.evaluate(model(), partly).log_z == cf.evaluate(model(), chain, observe=False).log_z
+    assert cf.log_likelihood(model(), partly).log_likelihood is None
+    assert cf.log_likelihood(model(), partly).log_z == cf.log_likelihood(model(), chain, observe=False).log_z
 
 
 def test_development_labels_that_were_never_seen_are_wrong() -> None:
@@ -279,7 +280,7 @@ def test_development_labels_that_were_never_seen_are_wrong() -> None:
 def test_a_chain_without_labels() -> None:
     chain = cf.chain_from_sequences([[{"w": letter} for letter in "cbaa"]])
     assert names(cf.tag(model(), chain)) == ["C", "B", "A", "A"]
-    assert cf.evaluate(model(), chain).log_z == cf.evaluate(model(), answer()).log_z
+    assert cf.log_likelihood(model(), chain).log_z == cf.log_likelihood(model(), answer()).log_z
 
 
 # Names that cannot be compared
@@ -293,7 +294,7 @@ def test_other_hashing_is_refused() -> None:
     assert hashed.vocabulary is not None
     assert [hashed.vocabulary.labels[label] for label in cf.tag(hashed, other)] == ["A", "C"]
     for chain in (five, asked()):
-        for door in (cf.tag, cf.evaluate):
+        for door in (cf.tag, cf.log_likelihood):
             with pytest.raises(errors.ChainfoldError, match="and the model attributes hashed to 4 bits; encode it as"):
                 door(hashed, chain)
     with pytest.raises(errors.ChainfoldError, match="attributes hashed to 4 bits and the model attributes with names"):
@@ -307,7 +308,7 @@ def test_other_scales_are_refused_though_they_have_the_same_names() -> None:
     assert chain.vocabulary is not None
     assert other.vocabulary is not None
     assert chain.vocabulary.attributes.equals(other.vocabulary.attributes)
-    for door in (cf.tag, cf.evaluate):
+    for door in (cf.tag, cf.log_likelihood):
         with pytest.raises(errors.ChainfoldError, match="another template, or other bins of numbers, than the model"):
             door(cf.train(chain), other)
 
@@ -319,7 +320,7 @@ def test_edge_attributes_are_known_by_name(tmp_path: Path) -> None:
     trained = cf.train(a)
     assert b.edge_ids.tolist() == [0, 1, 0]
     turned = replace(b, edge_ids=np.array([1, 0, 1], np.int32), vocabulary=trained.vocabulary)
-    assert cf.evaluate(trained, b).log_z == cf.evaluate(trained, turned).log_z
+    assert cf.log_likelihood(trained, b).log_z == cf.log_likelihood(trained, turned).log_z
     np.testing.assert_array_equal(cf.marginals(trained, b), cf.marginals(trained, turned))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from chainfold import evaluate
 from chainfold.chain.chain import gather
+from chainfold.engines.log_likelihood import log_likelihood
 from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.gradient import ITERATION, ONE, PEER, TWO, Ours, Sides, beside_crfsuite
 from experiments.bench.peers import CRFSUITE, has, missing
@@ -19,7 +19,7 @@ def run(context: Context) -> SectionResults:
     context.say(f"{corpus.name}: {chain.positions:,} positions")
     ours = Ours(chain)
     model = ours.space.model(ours.point)
-    engines = {name: partial(evaluate, model, chain, name) for name in ("stream", "fb")}
+    engines = {name: partial(log_likelihood, model, chain, name) for name in ("stream", "fb")}
     for engine in engines.values():
         engine()  # compiles
     sides: Sides = {**ours.sides, **{name: partial(timed, engine) for name, engine in engines.items()}}

@@ -11,9 +11,11 @@ import numpy as np
 from chainfold import Layout, Model
 from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
-from chainfold.engines.block_pass import Potentials
-from chainfold.engines.problem import Problem, Settings
-from chainfold.kernels import messages, scores
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings
+from chainfold.kernels import backward, forward, scores
+from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.simd import aligned
 
 _BLOCK = 1024  # positions: what one kernel leaves for the next stays in the cache
@@ -77,12 +79,12 @@ def _round(problem: Problem) -> dict[str, float]:
         begin = _since(begin, "find_rows", seconds)
         scores.state_scores(found, layout.rows, problem.weights, layout.blank, alpha)
         begin = _since(begin, "state_scores", seconds)
-        messages.forward(
+        forward.forward(
             block.starts, alpha, predicted, potentials.edge, potentials.shift, entry, n, False, potentials.tiles
         )
         _since(begin, "forward", seconds)
         gamma[:] = alpha[-1] / alpha[-1].sum()
-        lattice = messages.Lattice(
+        lattice = Lattice(
             block.starts,
             alpha,
             predicted,
@@ -96,7 +98,7 @@ def _round(problem: Problem) -> dict[str, float]:
             n,
         )
         begin = time.perf_counter()
-        messages.backward(found, lattice, potentials.edge_t, gamma, layout.rows, pairs, counts)
+        backward.backward(found, lattice, potentials.edge_t, gamma, layout.rows, pairs, counts)
         _since(begin, "backward", seconds)
     return seconds
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
+from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.chain.chain import gather
 from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults
 from experiments.bench.section import Context, Section
@@ -35,13 +35,13 @@ def _lengths(context: Context) -> tuple[ResultTable, Chart]:
     """`stream`, on chains made on the fly."""
     rows: list[list[Cell]] = []
     points = []
-    evaluate(*_synthetic(1000, *_LENGTH_SHAPE), "stream")
+    log_likelihood(*_synthetic(1000, *_LENGTH_SHAPE), "stream")
     for power in range(3, context.sized(8, 5) + 1):
         positions = 10**power
         context.say(f"stream: 10^{power} positions")
         model, source = _synthetic(positions, *_LENGTH_SHAPE)
         rounds = context.fewer(_ROUNDS.get(positions, context.rounds))
-        seconds = [timed(lambda m=model, s=source: evaluate(m, s, "stream")) for _ in range(rounds)]  # type: ignore[misc]
+        seconds = [timed(lambda m=model, s=source: log_likelihood(m, s, "stream")) for _ in range(rounds)]  # type: ignore[misc]
         rows.append([positions, seconds, each(seconds, 1e9 / positions)])
         points.append((float(positions), median(seconds)))
     labels, _, active = _LENGTH_SHAPE
@@ -63,7 +63,7 @@ def _engines(context: Context) -> ResultTable:
         context.say(f"engines: {labels} labels, {positions:,} positions")
         model, chain = _chain_of(positions, labels, attributes, active)
         runs = {
-            name: lambda engine=engine, threads=threads: evaluate(model, chain, engine, threads=threads)  # noqa: B023
+            name: lambda engine=engine, threads=threads: log_likelihood(model, chain, engine, threads=threads)  # noqa: B023
             for name, (engine, threads) in _ENGINES.items()
         }
         times = interleaved(runs, context.rounds)
@@ -88,7 +88,7 @@ def _against_the_paper(context: Context) -> ResultTable:
     positions = context.sized(100_000, 5_000)
     model, short = _chain_of(_FEW, *sizes)
     _, long = _chain_of(positions, *sizes)
-    runs = {"emp": lambda: evaluate(model, short, "emp"), "stream": lambda: evaluate(model, long, "stream")}
+    runs = {"emp": lambda: log_likelihood(model, short, "emp"), "stream": lambda: log_likelihood(model, long, "stream")}
     times = interleaved(runs, context.fewer(3))
     a_position = {"emp": each(times["emp"], 1 / _FEW), "stream": each(times["stream"], 1 / positions)}
     row: list[Cell] = [

@@ -13,7 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from chainfold.engines import ENGINES
-from chainfold.engines.problem import LOG_ADDITION, Settings, Shape
+from chainfold.engines.engine import LOG_ADDITION
+from chainfold.engines.settings import Settings, Shape
 from chainfold.errors import ChainfoldError
 from experiments.formatting import size
 from experiments.ledger import Result

@@ -20,8 +20,8 @@ import numpy as np
 
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
-from chainfold.engines.log_likelihood import evaluate
-from chainfold.inference.tagger import entropies, log_probabilities, sample
+from chainfold.engines.log_likelihood import log_likelihood
+from chainfold.inference.whole_chain import entropies, log_probabilities, sample
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
 from chainfold.semiring import entropy
@@ -90,7 +90,7 @@ def by_semiring(model: Model, chain: Chain) -> float:
 
 def by_counts(model: Model, chain: Chain) -> float:
     """ln Z less the expected score, both from `emp`."""
-    found = evaluate(model, chain, "emp", observe=False)
+    found = log_likelihood(model, chain, "emp", observe=False)
     return found.log_z - math.fsum(found.expected * model.weights)
 
 

@@ -1,7 +1,7 @@
 """How soon the certificate settles a boundary, and how far its bound is from the error really made.
 
 A chain is gone over in small blocks, as `stream` does, and from each block's end the certificate is taken ahead until
-it holds (`kernels.collapse`). How many positions that took is one number of the distribution. The posterior that it
+it holds (`engines.certificate`). How many positions that took is one number of the distribution. The posterior that it
 then gives for the boundary, before it has read the rest, is set against the true one, which forward-backward over the
 whole chain gives.
 
@@ -20,9 +20,14 @@ import numpy as np
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
-from chainfold.engines.log_likelihood import evaluate
-from chainfold.engines.problem import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Accumulator, Problem, Settings
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.certificate import Certificate
+from chainfold.engines.log_likelihood import log_likelihood
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Settings
+from chainfold.engines.tally import Accumulator
 from chainfold.kernels.certificate import NEGLIGIBLE
 from chainfold.model.file import open_model
 from chainfold.model.layout import Floats, Layout
@@ -82,30 +87,29 @@ class Boundaries:
         self.count = min(room // self.spacing, wanted)
         self._problem = Problem(model, model.aligned(chain), Settings(tolerance=tolerance, block=self.spacing))
         potentials = Potentials.of(self._problem)
-        self._sweeps: list[Sweep] = []
+        self._passes: list[BlockPass] = []
         belief: Belief | None = None
         for low, high in self._problem.blocks():
-            sweep = Sweep(self._problem, potentials)
-            belief = sweep.forward(low, self._problem.read(low, high), belief)
-            self._sweeps.append(sweep)
+            block_pass = BlockPass(self._problem, potentials)
+            belief = block_pass.forward(low, self._problem.read(low, high), belief)
+            self._passes.append(block_pass)
 
-    def horizon(self, boundary: int) -> Horizon | None:
+    def certificate(self, boundary: int) -> Certificate | None:
         """The certificate of a boundary, taken ahead until it holds; None if it does not as far as it may look."""
-        horizon = Horizon(self._problem.model.layout.width)
-        for sweep in self._sweeps[boundary + 1 :]:
-            sweep.look_ahead(horizon)
-            if horizon.certified or horizon.positions >= self.furthest:
+        certificate = Certificate(self._problem.model.layout.width, self._problem.settings.tolerance)
+        for block_pass in self._passes[boundary + 1 :]:
+            if certificate.extend(block_pass.lattice()) or certificate.positions >= self.furthest:
                 break
-        return horizon if horizon.certified and horizon.positions <= self.furthest else None
+        return certificate if certificate.certified and certificate.positions <= self.furthest else None
 
     def posteriors(self) -> Floats:
         """[count, N] of the boundaries, from the end of the chain: the truth."""
         layout = self._problem.model.layout
-        counts = Accumulator(layout, self._problem.room)  # not wanted here
-        gamma = self._sweeps[-1].exit.posterior()
+        counts = Accumulator(layout, self._problem.pool)  # not wanted here
+        gamma = self._passes[-1].passed.exit.posterior()
         found = []
-        for sweep in reversed(self._sweeps[1:]):
-            gamma = sweep.backward(gamma, counts.slots, keep=True)
+        for block_pass in reversed(self._passes[1:]):
+            gamma = block_pass.backward(gamma, counts.slots, keep=True)
             found.append(gamma[: layout.n_labels])
         return np.array(found[::-1][: self.count]).reshape(-1, layout.n_labels)
 
@@ -113,8 +117,8 @@ class Boundaries:
 def lookaheads(model: Model, chain: Chain, wanted: int) -> Result:
     """The distribution of the positions that it takes to certify a boundary."""
     boundaries = Boundaries(model, chain, wanted)
-    horizons = [boundaries.horizon(k) for k in range(boundaries.count)]
-    looked = np.array([horizon.positions for horizon in horizons if horizon is not None], int)
+    certificates = [boundaries.certificate(k) for k in range(boundaries.count)]
+    looked = np.array([certificate.positions for certificate in certificates if certificate is not None], int)
     lookahead, count = np.unique(looked, return_counts=True)
     return {
         "boundaries": boundaries.count,
@@ -130,7 +134,7 @@ def lookaheads(model: Model, chain: Chain, wanted: int) -> Result:
 def bounds(model: Model, chain: Chain, wanted: int) -> list[Result]:
     """For each tolerance, the errors really made at the boundaries that it certifies, and in the expected counts."""
     truth = Boundaries(model, chain, wanted).posteriors()
-    exact = evaluate(model, chain, "fb", observe=False).expected
+    exact = log_likelihood(model, chain, "fb", observe=False).expected
     return [_bound(model, chain, wanted, tolerance, truth, exact) for tolerance in TOLERANCES]
 
 
@@ -138,11 +142,11 @@ def _bound(model: Model, chain: Chain, wanted: int, tolerance: float, truth: Flo
     boundaries = Boundaries(model, chain, wanted, tolerance)
     looked, errors = [], []
     for k in range(boundaries.count):
-        horizon = boundaries.horizon(k)
-        if horizon is not None:
-            looked.append(horizon.positions)
-            errors.append(_worst(horizon.gamma[: truth.shape[1]], truth[k], NEGLIGIBLE))
-    counts = evaluate(model, chain, "stream", tolerance=tolerance, block=_BLOCK, observe=False).expected
+        certificate = boundaries.certificate(k)
+        if certificate is not None:
+            looked.append(certificate.positions)
+            errors.append(_worst(certificate.gamma[: truth.shape[1]], truth[k], NEGLIGIBLE))
+    counts = log_likelihood(model, chain, "stream", tolerance=tolerance, block=_BLOCK, observe=False).expected
     return {
         "tolerance": tolerance,
         "boundaries": len(errors),

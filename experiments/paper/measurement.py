@@ -216,11 +216,11 @@ def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, 
 
 
 def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) -> Evaluation:
-    from chainfold.engines.log_likelihood import evaluate
+    from chainfold.engines.log_likelihood import log_likelihood
     from experiments.paper.memory_limited import evaluate_limited
 
     if pager is None:
-        return evaluate(model, source, point.engine, observe=False)
+        return log_likelihood(model, source, point.engine, observe=False)
     return evaluate_limited(pager, model, source, point.engine)
 
 
@@ -240,10 +240,10 @@ def _opened(point: Point) -> tuple[Model, Source]:
 def warm_up(point: Point) -> None:
     """Compile the kernels, or load them, as `chainfold gradient` does."""
     from chainfold.chain.chain import gather
-    from chainfold.engines.log_likelihood import evaluate
+    from chainfold.engines.log_likelihood import log_likelihood
 
     model, source = _opened(point)
-    evaluate(model, gather(source, positions=2), point.engine, block=1, observe=False)
+    log_likelihood(model, gather(source, positions=2), point.engine, block=1, observe=False)
 
 
 def _forget(path: str) -> None:
@@ -255,7 +255,7 @@ def _forget(path: str) -> None:
 
 def _predicted(point: Point, model: Model, source: Source, sequence: int) -> int:
     from chainfold.engines import ENGINES
-    from chainfold.engines.problem import Settings, Shape
+    from chainfold.engines.settings import Settings, Shape
 
     layout = model.layout
     shape = Shape(point.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)

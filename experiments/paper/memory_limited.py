@@ -16,11 +16,14 @@ import numpy as np
 from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
+from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.problem import Problem, Report, Settings, Tally
+from chainfold.engines.problem import Problem
 from chainfold.engines.published import fb_log
-from chainfold.engines.published.fb_log_spill import Spill
-from chainfold.engines.published.log_domain import there_and_back
+from chainfold.engines.published.fb_log_spill import LogVectorFile
+from chainfold.engines.published.log_domain import forward_and_back
+from chainfold.engines.settings import Settings
+from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.spill import SpillFile
@@ -33,7 +36,7 @@ _ENDS = 1 << 20  # bytes at either end of a stored chain that are looked at for 
 
 
 def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, block: int | None = None) -> Evaluation:
-    """log Z and ∇Z / Z as `evaluate` has them, to the bit, with everything that the engine keeps in the pager's."""
+    """log Z and ∇Z / Z of `log_likelihood`, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
     tally, report = run(problem, pager) if run else ENGINES[engine].run(problem)
@@ -45,14 +48,14 @@ def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return there_and_back(problem, PagedVectors(problem, pager))
+    return forward_and_back(problem, PagedVectors(problem, pager))
 
 
 def _spilled(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
     with SpillFile(np.float64) as spill:
         file = spill.file
         pager.watch(file.fileno())
-        done = there_and_back(problem, UncachedSpill(problem.model.layout.n_labels, spill, pager))
+        done = forward_and_back(problem, UncachedSpill(problem.model.layout.n_labels, spill, pager))
         pager.unwatch(file.fileno())
     return done
 
@@ -80,7 +83,7 @@ class PagedVectors:
         return self._table[self._end : self._end + rows]
 
 
-class UncachedSpill(Spill):
+class UncachedSpill(LogVectorFile):
     """Keeps the forward vectors in a file, and nothing of it in the system's cache."""
 
     def __init__(self, n_labels: int, file: SpillFile, pager: Pager) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from chainfold.chain.block import Source
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
-from chainfold.engines.log_likelihood import evaluate
+from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.tagger import blocks_of
 from chainfold.kernels.expectation import active, most_active
 from chainfold.model.file import open_model
@@ -95,7 +95,7 @@ def _weighted(name: str, model: Model, chain: Chain) -> tuple[Model, str]:
     if name == "untrained":
         weights[:] = 0.0
     elif name != "trained":
-        less = evaluate(model, chain, observe=False).log_z / max(transitions, 1) + (name == "lowered")
+        less = log_likelihood(model, chain, observe=False).log_z / max(transitions, 1) + (name == "lowered")
         first = model.layout.n_state
         weights[first : first + model.layout.n_labels**2] -= less
     return replace(model, weights=weights), WEIGHTS[name].format(less=less)
@@ -214,7 +214,7 @@ def _suspects(u: Floats, f: Floats) -> list[int]:
 
 
 def _evaluated(model: Model, chain: Chain, engine: str) -> Answer:
-    found = evaluate(model, chain, engine, observe=False)
+    found = log_likelihood(model, chain, engine, observe=False)
     finite = math.isfinite(found.log_z) and bool(np.isfinite(found.expected).all())
     return Answer(found.log_z, found.expected, "ok" if finite else "not a number")
 

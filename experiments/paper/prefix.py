@@ -9,7 +9,7 @@ import numpy as np
 
 from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.chain import Chain
-from chainfold.engines.problem import cut
+from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadSetting
 
 _BLOCK = 65536  # positions that are copied at once
@@ -43,7 +43,7 @@ def hold(source: Source, positions: int) -> Chain:
 
 def fill(source: Source, positions: int, new: Callable[[int, Any], Any]) -> dict[str, Any]:
     """The arrays of the first positions, made by `new` and filled block by block, so that nothing is held twice."""
-    prefix, stretches = Prefix(source, positions), list(cut(0, positions, _BLOCK))
+    prefix, stretches = Prefix(source, positions), list(Ranges(0, positions, _BLOCK))
     entries = {"": 0, "edge_": 0}
     for low, high in stretches:
         block = prefix.block(low, high)

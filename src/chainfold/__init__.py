@@ -14,15 +14,25 @@ if TYPE_CHECKING:
     from chainfold.chain.stored import StoredChain, open_chain, write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.engines.log_likelihood import Evaluation, evaluate
+    from chainfold.engines.log_likelihood import Evaluation, log_likelihood
     from chainfold.engines.resumable import PiecewiseGradient
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
     from chainfold.inference.quantities import Quantities
+    from chainfold.inference.result import Tagged
     from chainfold.inference.stream_tagger import StreamTagger
-    from chainfold.inference.tag_files import score, tag_to
-    from chainfold.inference.tagger import Tagger, Want, entropies, log_probabilities, marginals, nbest, sample, tag
+    from chainfold.inference.tag_files import evaluate, tag_to
+    from chainfold.inference.tagger import Tagger, Want
+    from chainfold.inference.whole_chain import (
+        Ranked,
+        entropies,
+        log_probabilities,
+        marginals,
+        nbest,
+        sample,
+        tag,
+    )
     from chainfold.metrics import Count, Scores
     from chainfold.model.constraints import Constraints
     from chainfold.model.file import open_model, save_model
@@ -44,12 +54,14 @@ __all__ = [
     "Model",
     "PiecewiseGradient",
     "Quantities",
+    "Ranked",
     "Saving",
     "Scores",
     "Source",
     "StoredChain",
     "StreamTagger",
     "SyntheticChain",
+    "Tagged",
     "Tagger",
     "Template",
     "Training",
@@ -62,6 +74,7 @@ __all__ = [
     "encode_sequences",
     "entropies",
     "evaluate",
+    "log_likelihood",
     "log_probabilities",
     "marginals",
     "nbest",
@@ -69,7 +82,6 @@ __all__ = [
     "open_model",
     "sample",
     "save_model",
-    "score",
     "tag",
     "tag_to",
     "train",
@@ -89,12 +101,14 @@ _HOME = {
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
     "Quantities": "inference.quantities",
+    "Ranked": "inference.whole_chain",
     "Saving": "training.loop",
     "Scores": "metrics",
     "Source": "chain.block",
     "StoredChain": "chain.stored",
     "StreamTagger": "inference.stream_tagger",
     "SyntheticChain": "chain.synthetic",
+    "Tagged": "inference.result",
     "Tagger": "inference.tagger",
     "Template": "features.template",
     "Training": "training.loop",
@@ -105,17 +119,17 @@ _HOME = {
     "chain_from_table": "features.encode",
     "encode": "features.encode",
     "encode_sequences": "features.encode",
-    "entropies": "inference.tagger",
-    "evaluate": "engines.log_likelihood",
-    "log_probabilities": "inference.tagger",
-    "marginals": "inference.tagger",
-    "nbest": "inference.tagger",
+    "entropies": "inference.whole_chain",
+    "evaluate": "inference.tag_files",
+    "log_likelihood": "engines.log_likelihood",
+    "log_probabilities": "inference.whole_chain",
+    "marginals": "inference.whole_chain",
+    "nbest": "inference.whole_chain",
     "open_chain": "chain.stored",
     "open_model": "model.file",
-    "sample": "inference.tagger",
+    "sample": "inference.whole_chain",
     "save_model": "model.file",
-    "score": "inference.tag_files",
-    "tag": "inference.tagger",
+    "tag": "inference.whole_chain",
     "tag_to": "inference.tag_files",
     "train": "training.loop",
     "write_chain": "chain.stored",

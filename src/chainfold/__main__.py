@@ -1,11 +1,11 @@
 """The `chainfold` command, and `python -m chainfold`."""
 
-from chainfold.system import signals as stopping
+from chainfold.system import signals
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C is heard while it is imported, too."""
-    stopping.listen()
+    """Run the command line; signals are handled while it is imported, too."""
+    signals.listen()
     from chainfold.cli import main as run
 
     run()

@@ -25,9 +25,10 @@ class UnknownEngine(ChainfoldError):
 
 
 class BadSetting(ChainfoldError):
-    """A number among the settings that makes no sense."""
+    """A parameter with a value that it cannot have; `name` is the parameter's."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
+        self.name = name
         shown = " ".join(line.strip() for line in repr(value).splitlines())  # an array has several
         super().__init__(f"{name} is {shown}, but must be {expected}.")
 
@@ -159,8 +160,8 @@ class AlreadyAppended(BadFile):
     def __init__(self, path: object, positions: int) -> None:
         super().__init__(
             path,
-            f"has the {positions:,} positions of the input already, from an earlier --append, and was left as it is; "
-            f"append them once more with --again.",
+            f"has the {positions:,} positions of the input already, from an earlier `append`, and is not changed; use "
+            f"`again=True` to append them once more.",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate
+from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.chain.block import Block
 from chainfold.chain.chain import gather
 from chainfold.chain.matrix import chain_from_matrix
@@ -89,7 +89,7 @@ def test_labels_are_sampled_from_the_model_itself(n_edge_attributes: int) -> Non
         # the chains of all seeds share one model: only the draws differ
         source._recipe = SYNTHETIC_TWIN[n_edge_attributes]._recipe._replace(key=source._recipe.key)
         weights = SYNTHETIC_TWIN[n_edge_attributes].true_weights()
-        found = evaluate(Model(Layout.full(3, 12, n_edge_attributes), weights), source)
+        found = log_likelihood(Model(Layout.full(3, 12, n_edge_attributes), weights), source)
         assert found.gradient is not None
         gradients.append(found.gradient)
     array = np.array(gradients)
@@ -106,7 +106,7 @@ def test_true_weights_at_the_ends_of_the_knobs(sticky: float, active: int) -> No
     source = SyntheticChain(500, 3, 6, active, sticky=sticky, n_edge_attributes=2)
     weights = source.true_weights()
     assert not np.isnan(weights).any()
-    assert evaluate(Model(Layout.full(3, 6, 2), weights), source).log_likelihood is not None
+    assert log_likelihood(Model(Layout.full(3, 6, 2), weights), source).log_likelihood is not None
 
 
 def test_starts_of_a_matrix_are_marks_or_positions_that_ascend() -> None:

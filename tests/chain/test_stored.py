@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, evaluate
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain import header
 from chainfold.chain import stored as store
 from chainfold.chain.block import Block, Source, vocabulary_of
@@ -197,7 +197,7 @@ def test_blocks_of_a_stored_chain_may_span_batches(tmp_path: Path) -> None:
     for low, high in ((65_530, 65_540), (0, 65_536), (65_536, 65_537), (60_000, 140_000), (131_072, 150_000)):
         assert contents(stored.block(low, high)) == contents(source.block(low, high))
     model = Model.random(Layout.full(3, 10, 2))
-    assert evaluate(model, stored).log_z == evaluate(model, source).log_z
+    assert log_likelihood(model, stored).log_z == log_likelihood(model, source).log_z
 
 
 def test_edge_offsets_without_edges_are_no_edges(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_edge_offsets_without_edges_are_no_edges(tmp_path: Path) -> None:
     )
     write_chain(tmp_path / "chain", chain)
     model = Model.random(Layout.full(1, 1))
-    found, stored = evaluate(model, chain, block=100), evaluate(model, open_chain(tmp_path / "chain"))
+    found, stored = log_likelihood(model, chain, block=100), log_likelihood(model, open_chain(tmp_path / "chain"))
     assert found.log_z == pytest.approx(stored.log_z, rel=1e-14)
     assert found.report.bytes_read < 40 * positions
 
@@ -585,7 +585,10 @@ def test_stream_reads_a_pipe_as_it_reads_memory(kind: str, block: int | None) ->
     piped = open_chain(written(chain, io.BytesIO()))
     warm = gather(piped, positions=2)
     assert contents(warm.block(0, 2)) == contents(chain.block(0, 2))
-    found, expected = evaluate(model, piped, "stream", block=block), evaluate(model, chain, "stream", block=block)
+    found, expected = (
+        log_likelihood(model, piped, "stream", block=block),
+        log_likelihood(model, chain, "stream", block=block),
+    )
     assert found.log_z == expected.log_z
     np.testing.assert_array_equal(found.expected, expected.expected)
     if chain.labelled:
@@ -611,7 +614,7 @@ def test_a_pipe_is_read_twice_by_no_engine() -> None:
     model = Model.random(Layout.full(3, 20))
     for engine in ("fb-recompute", "checkpoint"):
         with pytest.raises(ChainfoldError, match="can be read only once"):
-            evaluate(model, open_chain(written(chain, io.BytesIO())), engine, block=10)
+            log_likelihood(model, open_chain(written(chain, io.BytesIO())), engine, block=10)
 
 
 def test_a_stream_that_is_cut_between_batches_says_so() -> None:
@@ -687,7 +690,7 @@ def test_threads_may_read_a_stored_chain_at_once(tmp_path: Path) -> None:
     chain = made(positions=20_000)
     model = Model.random(Layout.full(3, 20))
     stored = open_chain(written(chain, tmp_path / "chain", rows=500))
-    found, expected = (evaluate(model, source, "parallel", threads=2) for source in (stored, chain))
+    found, expected = (log_likelihood(model, source, "parallel", threads=2) for source in (stored, chain))
     np.testing.assert_array_equal(found.expected, expected.expected)
 
 

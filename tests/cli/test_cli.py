@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, open_model
+from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, open_model
 from chainfold.chain.stored import write_chain
 from chainfold.cli.options import parse_size
 from chainfold.engines import ENGINES
@@ -67,7 +67,7 @@ def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
     arguments = ("--synthetic", "5000:3:10:2", "--sticky", "0.6", "--seed", "4", "--mean-length", "50")
     facts = json.loads(told("gradient", *arguments, "--json", "--output", str(path)))
     source = SyntheticChain(5000, 3, 10, 2, sticky=0.6, seed=4, mean_length=50)
-    found = evaluate(Model(Layout.full(3, 10), source.true_weights()), source)
+    found = log_likelihood(Model(Layout.full(3, 10), source.true_weights()), source)
     assert facts["log_z"] == found.log_z
     assert facts["log_likelihood"] == found.log_likelihood
     assert found.gradient is not None
@@ -97,7 +97,7 @@ def test_gradient_by_every_engine(engine: str) -> None:
         told("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
     )
     source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
-    truth = evaluate(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
+    truth = log_likelihood(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
     assert facts["log_z"] == pytest.approx(truth.log_z, rel=1e-12)
 
 
@@ -106,7 +106,7 @@ def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
     path = tmp_path / "chain.arrow"
     write_chain(path, source)
     facts = json.loads(told("gradient", str(path), "--seed", "5", "--json"))
-    assert facts["log_z"] == evaluate(Model.random(Layout.full(3, 10), seed=5), source).log_z
+    assert facts["log_z"] == log_likelihood(Model.random(Layout.full(3, 10), seed=5), source).log_z
     done = run("gradient", str(path), "--weights", "true")
     assert done.exit_code == 2
     assert "only a synthetic chain has true weights" in done.stderr

@@ -1,4 +1,4 @@
-"""`chainfold train --online` as a user meets it: pipes and files, kills and resumptions, sentences."""
+"""`chainfold learn` as a user meets it: pipes and files, kills and resumptions, sentences."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from chainfold.chain.block import join_blocks
 from chainfold.errors import ChainfoldError
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed
-from chainfold.training.loop import Every
+from chainfold.training.loop import SaveInterval
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import Arriving, arriving
-from chainfold.training.online.journal import Journaled
-from chainfold.training.online.run import RUN, RUN_VERSION, Asked, OnlineRun, Stopped
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.journal import JournalReader
+from chainfold.training.online.run import RUN, RUN_VERSION, OnlineRun, Stopped, StopRequested
 from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
-HOW = ("--online", "--batch", "64")
+HOW = ("--batch", "64")
 MADE = {"attributes": "word[-1] word word[1] shape", "columns": ["word", "shape", "tag"], "hash_bits": 12}
 READ = ("--attributes", MADE["attributes"], "--columns", "word,shape,tag", "--hash-bits", "12")
 
 
 def facts(*arguments: object, given: bytes = b"") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(succeeded("train", *arguments, "--json", given=given))
+    found: dict[str, Any] = json.loads(succeeded("learn", *arguments, "--json", given=given))
     return found
 
 
@@ -48,14 +48,14 @@ def test_a_pipe_and_a_file_give_the_same_model(tmp_path: Path) -> None:
     assert told["approximate_batches"] == 0
     assert told["prequential_accuracy"] > 0.7
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "p.csv", "t"]
-    facts(text, *HOW, *READ, "-o", tmp_path / "other", "--algorithm", "adagrad")
+    facts(text, *HOW, *READ, "-o", tmp_path / "other")
     assert (tmp_path / "other").read_bytes() == model.read_bytes()
     with (tmp_path / "p.csv").open() as file:
         (line,) = csv.DictReader(file)
     assert int(line["positions"]) == positions
     assert float(line["running_accuracy"]) == pytest.approx(told["prequential_accuracy"], abs=1e-6)
     assert float(line["loss"]) == pytest.approx(told["prequential_loss"], abs=1e-6)
-    assert b"tagged right before" in succeeded("train", text, *HOW, *READ, "-o", tmp_path / "other")
+    assert b"correct before training on them" in succeeded("learn", text, *HOW, *READ, "-o", tmp_path / "other")
 
 
 def test_the_model_is_one_as_any_other(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_numbers_are_fitted_on_the_first_rows(tmp_path: Path) -> None:
     dice = random.Random(0)
     rows = [(dice.random(), "high") if k % 2 else (-dice.random(), "low") for k in range(400)]
     text = "\n".join(["x,label", *(f"{x},{label}" for x, label in rows)])
-    told = facts("-", "--online", "--batch", "20", "-o", tmp_path / "m", given=text.encode())
+    told = facts("-", "--batch", "20", "-o", tmp_path / "m", given=text.encode())
     assert told["prequential_accuracy"] > 0.9
     assert told["attributes"] == 16
 
@@ -105,7 +105,7 @@ def killed_at(moment: int) -> Any:
 
 
 def go_on(output: Path, text: Path, every: int, progress: Any = lambda learnt: None) -> None:
-    online = OnlineRun(output, OnlineSettings(batch=64), every=Every(iterations=every), progress=progress)
+    online = OnlineRun(output, OnlineSettings(batch=64), every=SaveInterval(iterations=every), progress=progress)
     if online.state_path.exists():
         online.restore()
     online.run(arriving([str(text)], piped=online.piped, **MADE))  # type: ignore[arg-type]
@@ -155,11 +155,11 @@ def test_the_journal_of_a_pipe_gives_back_all_that_was_handed_over(seed: int, tm
     OnlineRun(tmp_path / "whole", settings).run(fed.after(0))
     handed, kills = 0, 0
     while kills < 100:
-        every = Every(iterations=dice.randint(1, 12))
+        every = SaveInterval(iterations=dice.randint(1, 12))
         online = OnlineRun(tmp_path / "m", settings, every=every, progress=killed_at(dice.randint(3, 15)))
         if online.state_path.exists():
             online.restore()
-            journal = [record.end for record in Journaled(online.journal_path, 1 << 12).records()]
+            journal = [record.end for record in JournalReader(online.journal_path, 1 << 12).records()]
             assert online.trainer is not None
             handed = max([online.trainer.rows, *journal])
         older = online.journal_path.read_bytes() if online.journal_path.exists() else b""
@@ -203,14 +203,14 @@ class Dripping(io.RawIOBase):
         return len(piece)
 
 
-@pytest.mark.parametrize("end", [Killed, Asked])
+@pytest.mark.parametrize("end", [Killed, StopRequested])
 @pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
 def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_for(
     attributes: str, end: type[BaseException], tmp_path: Path
 ) -> None:
     """A pipe that is left begins a new sequence when the run goes on, as a blank line would."""
     how: Any = MADE | {"attributes": attributes, "format": "conll"}
-    settings, every, dice = OnlineSettings(batch=16), Every(iterations=3), random.Random(0)
+    settings, every, dice = OnlineSettings(batch=16), SaveInterval(iterations=3), random.Random(0)
     lines = conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
     blank = lines.index("\n", 50)
     cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]
@@ -241,7 +241,7 @@ class Pipe:
     """A command with a pipe to it."""
 
     def __init__(self, *arguments: object) -> None:
-        line, pipe = command("train", "-", *arguments, "--json", "-v"), subprocess.PIPE
+        line, pipe = command("learn", "-", *arguments, "--json", "-v"), subprocess.PIPE
         self.process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
         assert self.process.stdin is not None
         self.stdin = self.process.stdin
@@ -304,13 +304,13 @@ def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_pat
     text.write_bytes(some_rows(0, 20_000))
     saved = ("--save-every", "20", "--prequential")
     facts(text, *PIPED, "-o", tmp_path / "whole", *saved, tmp_path / "whole.csv")
-    line = command("train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv")
+    line = command("learn", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv")
     with running(line, stdout=subprocess.DEVNULL) as process:
         until(model, 1)  # it has been saved
     assert process.returncode == -signal.SIGKILL
     assert model.read_bytes() != (tmp_path / "whole").read_bytes()
     assert open_model(model).training["positions"] < 20_000
-    done = run("train", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv", "--resume")
+    done = run("learn", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv", "--resume")
     assert done.exit_code == 0
     assert done.stderr.startswith("chainfold: going on after ")
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
@@ -347,51 +347,52 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--algorithm", "lbfgs"), "what arrives is learnt from by adagrad, not by lbfgs; leave --algorithm out."),
-        (("--dev", "x"), "--dev means nothing to --online, whose settings are --rate, --batch, --c2, --forget; "),
-        (("--c1", "1"), "--c1 means nothing to --online"),
-        (("--max-iterations", "1"), "--max-iterations means nothing to --online"),
-        (("--min-count", "2"), "--min-count means nothing to --online"),
-        (("--weight", "shape"), "--weight means nothing to --online"),
-        (("--scheme", "BIO"), "--scheme means nothing to --online"),
-        (("--rate", "0"), "rate is 0.0, but must be a finite number above zero."),
-        (("--hash-bits", "99"), "hash_bits is 99, but must be a whole number from 1 to 24."),
-        (("--resume", "--fresh"), "go on or begin anew: give --resume or --fresh, not both."),
+        (("--rate", "0"), "--rate is 0.0, but must be a finite number above zero."),
+        (("--hash-bits", "99"), "--hash-bits is 99, but must be a whole number from 1 to 24."),
+        (("--resume", "--fresh"), "give --resume or --fresh, not both."),
     ],
 )
 def test_options_that_make_no_sense(options: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     text = conll(tmp_path / "t", 5)
-    assert failed("train", text, "--online", "-o", tmp_path / "m", *options).startswith(sentence)
+    assert failed("learn", text, "-o", tmp_path / "m", *options).startswith(sentence)
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-def test_what_is_for_online_learning_alone(tmp_path: Path) -> None:
-    text = conll(tmp_path / "t", 5)
-    sentence = failed("train", text, "-o", tmp_path / "m", "--forget", "10")
-    assert sentence == "--forget and --prequential are for learning as data arrives; give --online as well."
+@pytest.mark.parametrize("flag", ["--algorithm", "--dev", "--c1", "--min-count", "--weight", "--scheme", "--threads"])
+def test_options_of_training_that_do_not_exist_here(flag: str, tmp_path: Path) -> None:
+    done = run("learn", conll(tmp_path / "t", 5), "-o", tmp_path / "m", flag, "1")
+    assert done.exit_code == 2
+    assert f"No such option: {flag}" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--forget", "--prequential"])
+def test_options_that_training_does_not_have(flag: str, tmp_path: Path) -> None:
+    done = run("train", conll(tmp_path / "t", 5), "-o", tmp_path / "m", flag, "1")
+    assert done.exit_code == 2
+    assert f"No such option: {flag}" in done.stderr
 
 
 def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     text, model = conll(tmp_path / "t", 5), tmp_path / "m"
     succeeded("encode", text, "-o", tmp_path / "c")
-    assert failed("train", tmp_path / "c", "--online", "-o", model).endswith(
+    assert failed("learn", tmp_path / "c", "-o", model).endswith(
         "its attributes are not hashed, as online training requires; encode it with --hash-bits."
     )
     (tmp_path / "template").write_text("U:%x[0,0]\nB:%x[0,0]\n")
-    sentence = failed("train", text, "--online", "-o", model, "--template", tmp_path / "template")
+    sentence = failed("learn", text, "-o", model, "--template", tmp_path / "template")
     assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     (tmp_path / "template").write_text("U:%x[0,0]\nB\n")
-    facts(text, "--online", "-o", model, "--template", tmp_path / "template")
+    facts(text, "-o", model, "--template", tmp_path / "template")
     lines = tmp_path / "x.crfsuite"
     lines.write_text("A\tw=a\nB\tw=b\t@edge\te=1\n")
-    sentence = failed("train", lines, "--online", "-o", tmp_path / "edges")
+    sentence = failed("learn", lines, "-o", tmp_path / "edges")
     assert sentence == "edge attributes cannot be learnt online; leave them out."
     (tmp_path / "x.csv").write_text("edge,label\na,A\nb,B\n")
     (tmp_path / "template").write_text("B:%x[0,0]\n")
-    sentence = failed("train", tmp_path / "x.csv", "--online", "-o", model, "--template", tmp_path / "template")
+    sentence = failed("learn", tmp_path / "x.csv", "-o", model, "--template", tmp_path / "template")
     assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
     text.write_text("a x O\nb x _\n")
-    assert "row 2 has no label" in failed("train", text, "--online", "-o", model, "--unknown", "_", "--fresh")
+    assert "row 2 has no label" in failed("learn", text, "-o", model, "--unknown", "_", "--fresh")
 
 
 def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
@@ -399,14 +400,14 @@ def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         go_on(model, text, 1, killed_at(10))
     again = (*HOW, *READ, "-o", model)
-    assert "holds an unfinished run" in failed("train", text, *again)
+    assert "holds an unfinished run" in failed("learn", text, *again)
     assert "is a run with batch 64, c2 0.0, forget None, rate 0.3; " in failed(
-        "train", text, *again, "--resume", "--rate", "1"
+        "learn", text, *again, "--resume", "--rate", "1"
     )
     other = ("--columns", "word,shape,tag", "--attributes", "word", "--hash-bits", "12")
-    done = run("train", text, *HOW, *other, "-o", model, "--resume")
+    done = run("learn", text, *HOW, *other, "-o", model, "--resume")
     assert "other columns or attributes" in done.stderr.splitlines()[-1]
-    done = run("train", conll(tmp_path / "short", 3), *again, "--resume")
+    done = run("learn", conll(tmp_path / "short", 3), *again, "--resume")
     assert "resume with the input of then" in done.stderr.splitlines()[-1]
     facts(text, *again, "--fresh")
     assert not (tmp_path / "m.run").exists()

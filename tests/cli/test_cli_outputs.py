@@ -11,7 +11,7 @@ import pytest
 
 import chainfold.model.inspection
 import chainfold.training.online.run
-from chainfold.cli import progress as bars
+from chainfold.cli import progress
 from verbs import conll, failed, succeeded
 
 PLACES: dict[str, Callable[[Path], object]] = {
@@ -27,8 +27,8 @@ PLACES: dict[str, Callable[[Path], object]] = {
 }
 OUTPUTS: dict[str, list[object]] = {
     "train -o": ["train", "rows", "-o"],
-    "train --online -o": ["train", "rows", "--online", "--hash-bits", 8, "-o"],
-    "train --prequential": ["train", "rows", "--online", "--hash-bits", 8, "-o", "new", "--prequential"],
+    "learn -o": ["learn", "rows", "--hash-bits", 8, "-o"],
+    "learn --prequential": ["learn", "rows", "--hash-bits", 8, "-o", "new", "--prequential"],
     "tag -o": ["tag", "model", "rows", "-o"],
     "tag --follow -o": ["tag", "model", "rows", "--follow", "-o"],
     "tag --sequences": ["tag", "model", "rows", "-o", "new", "--sequences"],
@@ -65,7 +65,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*arguments: Any, **options: Any) -> None:
         raise AssertionError("work was begun")
 
-    monkeypatch.setattr(bars._Watch, "phase", work)
+    monkeypatch.setattr(progress.Bar, "_set_phase", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_timed", work)
     monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_next_piece", work)
     monkeypatch.setattr(chainfold.model.inspection, "inspect", work)

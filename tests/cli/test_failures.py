@@ -18,8 +18,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from chainfold import CRF, Layout, Model, SyntheticChain, evaluate
-from chainfold.cli import failures, guarded
+from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
+from chainfold.cli import failures
+from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.row_spool import RowSpool
 from chainfold.readers.inputs import Inputs
@@ -56,18 +57,18 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (MemoryError(), "not enough memory; take a smaller input, or a machine with more memory."),
-        (MemoryError("Unable to allocate 2 TiB"), "not enough memory: Unable to allocate 2 TiB; take a smaller input"),
+        (MemoryError(), "not enough memory; use a smaller input, or a machine with more memory."),
+        (MemoryError("Unable to allocate 2 TiB"), "not enough memory: Unable to allocate 2 TiB; use a smaller input"),
         (
             ImportError(f"a page of advice.\n\n{MAPPED}\n"),
             f"a library cannot be loaded: {MAPPED}; install chainfold again",
         ),
         (OSError(LLVM), "a library cannot be loaded: Could not find/load shared object file 'libllvmlite.so'"),
-        (RuntimeError("can't start new thread"), "the operating system refuses another thread; take fewer --threads"),
+        (RuntimeError("can't start new thread"), "the operating system refuses another thread; use fewer --threads"),
         (system(errno.EMFILE), "Too many open files; close some, or raise the limit (ulimit -n)."),
         (system(errno.ENOMEM), "not enough memory: Cannot allocate memory."),
         (system(errno.EACCES, "/root/x"), "/root/x: Permission denied."),
-        (system(errno.EPERM), "the operating system refuses what it was asked for: Operation not permitted."),
+        (system(errno.EPERM), "the operating system refuses a request: Operation not permitted."),
         (system(errno.ENOSPC), "cannot write to standard output: No space left on device."),
     ],
 )
@@ -97,7 +98,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     chain = SyntheticChain(100, 2, 6, 1)
     model = Model.random(Layout.full(chain.n_labels, chain.n_attributes))
     for use in (
-        lambda: evaluate(model, chain, "fb-spill"),
+        lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
         lambda: RowSpool(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),
@@ -148,7 +149,7 @@ def test_too_little_room_is_said_before_anything_is_loaded(monkeypatch: pytest.M
     done = ended(None)
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("chainfold: a limit leaves this process 700 MB of address space, and a verb needs 1,")
+    assert done.stderr.startswith("chainfold: this process may use 700 MB of address space, and a verb needs 1,")
 
 
 def test_room_is_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,5 +172,5 @@ def test_a_verb_under_a_limit_on_memory() -> None:
     command = [sys.executable, "-m", "chainfold", "engines"]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
     assert done.returncode == 2
-    assert done.stderr.startswith("chainfold: a limit leaves this process 5")
+    assert done.stderr.startswith("chainfold: this process may use 5")
     assert done.stderr.count("\n") == 1

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from chainfold.cli.interrupt import interruptible
-from chainfold.system import signals as stopping
+from chainfold.system import signals
+from chainfold.system.signals import interruptible
 from processes import PATIENCE, running
 from verbs import conll, succeeded
 
@@ -67,7 +67,7 @@ def test_every_verb_says_that_the_disk_is_full(tmp_path: Path) -> None:
     for arguments in (
         "train rows -o again --max-iterations 2",
         "train rows -o again --max-iterations 2 --json",
-        "train rows -o more --online --hash-bits 8",
+        "learn rows -o more --hash-bits 8",
         "tag model rows",
         "tag model - --follow <rows",
         "eval model rows",
@@ -109,11 +109,11 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process hears of Ctrl-C as the command does."""
-    monkeypatch.setattr(stopping, "_requests", stopping._Requests())
+    monkeypatch.setattr(signals, "_requests", signals._Requests())
     monkeypatch.setattr(atexit, "register", lambda *arguments: None)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in stopping.SIGNALS}
-    stopping.listen()
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in signals._SIGNALS}
+    signals.listen()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -129,7 +129,7 @@ def test_an_import_is_finished_before_an_interrupt_is_raised(tmp_path: Path, mon
     source = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n    for _ in range(9999): pass\n"
     (tmp_path / "interrupted_module.py").write_text(f"{source}except KeyboardInterrupt:\n    raise ImportError\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with stopping.in_verb():
+    with signals.in_verb():
         importlib.import_module("interrupted_module")
         with pytest.raises(KeyboardInterrupt):
             wait()
@@ -142,7 +142,7 @@ def test_an_interrupt_in_a_callback_is_not_lost(capfd: pytest.CaptureFixture[str
 
     thing = Thing()
     kept = weakref.ref(thing, lambda gone: signal.raise_signal(signal.SIGINT))
-    with stopping.in_verb():
+    with signals.in_verb():
         del thing
         with pytest.raises(KeyboardInterrupt):
             wait()
@@ -158,22 +158,23 @@ def test_a_second_interrupt_is_the_same_or_ends_the_process(
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", leave)
-    with stopping.in_verb():
+    with signals.in_verb():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)  # at once: it is the same
-        monkeypatch.setattr(stopping, "SAME", 0.0)
+        monkeypatch.setattr(signals, "_SAME", 0.0)
         with pytest.raises(SystemExit, match="130"):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == "chainfold: interrupted.\n"
-    assert stopping.interrupted() == 130
+    assert signals.report_interrupt() == 130
     with pytest.raises(SystemExit, match="130"):
         signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == "chainfold: interrupted.\n", "said once"
 
 
 BEGIN = (
-    "from chainfold import stopping; stopping.listen(); print(flush=True); from chainfold.__main__ import main; main()"
+    "from chainfold.system import signals; signals.listen(); print(flush=True); "
+    "from chainfold.__main__ import main; main()"
 )
 
 
@@ -210,10 +211,10 @@ def test_work_that_is_to_be_finished_takes_two_quick_requests_for_one(
         signal.raise_signal(number)
         signal.raise_signal(number)
         assert asked()
-        monkeypatch.setattr(stopping, "SAME", -1.0)
+        monkeypatch.setattr(signals, "_SAME", -1.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-        assert stopping.code() == 128 + number
+        assert signals.exit_code() == 128 + number
 
 
 @pytest.mark.usefixtures("listening")
@@ -223,13 +224,13 @@ def test_a_thread_that_memory_fails_to_start_wakes_whoever_waits() -> None:
             pool.submit(sys.unraisablehook, SimpleNamespace(exc_type=MemoryError))
             wait()
 
-    with stopping.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
+    with signals.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
         wait_in_vain()
 
 
 def test_in_another_thread_nobody_hears_of_signals() -> None:
     def work() -> bool:
-        stopping.listen()
+        signals.listen()
         with interruptible() as asked:
             return asked()
 

@@ -17,8 +17,8 @@ from chainfold.cli.watch_screen import About, view
 from chainfold.features import schema as roles
 from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.monitor import Monitor
-from chainfold.inference.tag_files import names_of
-from chainfold.system import signals as stopping
+from chainfold.model.model import vocabulary_of_model
+from chainfold.system import signals
 from verbs import failed, run, succeeded
 
 NASTY = [
@@ -58,7 +58,7 @@ VERBS: dict[str, Callable[[Path], list[object]]] = {
     "train": lambda at: ["train", at / "chain", "-o", at / "again", "--max-iterations", 2, "--fresh"],
     "train -v": lambda at: ["train", at / "chain", "-o", at / "again", "--max-iterations", 2, "--fresh", "-v"],
     "train --dev": lambda at: ["train", at / "chain", "-o", at / "again", "--dev", at / "chain", "--max-iterations", 2],
-    "online": lambda at: ["train", at / "rows", "--online", "--hash-bits", 8, "-o", at / "on", "--fresh", "-v"],
+    "online": lambda at: ["learn", at / "rows", "--hash-bits", 8, "-o", at / "on", "--fresh", "-v"],
     "eval": lambda at: ["eval", at / "model", at / "test"],
     "eval --confusion": lambda at: ["eval", at / "model", at / "test", "--confusion"],
     "inspect": lambda at: ["inspect", at / "model"],
@@ -118,7 +118,7 @@ def test_the_picture_of_a_stream_shows_names_as_text(nasty: Path) -> None:
     from rich.console import Console
 
     monitor = Monitor(open_model(nasty / "model"), window=3, alarms=[f"{NASTY[1]}>0.2", "[/bold]<0.9"])
-    for some in blocks_for_model([str(nasty / "test")], names_of(open_model(nasty / "model"))):
+    for some in blocks_for_model([str(nasty / "test")], vocabulary_of_model(open_model(nasty / "model"))):
         monitor.push(*some)
     about = About("[/red]\x1b", "a\nb", 1.0, 1.0, "line 3: \x9b [/x]")
     for width, height in ((30, 20), (80, 40)):
@@ -139,7 +139,7 @@ def ended(arguments: list[object], encoding: str, monkeypatch: pytest.MonkeyPatc
     written = io.BytesIO(), io.BytesIO()
     streams = [io.TextIOWrapper(stream, encoding=encoding) for stream in written]
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "listen", lambda: None)
+        patch.setattr(signals, "listen", lambda: None)
         patch.setattr(sys, "meta_path", [*sys.meta_path])
         patch.setattr(sys, "excepthook", sys.excepthook)
         patch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")

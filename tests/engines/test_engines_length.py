@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chainfold import Chain, Evaluation, Layout, Model, SyntheticChain, evaluate
+from chainfold import Chain, Evaluation, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.chain.chain import gather
 from tolerances import AT_LENGTH, LOG_DOMAIN_AT_LENGTH
 
@@ -28,14 +28,14 @@ def long_chain(n_labels: int) -> tuple[Model, Chain, Evaluation]:
     random = np.random.default_rng(n_labels)
     layout = Layout.full(n_labels, 60 * n_labels)
     model = Model(layout, source.true_weights() + random.normal(0.0, 0.3, layout.size))
-    return model, chain, evaluate(model, chain, "fb")
+    return model, chain, log_likelihood(model, chain, "fb")
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
 @pytest.mark.parametrize("n_labels", [2, 5, 23, 64])
 def test_production_engines_agree_at_length(n_labels: int, engine: str) -> None:
     model, chain, reference = long_chain(n_labels)
-    found = evaluate(model, chain, engine, threads=2)
+    found = log_likelihood(model, chain, engine, threads=2)
     assert abs(found.log_z - reference.log_z) <= AT_LENGTH * abs(reference.log_z)
     assert found.log_likelihood == pytest.approx(reference.log_likelihood, rel=AT_LENGTH)
     assert relative(found.expected, reference.expected) <= AT_LENGTH
@@ -45,7 +45,7 @@ def test_production_engines_agree_at_length(n_labels: int, engine: str) -> None:
 def test_published_algorithms_agree_at_length(engine: str) -> None:
     source = SyntheticChain(5_000, 3, 12, 3, seed=1, mean_length=1_000)
     model = Model.random(Layout.full(3, 12), seed=1)
-    reference, found = evaluate(model, source, "fb"), evaluate(model, source, engine)
+    reference, found = log_likelihood(model, source, "fb"), log_likelihood(model, source, engine)
     assert abs(found.log_z - reference.log_z) <= LOG_DOMAIN_AT_LENGTH * abs(reference.log_z)
     assert relative(found.expected, reference.expected) <= LOG_DOMAIN_AT_LENGTH
 
@@ -54,9 +54,9 @@ def test_edge_attributes_at_length() -> None:
     source = SyntheticChain(20_000, 5, 40, 4, seed=2, n_edge_attributes=3)
     layout = Layout.full(5, 40, 3)
     model = Model(layout, source.true_weights() + np.random.default_rng(0).normal(0.0, 0.3, layout.size))
-    reference = evaluate(model, source, "fb")
+    reference = log_likelihood(model, source, "fb")
     for engine in PRODUCTION:
-        found = evaluate(model, source, engine, threads=2)
+        found = log_likelihood(model, source, engine, threads=2)
         assert abs(found.log_z - reference.log_z) <= AT_LENGTH * abs(reference.log_z)
         assert relative(found.expected, reference.expected) <= AT_LENGTH, engine
 
@@ -67,9 +67,11 @@ def test_sparse_layout_at_length() -> None:
     layout = Layout.observed(chain)
     assert 0 < layout.dense < layout.n_attributes, "both kinds of rows are in use"
     model = Model.random(layout, seed=3)
-    reference = evaluate(model, chain, "fb")
+    reference = log_likelihood(model, chain, "fb")
     for engine in PRODUCTION:
-        assert relative(evaluate(model, chain, engine, threads=2).expected, reference.expected) <= AT_LENGTH, engine
+        assert relative(log_likelihood(model, chain, engine, threads=2).expected, reference.expected) <= AT_LENGTH, (
+            engine
+        )
 
 
 def extended(model: Model, chain: Chain) -> tuple[np.longdouble, NDArray[np.longdouble]]:
@@ -113,7 +115,7 @@ def test_stream_is_as_exact_as_fb_against_extended_precision() -> None:
     log_z, expected = extended(model, chain)
     errors = {}
     for engine in ("fb", "stream"):
-        found = evaluate(model, chain, engine)
+        found = log_likelihood(model, chain, engine)
         errors[engine] = (
             float(abs(found.log_z - log_z) / abs(log_z)),
             float(np.max(np.abs(found.expected - expected) / expected)),
@@ -128,7 +130,7 @@ def test_stream_is_as_exact_as_fb_against_extended_precision() -> None:
 def test_gradient_is_the_same_to_the_last_bit_for_any_number_of_threads(n_edge_attributes: int) -> None:
     source = SyntheticChain(50_000, 4, 50, 5, seed=7, n_edge_attributes=n_edge_attributes)
     model = Model.random(Layout.full(4, 50, n_edge_attributes), seed=7)
-    runs = [evaluate(model, source, "parallel", threads=threads) for threads in (1, 2, 3, 8, 2)]
+    runs = [log_likelihood(model, source, "parallel", threads=threads) for threads in (1, 2, 3, 8, 2)]
     for run in runs[1:]:
         assert run.gradient is not None
         assert run.gradient.tobytes() == runs[0].gradient.tobytes()  # type: ignore[union-attr]
@@ -139,6 +141,6 @@ def test_gradient_is_the_same_to_the_last_bit_for_any_number_of_threads(n_edge_a
 def test_a_run_repeats_itself_to_the_last_bit(engine: str) -> None:
     source = SyntheticChain(20_000, 5, 50, 5, seed=8)
     model = Model.random(Layout.full(5, 50), seed=8)
-    first, second = (evaluate(model, source, engine) for _ in range(2))
+    first, second = (log_likelihood(model, source, engine) for _ in range(2))
     assert first.expected.tobytes() == second.expected.tobytes()
     assert first.log_z == second.log_z

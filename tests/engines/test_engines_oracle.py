@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from chainfold import Chain, Model, evaluate
+from chainfold import Chain, Model, log_likelihood
 from chainfold.engines import ENGINES
 from oracle import Truth, enumerate_paths
 from shapes import CASES, case
@@ -29,7 +29,7 @@ def solved(name: str) -> tuple[Model, Chain, Truth]:
 @pytest.mark.parametrize("case", CASES)
 def test_engine_equals_oracle(case: str, engine: str, block: int | None) -> None:
     model, chain, truth = solved(case)
-    found = evaluate(model, chain, engine, block=block)
+    found = log_likelihood(model, chain, engine, block=block)
     truth.check(found.log_z, found.log_likelihood, found.expected)
     if found.gradient is None:
         assert not chain.labelled
@@ -41,7 +41,7 @@ def test_engine_equals_oracle(case: str, engine: str, block: int | None) -> None
 @pytest.mark.parametrize("case", CASES)
 def test_stream_that_may_not_look_ahead_equals_oracle(case: str) -> None:
     model, chain, truth = solved(case)
-    found = evaluate(model, chain, "stream", block=1, lookahead=1)
+    found = log_likelihood(model, chain, "stream", block=1, lookahead=1)
     truth.check(found.log_z, found.log_likelihood, found.expected)
 
 
@@ -55,9 +55,9 @@ def test_expected_counts_are_the_derivative_of_log_z(case: str, engine: str) -> 
     def log_z(m: int, by: float) -> float:
         weights = model.weights.copy()
         weights[m] += by
-        return evaluate(Model(model.layout, weights), chain, engine, block=3).log_z
+        return log_likelihood(Model(model.layout, weights), chain, engine, block=3).log_z
 
-    expected = evaluate(model, chain, engine, block=3).expected
+    expected = log_likelihood(model, chain, engine, block=3).expected
     for m in range(model.layout.size):
         difference = (log_z(m, step) - log_z(m, -step)) / (2.0 * step)
         assert abs(difference - expected[m]) <= DIFFERENCES * scale, model.layout.name(m)
@@ -68,8 +68,8 @@ def test_the_cases_reach_every_path_of_the_kernels() -> None:
     wide, real, carried, cut = (False,) * 4
     for name in CASES:
         model, chain, _ = solved(name)
-        stream = evaluate(model, chain, "stream", block=1, lookahead=1).report
-        parallel = evaluate(model, chain, "parallel", block=2).report
+        stream = log_likelihood(model, chain, "stream", block=1, lookahead=1).report
+        parallel = log_likelihood(model, chain, "parallel", block=2).report
         wide |= stream.wide_blocks > 0
         real |= stream.wide_blocks == 0
         carried |= stream.carried_blocks > 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chainfold import Chain, Evaluation, Layout, Model, evaluate
+from chainfold import Chain, Evaluation, Layout, Model, log_likelihood
 from chainfold.engines import ENGINES
 from tolerances import AT_LENGTH, FLOOR
 
@@ -59,8 +59,8 @@ UNFORGETTING = {
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_stream_carries_and_is_exact(name: str, starts: bool) -> None:
     model, chain = problem(*UNFORGETTING[name], starts=starts)
-    reference = evaluate(model, chain, "fb")
-    found = evaluate(model, chain, "stream", block=500, lookahead=1000)
+    reference = log_likelihood(model, chain, "fb")
+    found = log_likelihood(model, chain, "stream", block=500, lookahead=1000)
     assert found.report.carried_blocks > 0
     assert found.report.passes == 1.0
     check(found, reference)
@@ -69,32 +69,32 @@ def test_stream_carries_and_is_exact(name: str, starts: bool) -> None:
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_parallel_works_in_order_and_is_exact(name: str) -> None:
     model, chain = problem(*UNFORGETTING[name], positions=100_000)
-    found = evaluate(model, chain, "parallel", threads=2)
+    found = log_likelihood(model, chain, "parallel", threads=2)
     assert found.report.in_order > 0
-    check(found, evaluate(model, chain, "fb"))
+    check(found, log_likelihood(model, chain, "fb"))
 
 
 def test_parallel_cuts_at_start_marks_even_so() -> None:
     model, chain = problem(IDENTITY, 0.05, positions=100_000, starts=True)
-    found = evaluate(model, chain, "parallel", threads=2)
+    found = log_likelihood(model, chain, "parallel", threads=2)
     assert found.report.in_order < 15, "at least one of fifteen cuts has a start mark near it"
-    check(found, evaluate(model, chain, "fb"))
+    check(found, log_likelihood(model, chain, "fb"))
 
 
 def test_a_tolerance_that_cannot_be_met_in_the_lookahead_makes_stream_carry() -> None:
     model, chain = problem([[0.0, -2.0], [-2.0, 0.0]], 0.1)
-    reference = evaluate(model, chain, "fb")
-    assert evaluate(model, chain, "stream", block=500).report.carried_blocks == 0
-    found = evaluate(model, chain, "stream", block=10, lookahead=10, tolerance=1e-14)
+    reference = log_likelihood(model, chain, "fb")
+    assert log_likelihood(model, chain, "stream", block=500).report.carried_blocks == 0
+    found = log_likelihood(model, chain, "stream", block=10, lookahead=10, tolerance=1e-14)
     assert found.report.carried_blocks == chain.positions // 10 - 2, "all but the two that the end settles"
     check(found, reference)
 
 
 def test_little_memory_makes_stream_carry_and_is_exact() -> None:
     model, chain = problem(NEARLY_IDENTITY, 0.5)
-    found = evaluate(model, chain, "stream", memory=140_000)
+    found = log_likelihood(model, chain, "stream", memory=140_000)
     assert found.report.carried_blocks > 0
-    check(found, evaluate(model, chain, "fb"))
+    check(found, log_likelihood(model, chain, "fb"))
 
 
 def test_carrying_stops_when_the_chain_forgets() -> None:
@@ -109,9 +109,9 @@ def test_carrying_stops_when_the_chain_forgets() -> None:
         offsets=np.arange(6001), ids=np.zeros(6000, int), values=strong, n_labels=2, n_attributes=6
     )
     model = Model(model.layout, base)
-    found = evaluate(model, chain, "stream", block=100, lookahead=200)
+    found = log_likelihood(model, chain, "stream", block=100, lookahead=200)
     assert 0 < found.report.carried_blocks < 40
-    check(found, evaluate(model, chain, "fb"))
+    check(found, log_likelihood(model, chain, "fb"))
 
 
 @pytest.mark.parametrize("forgetful", ["past", "future"])
@@ -124,9 +124,9 @@ def test_a_cut_with_one_forgetful_side_does_not_hold(forgetful: str) -> None:
         offsets=np.arange(positions + 1), ids=np.zeros(positions, int), values=strong, n_labels=2, n_attributes=1
     )
     model = Model(Layout.full(2, 1), np.concatenate([[1.0, 0.0], np.ravel(NEARLY_IDENTITY)]))
-    found = evaluate(model, chain, "parallel", threads=2, block=10_000)
+    found = log_likelihood(model, chain, "parallel", threads=2, block=10_000)
     assert found.report.in_order == 1
-    check(found, evaluate(model, chain, "fb"))
+    check(found, log_likelihood(model, chain, "fb"))
 
 
 @pytest.mark.parametrize("price", [-500.0, -743.0])
@@ -156,8 +156,8 @@ def test_a_past_that_looks_impossible_from_the_halo_alone(price: float) -> None:
         moves[escape, 2, 1] = price + 0.001
     weights = np.concatenate([[-_INF, -_INF, 0.0], np.zeros(9), moves.ravel()])
     model = Model(Layout.full(3, 1, 2), weights)
-    found = evaluate(model, chain, "parallel", block=cut)
-    reference = evaluate(model, chain, "fb")
+    found = log_likelihood(model, chain, "parallel", block=cut)
+    reference = log_likelihood(model, chain, "fb")
     stays = reference.expected[3 + 9 : 3 + 18].reshape(3, 3)
     assert stays[0, 0] + stays[1, 1] > 120.0
     assert stays[2, 2] == pytest.approx(64.0), "label 2, then never again"
@@ -178,7 +178,7 @@ def test_a_label_may_fall_beyond_the_range_of_a_double_and_come_back(engine: str
         n_attributes=1,
     )
     model = Model(Layout.full(2, 1), np.concatenate([[0.5, -0.5], np.ravel(IDENTITY)]))
-    found = evaluate(model, chain, engine, block=block, lookahead=100)
+    found = log_likelihood(model, chain, engine, block=block, lookahead=100)
     assert found.log_z == pytest.approx(np.log(2.0), rel=1e-10)
     moves = (2 * half - 1) / 2
     np.testing.assert_allclose(found.expected[2:], [moves, 0.0, 0.0, moves], rtol=1e-10)
@@ -190,7 +190,7 @@ def test_flat_identity_has_its_closed_form(engine: str) -> None:
     positions = 50
     chain = Chain.from_arrays(offsets=np.zeros(positions + 1), ids=[], n_labels=2, n_attributes=1)
     model = Model(Layout.full(2, 1), np.concatenate([[0.0, 0.0], np.ravel(IDENTITY)]))
-    found = evaluate(model, chain, engine, block=7)
+    found = log_likelihood(model, chain, engine, block=7)
     moves = (positions - 1) / 2
     expected: NDArray[np.float64] = np.array([0.0, 0.0, moves, 0.0, 0.0, moves])
     np.testing.assert_allclose(found.expected, expected, rtol=1e-12)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainfold import Layout, Model, SyntheticChain, evaluate
+from chainfold import Layout, Model, SyntheticChain, log_likelihood
 from chainfold.engines import ENGINES
 from chainfold.engines.plan import choose
-from chainfold.engines.problem import Settings, Shape
+from chainfold.engines.settings import Settings, Shape
 
 LONG = Shape(positions=10**7, n_labels=23, weights=115_529, active=41.0, n_edge_attributes=0)
 
@@ -66,10 +66,10 @@ def test_auto_is_the_engine_that_was_planned_with_the_same_bits_for_any_number_o
 ) -> None:
     source = SyntheticChain(positions, 3, 10, 2)
     model = Model.random(Layout.full(3, 10))
-    runs = [evaluate(model, source, "auto", threads=threads) for threads in (1, 2, 5)]
+    runs = [log_likelihood(model, source, "auto", threads=threads) for threads in (1, 2, 5)]
     assert {found.engine for found in runs} == {engine}
     assert len({(found.log_z, found.expected.tobytes()) for found in runs}) == 1
-    assert runs[0].expected == pytest.approx(evaluate(model, source, "fb").expected, rel=1e-11)
+    assert runs[0].expected == pytest.approx(log_likelihood(model, source, "fb").expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("memory", [None, 10**6, 8 * 10**6, 3 * 10**7, 10**8, 10**9])
@@ -85,5 +85,5 @@ def test_the_choice_does_not_depend_on_the_number_of_threads(positions: int, mem
 def test_stream_keeps_within_the_memory_it_is_given() -> None:
     for memory in (10_000, 10**5, 10**6, 10**7):
         for shape in (LONG._replace(n_labels=5), LONG, LONG._replace(n_edge_attributes=2)):
-            if memory >= shape.certificate_bytes + 4 * 256 * shape.sweep_bytes:
+            if memory >= shape.certificate_bytes + 4 * 256 * shape.pass_bytes:
                 assert ENGINES["stream"].cost(shape, Settings(memory=memory)).memory <= memory

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import oracle
 import shapes
-from chainfold import Chain, ChainfoldError, Model, evaluate
+from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import count_observed
 from oracle import Long, enumerate_paths, features, score
@@ -84,7 +84,7 @@ def test_weighted_likelihood_and_gradient_equal_enumeration(case: str, kind: str
     value, gradient, magnitude = weighted_truth(model, chain)
     for engine in PRODUCTION:
         for block, lookahead in ((1, 1), (3, None), (None, None)):
-            found = evaluate(model, chain, engine, block=block, lookahead=lookahead)
+            found = log_likelihood(model, chain, engine, block=block, lookahead=lookahead)
             assert found.log_likelihood is not None
             assert found.gradient is not None
             assert abs(found.log_likelihood - value) <= ORACLE * max(1.0, abs(value), abs(found.log_z)), engine
@@ -96,13 +96,13 @@ def test_weighted_likelihood_and_gradient_equal_enumeration(case: str, kind: str
 def test_gradient_is_the_derivative_of_the_weighted_likelihood(case: str) -> None:
     model, chain, random = solved(case)
     chain = replace(chain, weights=WEIGHTS["at random"](random, chain))
-    found = evaluate(model, chain, block=2)
+    found = log_likelihood(model, chain, block=2)
     assert found.gradient is not None
     for m in range(model.layout.size):
         step = np.zeros(model.layout.size)
         step[m] = 1e-5
-        up = evaluate(Model(model.layout, model.weights + step), chain).log_likelihood
-        down = evaluate(Model(model.layout, model.weights - step), chain).log_likelihood
+        up = log_likelihood(Model(model.layout, model.weights + step), chain).log_likelihood
+        down = log_likelihood(Model(model.layout, model.weights - step), chain).log_likelihood
         assert up is not None
         assert down is not None
         assert abs((up - down) / 2e-5 - found.gradient[m]) <= 100 * DIFFERENCES
@@ -110,9 +110,9 @@ def test_gradient_is_the_derivative_of_the_weighted_likelihood(case: str) -> Non
 
 def test_weights_of_one_change_nothing_and_whole_weights_are_copies() -> None:
     model, chain, _ = solved("start marks in pairs")
-    plain = evaluate(model, chain)
-    ones = evaluate(model, replace(chain, weights=np.ones(chain.positions)))
-    twice = evaluate(model, replace(chain, weights=np.full(chain.positions, 2.0)))
+    plain = log_likelihood(model, chain)
+    ones = log_likelihood(model, replace(chain, weights=np.ones(chain.positions)))
+    twice = log_likelihood(model, replace(chain, weights=np.full(chain.positions, 2.0)))
     assert plain.gradient is not None
     assert plain.log_likelihood is not None
     for found, factor in ((ones, 1.0), (twice, 2.0)):
@@ -137,14 +137,14 @@ def test_engines_agree_on_long_weighted_chains(table: list[list[float]]) -> None
     )
     source = shapes.model(random, chain, 0.3)
     model = Model(source.layout, np.concatenate([source.weights[:12], np.ravel(table)]))
-    reference = evaluate(model, chain, "fb")
+    reference = log_likelihood(model, chain, "fb")
     assert reference.log_likelihood is not None
     for engine, options in (
         ("stream", {"block": 500, "lookahead": 1000}),
         ("parallel", {"threads": 2}),
         ("checkpoint", {}),
     ):
-        found = evaluate(model, chain, engine, **options)  # type: ignore[arg-type]
+        found = log_likelihood(model, chain, engine, **options)  # type: ignore[arg-type]
         assert found.log_likelihood == pytest.approx(reference.log_likelihood, rel=AT_LENGTH)
         assert found.gradient is not None
         assert reference.gradient is not None
@@ -157,10 +157,10 @@ def test_engines_agree_on_long_weighted_chains(table: list[list[float]]) -> None
 def test_observed_counts_are_weighted() -> None:
     model, chain, random = solved("edge attributes, start marks")
     chain = replace(chain, weights=WEIGHTS["at random"](random, chain))
-    found = evaluate(model, chain, block=2)
+    found = log_likelihood(model, chain, block=2)
     assert found.gradient is not None
     np.testing.assert_allclose(count_observed(model, chain), found.gradient + found.expected, rtol=1e-12, atol=1e-13)
-    assert evaluate(model, chain, observe=False).gradient is None
+    assert log_likelihood(model, chain, observe=False).gradient is None
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
@@ -178,7 +178,7 @@ def test_masks_equal_enumeration(case: str, engine: str) -> None:
         chain = replace(chain, labels=np.where(chain.starts, 0, chain.labels).astype(np.int32))
     truth = enumerate_paths(model, chain)
     for block in (1, 3, None):
-        found = evaluate(model, chain, engine, block=block)
+        found = log_likelihood(model, chain, engine, block=block)
         truth.check(found.log_z, found.log_likelihood, found.expected)
 
 
@@ -189,16 +189,16 @@ def test_an_observed_label_that_may_not_stand_there(mask: str) -> None:
     masked = replace(model, first=marks) if mask == "first" else replace(model, last=marks)
     where = 0 if mask == "first" else chain.positions - 1
     with pytest.raises(ChainfoldError, match=f"position {where} is forbidden"):
-        evaluate(masked, chain)
+        log_likelihood(masked, chain)
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name not in PRODUCTION])
 def test_the_published_algorithms_know_neither(engine: str) -> None:
     model, chain, _ = solved("3 labels")
     with pytest.raises(ChainfoldError, match="take another engine"):
-        evaluate(replace(model, first=np.ones(3, bool)), chain, engine)
+        log_likelihood(replace(model, first=np.ones(3, bool)), chain, engine)
     with pytest.raises(ChainfoldError, match="take another engine"):
-        evaluate(model, replace(chain, weights=np.ones(chain.positions)), engine)
+        log_likelihood(model, replace(chain, weights=np.ones(chain.positions)), engine)
 
 
 def test_weights_must_be_numbers_that_are_not_negative() -> None:

@@ -22,7 +22,7 @@ from chainfold import (
     Model,
     PiecewiseGradient,
     SyntheticChain,
-    evaluate,
+    log_likelihood,
     open_chain,
     save_model,
     write_chain,
@@ -79,7 +79,7 @@ def solved(name: str) -> tuple[Model, Chain, np.random.Generator]:
 
 def check(model: Model, chain: Chain, random: np.random.Generator, token: Path, **settings: Any) -> None:
     """One position at a time, and cut anywhere."""
-    whole = evaluate(model, chain, "stream", **settings)
+    whole = log_likelihood(model, chain, "stream", **settings)
     same(in_pieces(model, chain, list(range(1, chain.positions)), token, lambda k: k % 2, **settings), whole)
     inner = np.arange(1, chain.positions)
     places = sorted(random.choice(inner, min(2, inner.size), replace=False).tolist())
@@ -116,7 +116,7 @@ def test_labels_that_may_not_start_or_end_a_sequence(case: str, tmp_path: Path) 
 def test_chains_that_never_forget(name: str, starts: bool, tmp_path: Path) -> None:
     model, chain = unforgetting(*UNFORGETTING[name], positions=5000, starts=starts)
     settings: dict[str, Any] = {"block": 100, "lookahead": 200}
-    whole = evaluate(model, chain, "stream", **settings)
+    whole = log_likelihood(model, chain, "stream", **settings)
     assert whole.report.carried_blocks > 0
     places = sorted(np.random.default_rng(0).choice(np.arange(1, 5000), 6, replace=False).tolist())
     same(in_pieces(model, chain, places, tmp_path / "token", lambda k: True, **settings), whole)
@@ -133,7 +133,7 @@ def test_long_chains(often: float, tmp_path: Path) -> None:
     """Whole sequences go together here, and sums are folded on the way."""
     random = np.random.default_rng(1)
     model, chain = long_chain(random, 90_000, often)
-    whole = evaluate(model, chain, "stream")
+    whole = log_likelihood(model, chain, "stream")
     starts = np.flatnonzero(chain.starts)
     places = sorted({*random.integers(1, 90_000, 5).tolist(), int(starts[starts.size // 2]), 40_000, 40_001} - {0})
     same(in_pieces(model, chain, places, tmp_path / "token", lambda k: True), whole)
@@ -147,7 +147,7 @@ def test_little_memory(tmp_path: Path) -> None:
         offsets=2 * np.arange(8001), ids=random.integers(0, 5, 16_000), labels=random.integers(0, 3, 8000)
     )
     model = shapes.model(random, chain, 0.2)
-    whole = evaluate(model, chain, "stream", memory=200_000)
+    whole = log_likelihood(model, chain, "stream", memory=200_000)
     assert whole.report.blocks > 10
     same(in_pieces(model, chain, [777, 778, 5000], tmp_path / "token", lambda k: True, memory=200_000), whole)
     with pytest.raises(ChainfoldError, match="needs about"):
@@ -160,7 +160,7 @@ def test_a_piece_that_continues_whatever_its_mark_says() -> None:
     for k, some in enumerate(pieces(chain, [2, 3])):
         marked = frozen(np.append(True, some.starts[1:]), np.bool_)
         part.add(replace(some, starts=marked), continues=k > 0)
-    same(part.finish(), evaluate(model, chain))
+    same(part.finish(), log_likelihood(model, chain))
 
 
 def test_without_values_or_edge_attributes_among_others() -> None:
@@ -178,7 +178,7 @@ def test_without_values_or_edge_attributes_among_others() -> None:
         edge_ids=high.edge_ids,
         edge_values=high.edge_values,
     )
-    found, whole = part.finish(), evaluate(model, full)
+    found, whole = part.finish(), log_likelihood(model, full)
     np.testing.assert_array_equal(found.expected, whole.expected)
     assert found.log_likelihood == whole.log_likelihood
 
@@ -189,14 +189,14 @@ def test_a_label_that_turns_out_unknown_leaves_the_expected_counts(tmp_path: Pat
     chain = replace(chain, labels=frozen(labels, np.int32))
     for settings, saved in itertools.product(SETTINGS, (True, False)):
         found = in_pieces(model, chain, [2, 4, 6], tmp_path / "token", lambda k, saved=saved: saved, **settings)
-        same(found, evaluate(model, chain, **settings))
+        same(found, log_likelihood(model, chain, **settings))
         assert found.gradient is None
 
 
 def test_not_to_observe_is_remembered(tmp_path: Path) -> None:
     model, chain, _ = solved("3 labels")
     found = in_pieces(model, chain, [2, 4], tmp_path / "token", lambda k: True, observe=False)
-    same(found, evaluate(model, chain, observe=False))
+    same(found, log_likelihood(model, chain, observe=False))
 
 
 class Watched:
@@ -228,7 +228,7 @@ def test_a_long_piece_is_never_gathered(tmp_path: Path) -> None:
     part.add(piece(chain, 300_000 - 50, 300_000))
     same_piece.save(tmp_path / "token")
     assert (tmp_path / "token").stat().st_size < 1_000_000
-    whole = evaluate(model, chain)
+    whole = log_likelihood(model, chain)
     same(part.finish(), whole)
     same(same_piece.finish(), whole)
 
@@ -251,7 +251,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     for act in (part.finish, lambda: part.save(tmp_path / "token")):
         with pytest.raises(ChainfoldError, match="no positions"):
             act()
-    with pytest.raises(ChainfoldError, match="nothing before the first piece"):
+    with pytest.raises(ChainfoldError, match="the first piece cannot continue"):
         part.add(chain, continues=True)
     part.add(chain)
     with pytest.raises(ChainfoldError, match="only one side has weights"):
@@ -287,7 +287,7 @@ def test_a_piece_that_fails_is_not_gone_on_with(tmp_path: Path) -> None:
     assert (tmp_path / "token").read_bytes() == before
     resumed = PiecewiseGradient.load(tmp_path / "token", model)
     assert resumed.positions == chain.positions
-    same(resumed.finish(), evaluate(model, chain, block=1))
+    same(resumed.finish(), log_likelihood(model, chain, block=1))
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_the_verb_says_what_cannot_be(stored: tuple[Model, Path, list[Path]], tm
     other = replace(model, weights=model.weights + 1.0)
     save_model(tmp_path / "other", other)
     assert "no such file" in failed("gradient", chain, *modelled, *token, "--last")
-    assert "nothing before the first piece" in failed("gradient", chain, *modelled, *token, "--continues")
+    assert "the first piece cannot continue" in failed("gradient", chain, *modelled, *token, "--continues")
     assert not (tmp_path / "token").exists()
     succeeded("gradient", chain, *modelled, *token)
     before = (tmp_path / "token").read_bytes()
@@ -418,7 +418,7 @@ def test_the_verb_knows_labels_that_may_not_start_or_end_a_sequence(tmp_path: Pa
     write_chain(tmp_path / "whole.chain", chain)
     options = ("--model", tmp_path / "model", "--json")
     whole = json.loads(succeeded("gradient", tmp_path / "whole.chain", *options))
-    assert whole["log_likelihood"] == evaluate(model, chain).log_likelihood
+    assert whole["log_likelihood"] == log_likelihood(model, chain).log_likelihood
     for k, some in enumerate(pieces(chain, [2, 3])):
         write_chain(tmp_path / "part.chain", replace(some, starts=frozen(np.arange(some.positions) == 0, np.bool_)))
         said = ["--continues"] * (k > 0) + ["--last"] * (k == 2)

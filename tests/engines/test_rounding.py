@@ -16,7 +16,7 @@ from chainfold import (
     Model,
     PiecewiseGradient,
     SyntheticChain,
-    evaluate,
+    log_likelihood,
     log_probabilities,
     marginals,
     tag,
@@ -149,7 +149,7 @@ def solved(name: str) -> tuple[Model, Chain, Exact]:
 def test_no_digits_are_lost_and_the_promise_is_kept(name: str, engine: str) -> None:
     model, chain, truth = solved(name)
     for block in (None, 100) if chain.positions <= 20_000 else (None,):
-        found = evaluate(model, chain, engine, block=block)
+        found = log_likelihood(model, chain, engine, block=block)
         worst = truth.errors(found).max()
         assert worst <= found.report.error_bound
         assert truth.log_z_error(found) <= found.report.log_z_error_bound
@@ -163,7 +163,7 @@ def test_roundings_that_all_go_the_same_way_do_not_add_up(name: str, engine: str
     """Sums of 40,000 equal terms, and posteriors that would drift away from one."""
     model, chain, truth = solved(name)
     for block in (None, 2048):
-        assert truth.errors(evaluate(model, chain, engine, block=block)).max() <= IN_PORTIONS
+        assert truth.errors(log_likelihood(model, chain, engine, block=block)).max() <= IN_PORTIONS
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
@@ -173,7 +173,7 @@ def test_weights_of_any_spread_leave_each_component_right_by_its_own_size(name: 
     assert truth.gradient is not None
     gradient = np.array([float(component) for component in truth.gradient])
     for block in (None, 37):
-        found = evaluate(model, chain, engine, block=block)
+        found = log_likelihood(model, chain, engine, block=block)
         assert found.gradient is not None
         assert (np.abs(found.gradient - gradient) <= OWN_SIZE * np.abs(gradient)).all()
         assert truth.errors(found).max() <= found.report.error_bound
@@ -196,7 +196,7 @@ def test_weights_that_a_carried_block_asks_for_are_right_by_their_own_size() -> 
     assert truth.gradient is not None
     gradient = np.array([float(component) for component in truth.gradient])
     for engine in PRODUCTION:
-        found = evaluate(model, chain, engine, block=20, lookahead=40)
+        found = log_likelihood(model, chain, engine, block=20, lookahead=40)
         assert found.gradient is not None
         assert np.abs(found.gradient - gradient).max() <= 1e-12 * np.abs(gradient).max()
         if engine == "stream":
@@ -212,7 +212,7 @@ def test_a_log_likelihood_is_never_positive(engine: str) -> None:
         state = np.where(np.arange(2) == labels[:7, None], random.uniform(40.0, 90.0, (7, 2)), 0.0)
         values = random.uniform(0.5, 1.5, 3_000)
         model, chain = case(ids, state, np.zeros((2, 2)), labels=labels, values=values)
-        found = evaluate(model, chain, engine)
+        found = log_likelihood(model, chain, engine)
         assert found.log_likelihood is not None
         assert -1e-6 <= found.log_likelihood <= 0.0
 
@@ -225,7 +225,7 @@ def test_the_promise_holds_on_ordinary_chains(engine: str, n_labels: int) -> Non
     random = np.random.default_rng(1)
     layout = Layout.full(n_labels, 12)
     model = Model(layout, source.true_weights() + random.normal(0.0, 0.3, layout.size))
-    truth, found = exact(model, chain), evaluate(model, chain, engine, block=100)
+    truth, found = exact(model, chain), log_likelihood(model, chain, engine, block=100)
     assert truth.errors(found).max() <= found.report.error_bound <= 1e-3
     assert truth.log_z_error(found) <= found.report.log_z_error_bound <= 1e-3
     if engine in PRODUCTION:
@@ -236,7 +236,7 @@ def test_what_the_promise_is_made_of() -> None:
     """Two labels, one attribute of weight one, no transitions to speak of: H = 1, as the chain forgets at once."""
     positions, unit = 10, 2.0**-53
     model, chain = case(np.zeros(positions, int), [[1.0, 0.0]], np.zeros((2, 2)))
-    found = evaluate(model, chain, "fb")
+    found = log_likelihood(model, chain, "fb")
     roundings = 2 + 8 + 2 + 5e-6
     spread = 2 * (2 * roundings + 2 + 5) * unit
     terms = 32 * (2 + 8) + positions + (positions + positions / 16384)
@@ -246,14 +246,16 @@ def test_what_the_promise_is_made_of() -> None:
     )
     strict = Model(model.layout, np.append(model.weights[:3], [-INF, 0.0, 0.0]))
     spread *= positions  # where a transition is forbidden, all of the sequence adds up
-    assert evaluate(strict, chain, "fb").report.error_bound == pytest.approx(spread + terms * unit, rel=1e-9, abs=0.0)
+    assert log_likelihood(strict, chain, "fb").report.error_bound == pytest.approx(
+        spread + terms * unit, rel=1e-9, abs=0.0
+    )
 
 
 def test_a_larger_tolerance_is_in_the_promise() -> None:
     source = SyntheticChain(20_000, 3, 12, 3, seed=3)
     model = Model(Layout.full(3, 12), source.true_weights())
     for engine, factor in (("stream", 1.0), ("parallel", 3.0), ("fb", 0.0)):
-        bounds = [evaluate(model, source, engine, tolerance=tolerance).report for tolerance in (1e-12, 1e-5)]
+        bounds = [log_likelihood(model, source, engine, tolerance=tolerance).report for tolerance in (1e-12, 1e-5)]
         gained = bounds[1].error_bound - bounds[0].error_bound
         assert gained == pytest.approx(factor * 1e-5, rel=0.02)
         cuts = 3 if engine == "parallel" else 0  # 20,000 positions are four stretches
@@ -265,7 +267,7 @@ def test_a_larger_tolerance_is_in_the_promise() -> None:
 def test_scores_whose_units_are_rounded_leave_probabilities(engine: str, size: float) -> None:
     """Two labels that never change, for a reward that a double knows no better than to a unit: still each has half."""
     model, chain = case(np.zeros(6, int), [[0.0, 0.0]], [[size, 0.0], [0.0, size]])
-    found = evaluate(model, chain, engine)
+    found = log_likelihood(model, chain, engine)
     assert found.expected[2] + found.expected[5] == pytest.approx(5.0, rel=1e-12)
     assert abs(found.expected[2] - 2.5) <= 2.5 * found.report.error_bound
     np.testing.assert_allclose(marginals(model, chain).sum(axis=1), 1.0, rtol=1e-12)
@@ -283,19 +285,19 @@ def test_scores_that_cancel_leave_log_z_within_its_bound(engine: str, size: floa
     nothing = {"edge_offsets": np.zeros(1_001, int), "edge_ids": [], "n_edge_attributes": 1}
     beside = Chain.from_arrays(offsets=chain.offsets, ids=ids, n_labels=2, n_attributes=2, **nothing)  # type: ignore[arg-type]
     for found in (
-        evaluate(model, chain, engine),
-        evaluate(edges, beside, engine),
-        evaluate(model, chain, engine, block=1),
+        log_likelihood(model, chain, engine),
+        log_likelihood(edges, beside, engine),
+        log_likelihood(model, chain, engine, block=1),
     ):
         assert truth.log_z_error(found) <= found.report.log_z_error_bound
 
 
 def test_blocks_that_are_carried_are_in_the_promise() -> None:
     model, chain = case(np.arange(3_000) % 3, np.zeros((3, 2)), [[0.3, -0.8], [0.1, 0.5]])
-    truth, found = exact(model, chain), evaluate(model, chain, "stream", block=2, lookahead=1)
+    truth, found = exact(model, chain), log_likelihood(model, chain, "stream", block=2, lookahead=1)
     assert found.report.carried_blocks > 1_000
     assert truth.errors(found).max() <= found.report.error_bound
-    few = evaluate(model, chain, "stream", block=300, lookahead=1, tolerance=1e-14)
+    few = log_likelihood(model, chain, "stream", block=300, lookahead=1, tolerance=1e-14)
     carried = found.report.carried_blocks - few.report.carried_blocks
     assert found.report.error_bound > few.report.error_bound + 3.0 * carried * 2.0**-53 - 300 * 2.0**-53
 
@@ -314,7 +316,7 @@ def test_a_piece_whose_scores_overflow_is_an_error_whatever_came_before() -> Non
 def test_marginals_after_a_late_veto() -> None:
     """Tagging uses the same forward vectors; both labels that are left have the posterior of an even chain."""
     model, chain = late_veto(2_000, 1e5)
-    reference = evaluate(model, chain, "fb", block=64)
+    reference = log_likelihood(model, chain, "fb", block=64)
     found = marginals(model, chain)
     assert found[:-1, 0].max() < 1e-300
     np.testing.assert_allclose(found[:-1].sum(axis=0), reference.expected[:3], rtol=1e-12, atol=1e-300)
@@ -352,7 +354,7 @@ OVERFLOWS: dict[str, Case] = {
 def test_what_overflows_is_an_error_and_not_a_number_that_is_none(name: str, engine: str) -> None:
     model, chain = OVERFLOWS[name]
     with pytest.raises(ChainfoldError, match=r"position \d is not a finite number|too large"):
-        evaluate(model, chain, engine)
+        log_likelihood(model, chain, engine)
 
 
 @pytest.mark.parametrize("name", list(OVERFLOWS)[:3])
@@ -372,7 +374,7 @@ def test_large_scores_that_do_not_overflow_are_right(engine: str) -> None:
         values=[1e304, 1.0, 1e304, 1.0],
         labels=np.zeros(4, int),
     )
-    found = evaluate(model, chain, engine)
+    found = log_likelihood(model, chain, engine)
     assert found.log_z == pytest.approx(2e304)
     assert found.expected[1] == 0.0
     assert found.expected[0] == pytest.approx(2e304)

@@ -16,19 +16,23 @@ from chainfold import (
     Layout,
     Model,
     SyntheticChain,
-    evaluate,
+    log_likelihood,
     open_chain,
     write_chain,
 )
 from chainfold.chain.block import MOST_LABELS
 from chainfold.chain.chain import gather
-from chainfold.engines import workspace as desk
-from chainfold.engines.block_pass import Sequences
-from chainfold.engines.workspace import Desk, Room, held_bytes
+from chainfold.engines import workspace
+from chainfold.engines.log_likelihood import run_engine
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings
+from chainfold.engines.short_sequences import ShortSequences
+from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadSetting
 from chainfold.kernels.scores import padded, tiles_of
 from chainfold.model.layout import Floats
-from chainfold.training.objective import Objective, Space
+from chainfold.training.objective import Objective, WeightSpace
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 
 SHORT_AND_LONG = [1, 2, 700, 5, 5, 40, 683, 682, 1, 3000, 20, 9, 9, 1500, 6]
@@ -64,11 +68,11 @@ def test_short_and_long_sequences_together(engine: str, order: int) -> None:
     lengths = SHORT_AND_LONG[::order]
     chain = chain_of(lengths * 3, 23)
     model = Model.random(Layout.full(23, 30), seed=1)
-    found = evaluate(model, chain, engine, threads=2)
-    agree(found, evaluate(model, chain, "fb"))
+    found = log_likelihood(model, chain, engine, threads=2)
+    agree(found, log_likelihood(model, chain, "fb"))
     assert found.report.passes == 1 or engine == "parallel", "it looks beyond its cuts"
     progress: list[int] = []
-    evaluate(model, chain, engine, progress=progress.append)
+    log_likelihood(model, chain, engine, progress=progress.append)
     assert sum(progress) == chain.positions
 
 
@@ -84,9 +88,9 @@ def test_sequences_whose_numbers_leave_the_range_are_done_in_logarithms() -> Non
     given = Chain.from_arrays(
         labels=labels, starts=chain.starts, offsets=chain.offsets, ids=chain.ids, n_labels=3, n_attributes=30
     )
-    found = evaluate(model, given, "stream")
+    found = log_likelihood(model, given, "stream")
     assert 0 < found.report.wide_blocks < found.report.blocks
-    agree(found, evaluate(model, given, "fb"))
+    agree(found, log_likelihood(model, given, "fb"))
 
 
 @pytest.mark.parametrize("stay", [3.0, 12.0, 40.0], ids=["forgets", "slowly", "never"])
@@ -101,16 +105,13 @@ def test_what_is_pending_is_settled_by_the_end_of_its_sequence(stay: float, leng
     weights = np.random.default_rng(5).normal(scale=0.01, size=layout.size)
     weights[layout.n_state :] = [stay, 0.0, 0.0, stay]
     model = Model(layout, weights)
-    agree(evaluate(model, chain, "stream"), evaluate(model, chain, "fb"))
+    agree(log_likelihood(model, chain, "stream"), log_likelihood(model, chain, "fb"))
 
 
 def test_how_far_whole_sequences_reach() -> None:
-    from chainfold.engines.block_pass import Potentials
-    from chainfold.engines.problem import Problem, Settings
-
     chain = chain_of([4, 6, 3_000, 5], 3)
     problem = Problem(Model.random(Layout.full(3, 30)), chain, Settings())
-    sequences = Sequences(problem, Potentials.of(problem))
+    sequences = ShortSequences(problem, Potentials.of(problem))
     assert sequences.reach(0, chain.positions, closed=True) == 10, "the third is longer than the room"
     assert sequences.reach(0, 9, closed=False) == 4
     assert sequences.reach(0, 9, closed=True) == 9
@@ -124,9 +125,9 @@ def test_how_far_whole_sequences_reach() -> None:
 def test_more_labels_than_a_tile_has(n_labels: int) -> None:
     chain = chain_of([3, 4], n_labels)
     model = Model.random(Layout.full(n_labels, 30), seed=3)
-    reference = evaluate(model, chain, "fb-log")
+    reference = log_likelihood(model, chain, "fb-log")
     for engine in ("stream", "fb"):
-        agree(evaluate(model, chain, engine), reference, LOG_DOMAIN_AT_LENGTH)
+        agree(log_likelihood(model, chain, engine), reference, LOG_DOMAIN_AT_LENGTH)
 
 
 def test_rows_are_whole_tiles() -> None:
@@ -168,18 +169,18 @@ def stored(tmp_path: Path) -> Path:
 
 
 def values(path: Path, points: list[Floats]) -> list[tuple[float, Floats]]:
-    objective = Objective(Space.of(open_chain(path)), c2=0.1, threads=2)
+    objective = Objective(WeightSpace.of(open_chain(path)), c2=0.1, threads=2)
     return [objective(point) for point in points]
 
 
 def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = Space.of(open_chain(stored)).layout.size
+    size = WeightSpace.of(open_chain(stored)).layout.size
     random = np.random.default_rng(0)
     points = [random.normal(size=size), random.normal(size=size)]
     held = values(stored, [*points, points[0]])
     assert held[0][0] == held[2][0]
     assert_array_equal(held[0][1], held[2][1], err_msg="what an evaluation leaves behind changes nothing")
-    monkeypatch.setattr(desk, "_HELD", 1000)
+    monkeypatch.setattr(workspace, "_HELD", 1000)
     for (value, gradient), (other, other_gradient) in zip(held, values(stored, points), strict=False):
         assert value == other
         assert_array_equal(gradient, other_gradient)
@@ -188,35 +189,36 @@ def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, m
 def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = open_chain(stored)
     layout = Layout.observed(chain)
-    assert Desk(layout, chain).source is not chain
-    assert Desk(layout, chain, hold=False).source is chain
+    assert Workspace(layout, chain).source is not chain
+    assert Workspace(layout, chain, hold=False).source is chain
     whole = gather(chain)
-    assert Desk(layout, whole).source is whole
-    monkeypatch.setattr(desk, "_HELD", held_bytes(chain) - 1)
-    assert Desk(layout, chain).found is None
+    assert Workspace(layout, whole).source is whole
+    monkeypatch.setattr(workspace, "_HELD", held_bytes(chain) - 1)
+    assert Workspace(layout, chain).block_rows is None
     valued = replace(whole, values=np.ones(whole.ids.size))
     assert held_bytes(valued) > held_bytes(whole) == held_bytes(chain)
     assert held_bytes(SyntheticChain(100, 2, 10, 2, n_edge_attributes=2)) == np.inf
 
 
-def test_a_desk_serves_one_chain_under_one_layout() -> None:
+def test_a_workspace_serves_one_chain_under_one_layout() -> None:
     chain, other = chain_of([5, 4], 3), chain_of([5, 4], 3, seed=1)
     layout = Layout.full(3, 30)
-    kept = Desk(layout, chain)
+    kept = Workspace(layout, chain)
     model = Model.random(layout)
-    assert evaluate(model, chain, desk=kept).log_z == evaluate(model, chain).log_z
+    settings = Settings()
+    assert run_engine(model, chain, "stream", settings, kept).log_z == log_likelihood(model, chain).log_z
     for wrong_model, wrong_chain in ((model, other), (Model.random(Layout.full(3, 30)), chain)):
         with pytest.raises(ChainfoldError, match="one chain under one layout"):
-            evaluate(wrong_model, wrong_chain, desk=kept)
+            run_engine(wrong_model, wrong_chain, "stream", settings, kept)
 
 
-def test_room_lends_an_array_to_one_at_a_time() -> None:
-    room = Room()
-    first, second = room.take(100), room.take(100)
+def test_a_pool_lends_an_array_to_one_at_a_time() -> None:
+    pool = ArrayPool()
+    first, second = pool.take(100), pool.take(100)
     assert not np.shares_memory(first, second)
     first[:] = 7.0
-    room.give(first)
-    again = room.zeros(100)
+    pool.give(first)
+    again = pool.zeros(100)
     assert again is first
     assert not again.any()
     assert again.ctypes.data % 64 == 0

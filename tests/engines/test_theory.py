@@ -15,13 +15,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chainfold import Chain, Layout, Model, evaluate, marginals
+from chainfold import Chain, Layout, Model, log_likelihood, marginals
 from chainfold.chain.block import frozen
 from chainfold.engines import ENGINES
-from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.certificate import Certificate
 from chainfold.engines.parallel import STRETCHES
-from chainfold.engines.problem import Problem, Settings
-from chainfold.kernels import messages
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings
+from chainfold.kernels import forward
+from chainfold.kernels.lattice import EDGE_RANGE
 from tolerances import FLOOR, ORACLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
@@ -289,13 +294,13 @@ def example() -> tuple[Model, Chain]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_finds_the_example(engine: str) -> None:
     model, chain = example()
-    found = evaluate(model, chain, engine, block=2)
+    found = log_likelihood(model, chain, engine, block=2)
     assert found.log_z == pytest.approx(math.log(Z), rel=ORACLE)
     assert found.expected[0] == pytest.approx(float(COUNT), rel=ORACLE)
 
 
 def test_the_program_carries_and_finds_the_same() -> None:
-    found = evaluate(*example(), "stream", block=1, lookahead=1)
+    found = log_likelihood(*example(), "stream", block=1, lookahead=1)
     assert found.report.carried_blocks > 0
     assert found.expected[0] == pytest.approx(float(COUNT), rel=ORACLE)
     posteriors = [[float(gamma(t, j)) for j in LABELS] for t in STATE]
@@ -310,12 +315,12 @@ def test_the_program_has_the_same_q(first: int, length: int) -> None:
     t = 2 + length
     begun = problem.read(first - 1, 2)
     begun = begun._replace(starts=frozen([True, False][: begun.labels.size], np.bool_))
-    belief: Belief = Sweep(problem, potentials).forward(first - 1, begun, None)
-    sweep, horizon = Sweep(problem, potentials), Horizon(potentials.width)
-    belief = sweep.forward(2, problem.read(2, t), belief)
-    sweep.look_ahead(horizon)
+    belief: Belief = BlockPass(problem, potentials).forward(first - 1, begun, None)
+    block_pass, certificate = BlockPass(problem, potentials), Certificate(potentials.width, 1e-12)
+    belief = block_pass.forward(2, problem.read(2, t), belief)
+    certificate.extend(block_pass.lattice())
     truth = [[float(given(i, 2, f, t, first)) for f in LABELS] for i in LABELS]
-    np.testing.assert_allclose(horizon.q[:2, :2], truth, rtol=ORACLE)
+    np.testing.assert_allclose(certificate.q[:2, :2], truth, rtol=ORACLE)
     vector = [float(total(first, t, (t, j)) / total(first, t)) for j in LABELS]
     np.testing.assert_allclose(belief.posterior()[:2], vector, rtol=ORACLE)
 
@@ -351,8 +356,8 @@ KINDS = ["plain", "forbidden", "start marks", "both signs"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_within_the_factor_claimed(kind: str, engine: str, factors: int) -> None:
     model, chain = forgetful(kind, 20_000 if engine == "parallel" else 3_000)
-    truth = evaluate(model, chain, "fb")
-    found = evaluate(model, chain, engine, block=1500 if engine == "parallel" else 2, tolerance=TOLERANCE)
+    truth = log_likelihood(model, chain, "fb")
+    found = log_likelihood(model, chain, engine, block=1500 if engine == "parallel" else 2, tolerance=TOLERANCE)
     bound = (1.0 + TOLERANCE) ** factors - 1.0
     size = truth.expected
     if kind == "both signs":  # what the counts would be with |f|
@@ -435,8 +440,8 @@ def test_the_flow_beyond_the_lookahead_is_as_large_as_weights_rise() -> None:
 
 
 def test_what_underflows_is_as_small_as_the_page_says() -> None:
-    most = math.exp(messages.EDGE_RANGE)
-    share = np.finfo(np.float64).tiny * most / messages._LEAST_SUM  # of the largest α
+    most = math.exp(EDGE_RANGE)
+    share = np.finfo(np.float64).tiny * most / forward._LEAST_SUM  # of the largest α
     said = re.search(r"less than (\S+) of the largest, and a posterior\s+below (\S+):", section("Range"))
     any_past = re.search(r"posterior\s+is\s+below\s+(\S+)\s+for\s+any\s+past", section("Halos"))
     assert said

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, evaluate, save_model, write_chain
+from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, save_model, write_chain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import StoredChain
@@ -70,7 +70,7 @@ def test_a_child_measures_what_it_is_asked(corpus: Any, engine: str, held: str, 
     found = run(asked)
     source = SyntheticChain(POSITIONS, 2, 5, 5, seed=3)
     model = Model(Layout.full(2, 5), source.true_weights())
-    right = evaluate(model, gather(source, 2000), engine, observe=False)
+    right = log_likelihood(model, gather(source, 2000), engine, observe=False)
     assert (found["outcome"], found["reason"]) == ("measured", None)
     assert found["log_z"] == right.log_z
     assert found["gradient_sha256"] == hashlib.sha256(right.expected.astype("<f8").tobytes()).hexdigest()

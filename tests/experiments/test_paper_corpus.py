@@ -17,9 +17,9 @@ import pytest
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import StoredChain
 from chainfold.cli import demo_log as intrusion
-from chainfold.engines.log_likelihood import evaluate
+from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import ChainfoldError
-from chainfold.inference.tagger import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from experiments.paper import corpus as module
 from experiments.paper.corpus import KDD_COLUMNS, Corpus
@@ -205,12 +205,12 @@ def test_the_pieces_make_all_and_say_what_it_is(kdd: Corpus) -> None:
         assert entry["weights"] == model.weights.size
         assert entry["training"]["iterations"] == model.training["max_iterations"] == 15
         assert entry["training"]["accuracy"] == np.mean(tag(model, chain) == chain.labels) > 0.6
-        found = evaluate(model, chain)
+        found = log_likelihood(model, chain)
         assert found.log_likelihood is not None
         assert entry["training"]["objective"] == pytest.approx(model.weights @ model.weights - found.log_likelihood)
         if setting == "2-few":
             assert (entry["weights"], entry["active"], entry["bytes_a_position"]) == (14, 5.0, pytest.approx(73, 1e-3))
-        again = evaluate(model, StoredChain(kdd.chain(setting, entry["longest"])))
+        again = log_likelihood(model, StoredChain(kdd.chain(setting, entry["longest"])))
         assert again.log_z > 0.0
 
 

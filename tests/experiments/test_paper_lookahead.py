@@ -16,7 +16,7 @@ from chainfold import Chain, Layout, Model
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import write_chain
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.inference.tagger import marginals
+from chainfold.inference.whole_chain import marginals
 from chainfold.model.file import save_model
 from experiments.paper import lookahead
 from experiments.paper.lookahead import TOLERANCES, Boundaries, bounds, lookaheads, pieces
@@ -94,18 +94,18 @@ def test_what_is_certified_holds_whatever_follows(n_labels: int, positions: int,
     for tolerance in TOLERANCES[:2]:
         boundaries = Boundaries(model, chain, positions, tolerance)
         for k in range(boundaries.count):
-            horizon = boundaries.horizon(k)
-            if horizon is None:
+            certificate = boundaries.certificate(k)
+            if certificate is None:
                 continue
             certified += 1
             boundary = (k + 1) * boundaries.spacing - 1
-            read = boundary + horizon.positions + 1
+            read = boundary + certificate.positions + 1
             assert read <= positions
             for seed in range(20):
                 continued = tiny(100 + seed, read + future, n_labels, head=gather(chain, read))
                 truth = enumerated(model, continued, boundary)
-                assert np.abs(horizon.gamma[:n_labels] / truth - 1.0).max() <= tolerance + ROUNDING
-                possible = horizon.q[:n_labels, :n_labels]
+                assert np.abs(certificate.gamma[:n_labels] / truth - 1.0).max() <= tolerance + ROUNDING
+                possible = certificate.q[:n_labels, :n_labels]
                 assert (truth >= possible.min(axis=1) * (1 - ROUNDING)).all()
                 assert (truth <= possible.max(axis=1) * (1 + ROUNDING)).all()
     assert certified >= 2
@@ -127,7 +127,7 @@ def test_the_truth_is_that_of_tagging() -> None:
     boundaries = Boundaries(model, chain, 30)
     truth = marginals(model, chain, tolerance=1e-14)[boundaries.spacing - 1 :: boundaries.spacing]
     np.testing.assert_allclose(boundaries.posteriors(), truth[: boundaries.count], rtol=ROUNDING)
-    after, fresh = boundaries.horizon(0), Boundaries(model, chain, 30).horizon(0)
+    after, fresh = boundaries.certificate(0), Boundaries(model, chain, 30).certificate(0)
     assert after is not None
     assert fresh is not None
     np.testing.assert_array_equal(after.gamma, fresh.gamma, "the way back leaves the blocks as they were")
@@ -140,7 +140,7 @@ def test_the_certificate_is_taken_no_further_than_it_needs() -> None:
     loose, strict = Boundaries(model, chain, 20, 1e-4), Boundaries(model, chain, 20, 1e-12)
     assert loose.count == strict.count == 20
     for k in range(20):
-        sooner, later = loose.horizon(k), strict.horizon(k)
+        sooner, later = loose.certificate(k), strict.certificate(k)
         assert sooner is not None
         assert later is not None
         assert 0 < sooner.positions < later.positions

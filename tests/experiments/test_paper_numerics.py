@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, evaluate
+from chainfold import Chain, Layout, Model, log_likelihood
 from chainfold.chain.stored import write_chain
 from chainfold.model.file import save_model
 from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
@@ -287,10 +287,10 @@ def test_what_leaves_the_range_has_no_error_from_there_on(results: dict[str, Any
 
 def test_balanced_and_lowered_weights_keep_every_probability(results: dict[str, Any]) -> None:
     model, chain = results["model"], results["chain"]
-    counts = evaluate(model, chain, observe=False).expected
+    counts = log_likelihood(model, chain, observe=False).expected
     for name, log_z in (("balanced", 0.0), ("lowered", -899.0)):
         other, _ = numerics._weighted(name, model, chain)
-        found = evaluate(other, chain, observe=False)
+        found = log_likelihood(other, chain, observe=False)
         assert found.log_z == pytest.approx(log_z, abs=1e-9)
         np.testing.assert_allclose(found.expected, counts, rtol=1e-10)
     assert not numerics._weighted("untrained", model, chain)[0].weights.any()

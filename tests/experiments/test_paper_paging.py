@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold import Layout, Model, SyntheticChain, evaluate, write_chain
+from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
 from chainfold.chain.stored import StoredChain
 from chainfold.errors import ChainfoldError
 from chainfold.system.spill import SpillFile
@@ -153,7 +153,7 @@ CASES = [
 def test_engines_within_a_limit_are_the_same_to_the_bit(
     stored: Path, model: Model, engine: str, held: str, kept: int, passes: float
 ) -> None:
-    right = evaluate(model, hold(StoredChain(stored), POSITIONS), engine, block=BLOCK, observe=False)
+    right = log_likelihood(model, hold(StoredChain(stored), POSITIONS), engine, block=BLOCK, observe=False)
     source = StoredChain(stored)
     limit = LIMIT if held == "memory" else 1_000_000
     with Pager(limit) as pager:

@@ -41,7 +41,7 @@ def warm() -> None:
             ["tag", "model", "data", "-o", "tagged"],
             ["tag", "model", "data", "--marginals", "-o", "tagged"],
             ["gradient", "chain", "--model", "model", "--engine", "stream"],
-            ["train", "data", "--online", "-o", "online", "--json"],
+            ["learn", "data", "-o", "online", "--json"],
             ["eval", "model", "data"],
         ]
         for order in orders:

@@ -296,7 +296,7 @@ def test_every_engine_gives_the_same_bits_from_disk_and_from_memory(tmp_path: Pa
     stored = cf.encode(tmp_path / "input", tmp_path / "out.chain", columns=["w", "p", "label"], attributes="w[-1] w|p")
     model = cf.Model.random(cf.Layout.observed(stored))
     for name in ENGINES:
-        disk, memory = cf.evaluate(model, stored, name), cf.evaluate(model, gather(stored), name)
+        disk, memory = cf.log_likelihood(model, stored, name), cf.log_likelihood(model, gather(stored), name)
         assert disk.log_z == memory.log_z, name
         assert disk.gradient is not None
         assert memory.gradient is not None
@@ -310,7 +310,7 @@ def test_stream_reads_a_pipe(tmp_path: Path) -> None:
     pipe = io.BytesIO()
     encode_to(pipe, tmp_path / "input")
     pipe.seek(0)
-    expected, found = cf.evaluate(model, stored), cf.evaluate(model, open_chain(pipe))
+    expected, found = cf.log_likelihood(model, stored), cf.log_likelihood(model, open_chain(pipe))
     assert found.log_z == expected.log_z
     assert found.report.passes == 1
     assert expected.gradient is not None

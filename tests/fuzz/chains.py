@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from chainfold import Chain, Layout, Model, encode, evaluate, open_chain, score, tag_to, write_chain
+from chainfold import Chain, Layout, Model, encode, evaluate, log_likelihood, open_chain, tag_to, write_chain
 from chainfold.chain import stored as store
 from chainfold.cli.data import _facts
 from chainfold.readers.chain_text import write_lines
@@ -244,7 +244,9 @@ def _gradient(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
     layout = Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes)
     if dice.random() < 0.5:
         layout = Layout.observed(chain)
-    evaluate(Model.random(layout), chain, dice.choice(["stream", "fb", "emp", "auto"]), block=dice.choice([None, 1, 3]))
+    log_likelihood(
+        Model.random(layout), chain, dice.choice(["stream", "fb", "emp", "auto"]), block=dice.choice([None, 1, 3])
+    )
 
 
 def _data(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
@@ -256,7 +258,7 @@ def _decode(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
 
 
 def _model(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
-    evaluate(model_of(kind), chain)
+    log_likelihood(model_of(kind), chain)
 
 
 _USES = [_blocks, _gradient, _data, _decode, _model]
@@ -274,7 +276,7 @@ def stored(dice: random.Random, folder: Path) -> None:
         if dice.random() < 0.5:
             tag_to(io.BytesIO(), model_of(kind), path)
         else:
-            score(model_of(kind), path)
+            evaluate(model_of(kind), path)
 
 
 def piped(dice: random.Random, folder: Path) -> None:

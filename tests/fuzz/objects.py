@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold import CRF, Chain, Constraints, Layout, Model, evaluate
+from chainfold import CRF, Chain, Constraints, Layout, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.schema import kept_columns
 from fuzz.nasty import INTEGERS, REALS, anything, word
@@ -78,7 +78,7 @@ def sequences(dice: random.Random, folder: Path) -> None:
     options["min_count"] = 1 if options["hash_bits"] else options["min_count"]
     chain = chain_from_sequences(items, labels if dice.random() < 0.9 else None, weights=weights, **options)
     if chain.n_labels:
-        evaluate(Model.random(Layout.full(chain.n_labels, chain.n_attributes)), chain)
+        log_likelihood(Model.random(Layout.full(chain.n_labels, chain.n_attributes)), chain)
 
 
 def estimators(dice: random.Random, folder: Path) -> None:
@@ -134,7 +134,7 @@ def arrays(dice: random.Random, folder: Path) -> None:
         given[name] = value
     chain = Chain.from_arrays(**given)
     if chain.n_labels < 9 and chain.n_attributes + chain.n_edge_attributes < 10**5:
-        evaluate(Model.random(Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes)), chain)
+        log_likelihood(Model.random(Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes)), chain)
 
 
 def constraints(dice: random.Random, folder: Path) -> None:
@@ -148,10 +148,9 @@ def constraints(dice: random.Random, folder: Path) -> None:
         return dice.choice([">".join(ends), ">".join(ends), ">".join(ends), word(dice), ends[0], "\\*>\\^"])
 
     scheme = dice.choice([None, None, "BIO", "IOBES", "BILOU", "x", ""])
-    found = Constraints.of(
+    Constraints.of(
         labels, scheme, [entry() for _ in range(dice.choice([0, 1, 2]))], [entry() for _ in range(dice.choice([0, 1]))]
     )
-    found.combined(found)
 
 
 def columns(dice: random.Random, folder: Path) -> None:

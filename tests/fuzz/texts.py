@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chainfold import Layout, Model, encode, score, tag_to
+from chainfold import Layout, Model, encode, evaluate, tag_to
 from chainfold.features.encode import reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.readers.formats import Format, InputReader
@@ -120,7 +120,7 @@ def _read(path: Path, dice: random.Random, kind: str, folder: Path) -> None:
     elif use < 0.9:
         tag_to(io.BytesIO(), model(), path, format=options["format"])
     else:
-        score(model(), path, format=options["format"])
+        evaluate(model(), path, format=options["format"])
 
 
 @cache

@@ -13,7 +13,7 @@ from chainfold import CRF, Chain, ChainfoldError, Model, StreamTagger, Training,
 from chainfold.chain.block import vocabulary_of
 from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
-from chainfold.inference.stream_tagger import Labelled
+from chainfold.inference.result import Tagged
 from tolerances import ORACLE
 from verbs import conll, sentences
 
@@ -42,7 +42,7 @@ def row_of(fields: tuple[str, str, str]) -> dict[str, str]:
     return {"word": fields[0], "shape": fields[1]}
 
 
-def pushed(tagger: StreamTagger, size: int) -> list[Labelled]:
+def pushed(tagger: StreamTagger, size: int) -> list[Tagged]:
     """All rows, so many at a time."""
     found = []
     for rows in ROWS:
@@ -52,7 +52,7 @@ def pushed(tagger: StreamTagger, size: int) -> list[Labelled]:
     return [*found, tagger.flush()]
 
 
-def check(columns: Columns, found: list[Labelled]) -> None:
+def check(columns: Columns, found: list[Tagged]) -> None:
     assert [label for one in found for label in one] == columns.labels
     posteriors = np.concatenate([one.posteriors for one in found])
     np.testing.assert_allclose(posteriors, columns.marginals, rtol=0, atol=ORACLE)

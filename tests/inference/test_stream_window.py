@@ -15,9 +15,11 @@ import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
 from chainfold.chain.block import Block
 from chainfold.chain.chain import gather
-from chainfold.engines.log_likelihood import evaluate
-from chainfold.inference.stream_window import Final, Window
-from chainfold.inference.tagger import Tagger, Want, blocks_of, entropies, log_probabilities
+from chainfold.engines.log_likelihood import log_likelihood
+from chainfold.inference.result import Tagged
+from chainfold.inference.stream_window import StreamWindow
+from chainfold.inference.tagger import Tagger, Want, blocks_of
+from chainfold.inference.whole_chain import entropies, log_probabilities
 from engines.test_never_forget import UNFORGETTING, problem
 from tolerances import AT_LENGTH, FLOOR, ORACLE
 
@@ -40,11 +42,11 @@ def pushes(chain: Chain, sizes: Sizes, seed: int = 0) -> Iterator[Block]:
         low = high
 
 
-def streamed(window: Window, blocks: Iterator[Block]) -> list[Final]:
+def streamed(window: StreamWindow, blocks: Iterator[Block]) -> list[Tagged]:
     return [*map(window.push, blocks), window.end()]
 
 
-def whole(found: list[Final], name: str) -> NDArray[Any]:
+def whole(found: list[Tagged], name: str) -> NDArray[Any]:
     return np.concatenate([getattr(one, name) for one in found])
 
 
@@ -53,7 +55,7 @@ def offline(model: Model, chain: Chain) -> tuple[NDArray[np.int32], NDArray[np.f
     return np.concatenate([one.labels for one in found]), np.concatenate([one.posteriors for one in found])
 
 
-def check(model: Model, chain: Chain, found: list[Final]) -> None:
+def check(model: Model, chain: Chain, found: list[Tagged]) -> None:
     assert [one.low for one in found] == np.cumsum([0, *map(len, found)])[:-1].tolist()
     labels, posteriors = offline(model, chain)
     np.testing.assert_array_equal(whole(found, "labels"), labels)
@@ -80,13 +82,13 @@ def masked(model: Model, random: np.random.Generator) -> Model:
 def test_streams_equal_the_whole(name: str, sizes: str) -> None:
     for seed in range(3):
         model, chain = case(name, seed)
-        window = Window(model, posteriors=True, quantities=True)
+        window = StreamWindow(model, posteriors=True, quantities=True)
         check(model, chain, streamed(window, pushes(chain, PUSHES[sizes], seed)))
         check_sums(model, chain, window)
 
 
-def check_sums(model: Model, chain: Chain, window: Window) -> None:
-    found, truth = window.quantities(), evaluate(model, chain, "fb")
+def check_sums(model: Model, chain: Chain, window: StreamWindow) -> None:
+    found, truth = window.quantities(), log_likelihood(model, chain, "fb")
     n, scale = model.layout.n_labels, max(1.0, abs(truth.log_z))
     assert (found.positions, found.sequences) == (chain.positions, int(chain.starts.sum()))
     assert found.log_z == pytest.approx(truth.log_z, abs=ORACLE * scale)
@@ -108,11 +110,11 @@ def test_masks_hold_at_ends_that_are_known_late(name: str) -> None:
         model, chain = case(name, seed)
         model = masked(model, np.random.default_rng(seed))
         for sizes in PUSHES.values():
-            window = Window(model, posteriors=True, quantities=True)
+            window = StreamWindow(model, posteriors=True, quantities=True)
             check(model, chain, streamed(window, pushes(chain, sizes, seed)))
             found = window.quantities()
             assert found.log_likelihood == pytest.approx(float(log_probabilities(model, chain).sum()), abs=1e-6)
-            assert found.log_z == pytest.approx(evaluate(model, chain, "fb", observe=False).log_z, rel=ORACLE)
+            assert found.log_z == pytest.approx(log_likelihood(model, chain, "fb", observe=False).log_z, rel=ORACLE)
 
 
 def test_an_end_that_leaves_what_was_next_to_impossible() -> None:
@@ -121,7 +123,7 @@ def test_an_end_that_leaves_what_was_next_to_impossible() -> None:
     weights = np.array([0.0, 0.0, 0.0, 800.0, *np.zeros(4)])
     model = Model(Layout.full(2, 2), weights, last=np.array([True, False]))
     for sizes in PUSHES.values():
-        check(model, chain, streamed(Window(model, posteriors=True), pushes(chain, sizes)))
+        check(model, chain, streamed(StreamWindow(model, posteriors=True), pushes(chain, sizes)))
 
 
 LONG: dict[str, dict[str, Any]] = {
@@ -138,9 +140,9 @@ def test_long_streams_equal_the_whole(name: str, size: int) -> None:
     source = SyntheticChain(positions, 5, 100, 6, **LONG[name], seed=3)
     chain = gather(source)
     model = Model(Layout.full(5, 100), source.true_weights())
-    window = Window(model, posteriors=True, quantities=True)
+    window = StreamWindow(model, posteriors=True, quantities=True)
     check(model, chain, streamed(window, pushes(chain, lambda random, left: size)))
-    truth, found = evaluate(model, chain, "fb"), window.quantities()
+    truth, found = log_likelihood(model, chain, "fb"), window.quantities()
     assert found.log_z == pytest.approx(truth.log_z, rel=AT_LENGTH)
     assert found.log_likelihood == pytest.approx(truth.log_likelihood, rel=1e-9)
     assert found.entropy == pytest.approx(float(entropies(model, chain).sum()), rel=AT_LENGTH)
@@ -152,7 +154,7 @@ def test_long_streams_equal_the_whole(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_what_never_forgets_waits_for_the_end(name: str) -> None:
     model, chain = problem(*UNFORGETTING[name], positions=3_000)
-    window = Window(model, posteriors=True)
+    window = StreamWindow(model, posteriors=True)
     check(model, chain, streamed(window, pushes(chain, lambda random, left: 100)))
 
 
@@ -161,7 +163,7 @@ def test_what_never_forgets_waits_for_the_end(name: str) -> None:
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_the_wait_is_bounded_and_said_to_be(name: str, size: int, limit: dict[str, Any]) -> None:
     model, chain = problem(*UNFORGETTING[name], positions=1_000)
-    window = Window(model, posteriors=True, **limit)
+    window = StreamWindow(model, posteriors=True, **limit)
     found = []
     for block in pushes(chain, lambda random, left: size):
         found.append(window.push(block))
@@ -183,7 +185,7 @@ def test_the_wait_is_bounded_and_said_to_be(name: str, size: int, limit: dict[st
 def test_what_is_forced_is_what_the_rows_so_far_say() -> None:
     model, chain = problem(*UNFORGETTING["identity"], positions=200)
     lag = 8  # one row in eight goes before its time
-    found = streamed(Window(model, posteriors=True, max_lag=lag), pushes(chain, lambda random, left: 1))
+    found = streamed(StreamWindow(model, posteriors=True, max_lag=lag), pushes(chain, lambda random, left: 1))
     labels, posteriors, lags = (whole(found, name) for name in ("labels", "posteriors", "lag"))
     for t in np.flatnonzero(~whole(found, "proven"))[::17]:
         known = gather(chain, positions=int(t + lags[t] + 1))
@@ -195,7 +197,7 @@ def test_what_is_forced_is_what_the_rows_so_far_say() -> None:
 def test_a_limit_costs_nothing_where_the_chain_forgets() -> None:
     source = SyntheticChain(3_000, 5, 100, 6, sticky=0.9, seed=3)
     chain, model = gather(source), Model(Layout.full(5, 100), source.true_weights())
-    window = Window(model, posteriors=True, max_lag=200)
+    window = StreamWindow(model, posteriors=True, max_lag=200)
     check(model, chain, streamed(window, pushes(chain, lambda random, left: 1)))
     assert window.unproven == 0
 
@@ -214,14 +216,14 @@ def test_a_saved_window_goes_on_elsewhere(name: str) -> None:
     source = SyntheticChain(1_500, 5, 100, 6, sticky=0.9, mean_length=200, seed=4)
     chain, model = gather(source), Model(Layout.full(5, 100), source.true_weights())
     blocks = list(pushes(chain, lambda random, left: int(random.integers(1, 20)), seed=1))
-    window = Window(model, **STATES[name])
+    window = StreamWindow(model, **STATES[name])
     states, found = [], []
     for block in blocks:
         states.append({key: array.copy() for key, array in window.state().items()})
         found.append(window.push(block))
     found.append(window.end())
     for k in np.random.default_rng(2).choice(len(blocks), 50):
-        other = Window(model, **STATES[name])
+        other = StreamWindow(model, **STATES[name])
         other.restore(states[k])
         again = streamed(other, iter(blocks[k:]))
         for column in ("low", "labels", "posteriors", "proven", "lag"):
@@ -235,11 +237,11 @@ def test_a_saved_window_goes_on_elsewhere(name: str) -> None:
 def test_sums_have_a_value_at_every_prefix() -> None:
     source = SyntheticChain(120, 4, 40, 4, sticky=0.8, mean_length=30, seed=5)
     chain, model = gather(source), Model(Layout.full(4, 40), source.true_weights())
-    window = Window(model, quantities=True)
+    window = StreamWindow(model, quantities=True)
     for t in range(chain.positions):
         window.push(chain.block(t, t + 1))
         prefix = gather(chain, positions=t + 1)
-        found, truth = window.quantities(), evaluate(model, prefix, "fb")
+        found, truth = window.quantities(), log_likelihood(model, prefix, "fb")
         assert found.log_z == pytest.approx(truth.log_z, rel=ORACLE)
         assert found.log_likelihood == pytest.approx(truth.log_likelihood, rel=ORACLE)
         assert found.entropy == pytest.approx(float(entropies(model, prefix).sum()), rel=ORACLE, abs=FLOOR)
@@ -252,7 +254,7 @@ def test_a_window_that_has_failed_says_so() -> None:
     model, chain = case("4 labels", 0)
     weights = model.weights.copy()
     weights[model.layout.n_state :] = -np.inf
-    window = Window(replace(model, weights=weights))
+    window = StreamWindow(replace(model, weights=weights))
     with pytest.raises(ChainfoldError, match="no labelling"):
         window.push(chain.block(0, 4))
     with pytest.raises(ChainfoldError, match="has failed before"):
@@ -261,7 +263,7 @@ def test_a_window_that_has_failed_says_so() -> None:
 
 def test_a_sequence_begins_where_none_is_open() -> None:
     model, chain = case("4 labels", 0)
-    window = Window(model, posteriors=True)
+    window = StreamWindow(model, posteriors=True)
     chain = replace(chain, starts=np.zeros(6, bool))
     first = [window.push(chain.block(0, 3)), window.end(), window.push(chain.block(3, 6)), window.end()]
     starts = np.arange(6) % 3 == 0
@@ -273,9 +275,9 @@ def test_a_sequence_begins_where_none_is_open() -> None:
 def test_bad_settings_are_one_sentence(wrong: dict[str, Any]) -> None:
     model, _ = case("4 labels", 0)
     with pytest.raises(ChainfoldError):
-        Window(model, **wrong)
+        StreamWindow(model, **wrong)
     with pytest.raises(ChainfoldError, match="quantities"):
-        Window(model).quantities()
+        StreamWindow(model).quantities()
 
 
 # Nothing waits longer than it must
@@ -325,7 +327,7 @@ def test_rows_are_given_as_soon_as_they_are_final(posteriors: bool, max_lag: int
     tolerance = 1e-4
     source = SyntheticChain(150, 4, 30, 1, sticky=0.8, informative=0.7, seed=6)
     chain, model = gather(source), Model(Layout.full(4, 30), source.true_weights())
-    window = Window(model, posteriors=posteriors, max_lag=max_lag, tolerance=tolerance)
+    window = StreamWindow(model, posteriors=posteriors, max_lag=max_lag, tolerance=tolerance)
     backs, _, transfers = plain_recursions(model, chain)
     given = labelled = smoothed = 0
     unproven: set[int] = set()
@@ -347,7 +349,7 @@ def test_rounding_may_disagree_with_itself_and_nothing_is_held_up() -> None:
     """At the least tolerance there is, rounding decides; the guard and the search are rounded differently."""
     source = SyntheticChain(2_000, 5, 50, 4, sticky=0.5, seed=1)
     chain, model = gather(source), Model(Layout.full(5, 50), source.true_weights())
-    window = Window(model, posteriors=True, tolerance=1e-14)
+    window = StreamWindow(model, posteriors=True, tolerance=1e-14)
     found, most = [], 0
     for block in pushes(chain, lambda random, left: 1):
         found.append(window.push(block))
@@ -375,7 +377,7 @@ def test_rows_that_turn_to_logarithms_behind_those_that_are_given() -> None:
         pairs = [0.0, -1.5, -1.0, 0.0]
         model = Model(Layout.full(2, 1, n_edge_attributes), np.array([1.0, -1.0, *pairs, *(pairs * n_edge_attributes)]))
         for size in (1, 2, 7):
-            window = Window(model, posteriors=True, quantities=True, tolerance=1e-6)
+            window = StreamWindow(model, posteriors=True, quantities=True, tolerance=1e-6)
             found = streamed(window, pushes(chain, lambda random, left, size=size: size))  # type: ignore[misc]
             labels, posteriors = offline(model, chain)
             np.testing.assert_array_equal(whole(found, "labels"), labels)
@@ -393,7 +395,7 @@ def test_posteriors_that_wait_for_their_labels_stay_what_they_are() -> None:
     model = Model(Layout.full(2, 1), np.array([2000.0, -2000.0, *pairs.ravel()]))
     assert chain.positions == rows
     for size in (1, 50, rows):
-        window = Window(model, posteriors=True, quantities=True)
+        window = StreamWindow(model, posteriors=True, quantities=True)
         check(model, chain, streamed(window, pushes(chain, lambda random, left, size=size: size)))  # type: ignore[misc]
 
 
@@ -401,7 +403,7 @@ def test_sums_at_a_prefix_are_those_of_a_sequence_that_ends_there() -> None:
     for seed in range(5):
         model, chain = case("4 labels", seed)
         model = masked(model, np.random.default_rng(seed))
-        window, ended = (Window(model, quantities=True) for _ in range(2))
+        window, ended = (StreamWindow(model, quantities=True) for _ in range(2))
         window.push(chain.block(0, 4))
         ended.push(chain.block(0, 4), ended=True)
         one, other = window.quantities(), ended.quantities()

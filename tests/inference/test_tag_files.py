@@ -20,8 +20,9 @@ from chainfold import Chain, Layout, Model
 from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences, encode
 from chainfold.features.for_model import blocks_for_model
-from chainfold.inference import tagger as tagging
-from chainfold.inference.tag_files import _next, constrained, score, tag_to
+from chainfold.inference import tagger, whole_chain
+from chainfold.inference.tag_files import _next, evaluate, tag_to
+from chainfold.model.constraints import constrained
 from chainfold.training.loop import Training, train
 from verbs import conll, sentences
 
@@ -43,7 +44,7 @@ def text(tmp_path: Path) -> Path:
 @pytest.fixture(params=[3, 8192])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Stretches that cut sequences, and one that holds all of them."""
-    monkeypatch.setattr(tagging, "BLOCK", request.param)
+    monkeypatch.setattr(tagger, "BLOCK", request.param)
     return int(request.param)
 
 
@@ -116,7 +117,7 @@ def test_scores_are_those_of_a_plain_count(model: Model, text: Path, block: int)
     text.write_text(content)
     gold = [[row[-1] for row in rows] for rows in blocks(content)]
     found = [[row[-1] for row in rows] for rows in blocks(tagged(model, text))]
-    scores = score(model, text)
+    scores = evaluate(model, text)
     pairs = [pair for g, f in zip(gold, found, strict=True) for pair in zip(g, f, strict=True)]
     assert scores.labels[:3] == model.vocabulary.labels  # type: ignore[union-attr]
     assert scores.labels[3:] == ("I-Y",)
@@ -133,20 +134,20 @@ def test_scores_of_files_chains_and_tables_agree(model: Model, text: Path, tmp_p
     rows = [(*row, number) for number, rows in enumerate(blocks(text.read_text())) for row in rows]
     table = pa.table(dict(zip(("word", "shape", "tag", "n"), zip(*rows, strict=True), strict=True)))
     encode(text, tmp_path / "c", columns=["word", "shape", "tag"])
-    expected = score(model, text).to_json()
+    expected = evaluate(model, text).to_json()
     for path in (tmp_path / "c", str(tmp_path / "c"), [tmp_path / "c"], (str(tmp_path / "c"),)):
-        assert score(model, path).to_json() == expected
-    assert score(model, table, group="n").to_json() == expected
-    assert score(model, [text], memory=1).to_json() == expected
+        assert evaluate(model, path).to_json() == expected
+    assert evaluate(model, table, group="n").to_json() == expected
+    assert evaluate(model, [text], memory=1).to_json() == expected
     with text.open("rb") as file:
-        assert score(model, file).to_json() == expected
+        assert evaluate(model, file).to_json() == expected
 
 
 def test_nothing_to_compare_with(model: Model) -> None:
     for tag in (["", ""], [None, None]):
         table = pa.table({"word": ["b1", "b2"], "shape": ["x", "x"], "tag": pa.array(tag, pa.string())})
         with pytest.raises(ChainfoldError, match="no position has a known label"):
-            score(model, table)
+            evaluate(model, table)
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.data())
@@ -170,12 +171,12 @@ def test_new_columns_however_the_input_is_cut(model: Model, text: Path, block: i
     flat = [row for rows in found for row in rows]
     names = model.vocabulary.labels  # type: ignore[union-attr]
     chain = one_chain(model, text)
-    assert [row[3] for row in flat] == [names[label] for label in tagging.tag(model, chain)]
+    assert [row[3] for row in flat] == [names[label] for label in whole_chain.tag(model, chain)]
     posteriors = np.array([[float(field) for field in row[5:8]] for row in flat])
-    np.testing.assert_allclose(posteriors, tagging.marginals(model, chain), rtol=1e-5)
+    np.testing.assert_allclose(posteriors, whole_chain.marginals(model, chain), rtol=1e-5)
     best = [names.index(row[3]) for row in flat]
     np.testing.assert_allclose([float(row[4]) for row in flat], posteriors[np.arange(len(flat)), best])
-    drawn = tagging.sample(model, chain, 2, 3)
+    drawn = whole_chain.sample(model, chain, 2, 3)
     assert [[row[8 + k] for row in flat] for k in range(2)] == [[names[label] for label in one] for one in drawn]
 
 
@@ -199,9 +200,9 @@ def test_sequences_however_the_input_is_cut(model: Model, text: Path, block: int
         lengths = [len(rows) for rows in blocks(text.read_text())]
         np.testing.assert_array_equal(numbers[:, :2], list(enumerate(lengths)))
         chain = one_chain(model, text)
-        best = replace(chain, labels=tagging.tag(model, chain))
-        np.testing.assert_allclose(numbers[:, 2], tagging.log_probabilities(model, best), rtol=1e-8)
-        np.testing.assert_allclose(numbers[:, 3], tagging.entropies(model, chain), rtol=1e-8)
+        best = replace(chain, labels=whole_chain.tag(model, chain))
+        np.testing.assert_allclose(numbers[:, 2], whole_chain.log_probabilities(model, best), rtol=1e-8)
+        np.testing.assert_allclose(numbers[:, 3], whole_chain.entropies(model, chain), rtol=1e-8)
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])
@@ -209,7 +210,7 @@ def test_the_best_labellings_however_the_input_is_cut(model: Model, text: Path, 
     names = model.vocabulary.labels  # type: ignore[union-attr]
     found = iter(blocks(tagged(model, text, nbest=k)))
     sentences_of_text = blocks(text.read_text())
-    for rows, best in zip(sentences_of_text, tagging.nbest(model, one_chain(model, text), k), strict=True):
+    for rows, best in zip(sentences_of_text, whole_chain.nbest(model, one_chain(model, text), k), strict=True):
         assert len(best.labels) == min(k, 3 ** len(rows))
         for rank, labels in enumerate(best.labels):
             head, *lines = next(found)
@@ -266,4 +267,4 @@ def test_options_that_do_not_exist(model: Model, text: Path, tmp_path: Path) -> 
     encode(text, tmp_path / "c", columns=["word", "shape", "tag"])
     for path in (text, tmp_path / "c"):
         with pytest.raises(ChainfoldError, match="there is no option 'colums'"):
-            score(model, path, colums=["a"])
+            evaluate(model, path, colums=["a"])

@@ -28,18 +28,9 @@ from chainfold.errors import (
     ToleranceTooSmall,
     ZeroProbability,
 )
-from chainfold.inference.tagger import (
-    Tagged,
-    Tagger,
-    Want,
-    blocks_of,
-    entropies,
-    log_probabilities,
-    marginals,
-    nbest,
-    sample,
-    tag,
-)
+from chainfold.inference.result import Tagged
+from chainfold.inference.tagger import Tagger, Want, blocks_of
+from chainfold.inference.whole_chain import entropies, log_probabilities, marginals, nbest, sample, tag
 from oracle import Long, features, possible, score
 from tolerances import AT_LENGTH, ORACLE
 
@@ -102,7 +93,7 @@ def together(found: list[Tagged]) -> dict[str, NDArray[Any]]:
     results: dict[str, Any] = {
         "labels": np.concatenate([one.labels for one in found]),
         "posteriors": np.concatenate([one.posteriors for one in found]),
-        "marginal": np.concatenate([one.marginal for one in found]),
+        "marginal": np.concatenate([one.probabilities for one in found]),
         "nbest": np.concatenate([one.nbest for one in found], axis=1),
         "samples": np.concatenate([one.samples for one in found], axis=1),
         "log_z": np.concatenate([one.sequences.log_z for one in found]),

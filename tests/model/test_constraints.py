@@ -198,16 +198,6 @@ def test_an_entry_that_can_be_read_in_two_ways() -> None:
 # ---- the class
 
 
-def test_combined_allows_what_both_allow() -> None:
-    one = Constraints.of(AB, forbid=["a>b", "^>a"])
-    two = Constraints.of(AB, forbid=["b>a", "c>$"])
-    both = one.combined(two)
-    assert forbidden(both, AB) == {("a", "b"), ("^", "a"), ("b", "a"), ("c", "$")}
-    same(both, two.combined(one))
-    with pytest.raises(ChainfoldError, match="constraints on 3 labels cannot be combined with constraints on 2"):
-        one.combined(Constraints.of(["a", "b"]))
-
-
 def test_arrays_are_read_only_and_must_fit() -> None:
     constraints = Constraints.of(AB)
     with pytest.raises(ValueError, match="read-only"):

@@ -19,7 +19,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from chainfold import Layout, Model, Vocabulary
-from chainfold.cli import guarded
+from chainfold.cli.failures import guarded
 from chainfold.cli.inspect import inspect as verb
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.encode import chain_from_sequences

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain
-from chainfold.engines.problem import Shape
+from chainfold.engines.settings import Shape
 from chainfold.errors import BadSetting
 
 pytestmark = pytest.mark.quick
@@ -90,7 +90,7 @@ def test_sizes_beyond_32_bits() -> None:
     layout = Layout.full(100, 10**9)
     assert layout.size == 10**11 + 10**4
     shape = Shape(10**10, 100, layout.size, 20.0, 0)
-    assert shape.positions * shape.sweep_bytes == 10**10 * 2 * 8 * 112
+    assert shape.positions * shape.pass_bytes == 10**10 * 2 * 8 * 112
 
 
 def test_random_models_are_seeded() -> None:

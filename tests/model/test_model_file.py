@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from chainfold import Chain, Layout, Model, Vocabulary, evaluate, write_chain
+from chainfold import Chain, Layout, Model, Vocabulary, log_likelihood, write_chain
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.spec import InputSpec
 from chainfold.features.template import parse_template
-from chainfold.model.file import open_model, save_model, without_zeros
+from chainfold.model.file import open_model, save_model
+from chainfold.model.remap import without_zeros
 from chainfold.system.archive import read_sealed, write_sealed
 from rows import encoded
 
@@ -113,7 +114,7 @@ def test_what_is_written_comes_back(name: str, tmp_path: Path) -> None:
 def test_a_model_that_came_back_computes_the_same(tmp_path: Path) -> None:
     chain, model = chain_of("edges"), model_of("edges")
     save_model(tmp_path / "model", model)
-    before, after = evaluate(model, chain), evaluate(open_model(str(tmp_path / "model")), chain)
+    before, after = log_likelihood(model, chain), log_likelihood(open_model(str(tmp_path / "model")), chain)
     assert before.log_likelihood == after.log_likelihood
     np.testing.assert_array_equal(before.expected, after.expected)
 
@@ -458,7 +459,7 @@ def test_without_zeros_every_chain_scores_the_same() -> None:
     moved = Chain.from_arrays(starts=chain.starts, n_labels=chain.n_labels, n_edge_attributes=n_edges, **parts)
     assert moved.ids.size < chain.ids.size
     assert 0 < n_edges < model.layout.n_edge_attributes
-    assert evaluate(lean, moved).log_z == pytest.approx(evaluate(model, chain).log_z, rel=1e-13)
+    assert log_likelihood(lean, moved).log_z == pytest.approx(log_likelihood(model, chain).log_z, rel=1e-13)
 
 
 def test_counts_marks_and_names_move_together() -> None:

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from chainfold import Chain, SyntheticChain, errors
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli import guarded
 from chainfold.cli.data import data
+from chainfold.cli.failures import guarded
 from chainfold.features.template import parse_attributes
 from chainfold.readers import chain_text as decoding
 from chainfold.readers.chain_text import write_lines

@@ -7,6 +7,9 @@ import inspect
 import itertools
 import math
 import pickle
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,10 +32,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.tagger import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
-from chainfold.training.online.share import Share
+from chainfold.training.online.share import WindowShare
 from chainfold.training.online.trainer import OnlineTrainer
 from verbs import succeeded
 
@@ -163,7 +166,7 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
         copied.fit(X, Y)
     with pytest.raises(ChainfoldError, match=r"c2 is -1\.0"):
         copied.set_params(algorithm="lbfgs").fit(X, Y)
-    with pytest.raises(ValueError, match="c1 means nothing to algorithm 'ap'"):
+    with pytest.raises(ValueError, match="`c1` does not apply to algorithm 'ap'"):
         CRF(algorithm="ap", c1=1.0).fit(X, Y)
     with pytest.raises(ChainfoldError, match="threads is 0"):
         CRF(threads=0).fit(X, Y)
@@ -310,7 +313,7 @@ def test_what_cannot_be_learnt_from(fitted: CRF) -> None:
         CRF().fit(X, Y[:59])
     with pytest.raises(ChainfoldError, match="leave y out"):
         CRF().fit(chain_from_sequences(X, Y), Y)
-    with pytest.raises(ChainfoldError, match="no X_dev"):
+    with pytest.raises(ChainfoldError, match="`y_dev` requires `X_dev`"):
         CRF().fit(X, Y, y_dev=Y)
     with pytest.raises(ChainfoldError, match="label at every position"):
         CRF().fit([[["a"], ["b"]]], [["A", None]])
@@ -734,7 +737,7 @@ def test_pieces_are_learnt_from_as_the_command_line_does(tmp_path: Path) -> None
     x, y = streams()["one"]
     chain = encode_sequences(x, y, tmp_path / "chain", hash_bits=10)
     options = ("--batch", 20, "--c2", 3.0, "--forget", 300.0)
-    succeeded("train", chain.path, "--online", *options, "-o", tmp_path / "m", "--json")
+    succeeded("learn", chain.path, *options, "-o", tmp_path / "m", "--json")
     pieces = list(pieces_of(x, y, [7, 100, 101, 260], before=True))
     estimator = in_pieces(CRF(**ONLINE), pieces)
     assert open_model(tmp_path / "m").weights.tobytes() == estimator.model_.weights.tobytes()
@@ -749,9 +752,9 @@ def test_lines_of_attributes_are_learnt_from_as_the_same_items_are(tmp_path: Pat
     lines, model, options = tmp_path / "x.crfsuite", tmp_path / "m", ("--hash-bits", 10, "--batch", 20, "--json")
     lines.write_text(text)
     fitted = CRF(hash_bits=10, batch=20).partial_fit(items, y)
-    succeeded("train", lines, "--online", *options, "-o", model)
+    succeeded("learn", lines, *options, "-o", model)
     assert open_model(model).weights.tobytes() == fitted.model_.weights.tobytes()
-    succeeded("train", "-", "--format", "crfsuite", "--online", *options, "-o", tmp_path / "p", given=text.encode())
+    succeeded("learn", "-", "--format", "crfsuite", *options, "-o", tmp_path / "p", given=text.encode())
     assert (tmp_path / "p").read_bytes() == model.read_bytes()
     predicted = [label for labels in fitted.predict(items) for label in labels]
     for arguments in ((lines,), ("-", "--follow"), ("-", "--format", "crfsuite")):
@@ -826,8 +829,8 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
                 estimator.partial_fit(items, [labels], unfinished=unfinished)
     real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
 
-    def interrupted(trainer: OnlineTrainer, high: int, share: Share) -> Any:
-        if trainer.doings.batches == begun + 3:
+    def interrupted(trainer: OnlineTrainer, high: int, share: WindowShare) -> Any:
+        if trainer.totals.batches == begun + 3:
             raise KeyboardInterrupt
         return real(trainer, high, share)
 
@@ -835,7 +838,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
         patched.setattr(OnlineTrainer, "_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(x, y)
-    with pytest.raises(ChainfoldError, match=r"cannot go on with it; end that by partial_fit\(\[\], \[\]\)"):
+    with pytest.raises(ChainfoldError, match=r"cannot continue it; end it with partial_fit\(\[\], \[\]\)"):
         clone(estimator).set_params(forget=None).partial_fit(*first, unfinished=True).partial_fit(X, Y, None, [1.0])
     assert_same(estimator.partial_fit(*second), whole)
 
@@ -849,11 +852,11 @@ def test_what_is_only_for_learning_online() -> None:
         (CRF(hash_bits=10, max_iterations=1).fit(X, Y), {}),
     ]
     for estimator, how in not_online:
-        with pytest.raises(ChainfoldError, match="unfinished means nothing to pieces that are not learnt from online"):
+        with pytest.raises(ChainfoldError, match="`unfinished` requires online training: set `hash_bits`"):
             estimator.partial_fit(X[:1], Y[:1], unfinished=True, **how)
-        with pytest.raises(ChainfoldError, match="forget means nothing to pieces that are not learnt from online"):
+        with pytest.raises(ChainfoldError, match="`forget` requires online training"):
             estimator.set_params(forget=100.0).partial_fit(X[:1], Y[:1], **how)
-        with pytest.raises(ChainfoldError, match="forget means nothing to fit"):
+        with pytest.raises(ChainfoldError, match="`forget` requires partial_fit with `hash_bits`"):
             estimator.fit(X, Y)
     with pytest.raises(ChainfoldError, match="no positions"):
         CRF(hash_bits=10).partial_fit([], [])
@@ -947,3 +950,26 @@ def test_bytes_are_texts_and_nan_is_no_label() -> None:
 def test_settings_that_make_no_sense(parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ChainfoldError, match=sentence):
         CRF(**parameters).fit(X, Y)
+
+
+def test_without_scikit_learn_the_estimator_has_parameters_and_predicts() -> None:
+    script = """
+        import pickle, sys
+        sys.modules["sklearn"] = None
+        from chainfold import CRF
+        crf = CRF(c2=0.5, max_iterations=3)
+        assert crf.get_params()["c2"] == 0.5 and repr(crf.set_params(c1=0.1)) == "CRF(c1=0.1, c2=0.5, max_iterations=3)"
+        try:
+            crf.predict([["a"]])
+        except ValueError as error:
+            assert "not fitted" in str(error)
+        try:
+            crf.set_params(c3=1)
+        except ValueError as error:
+            assert "'c3'" in str(error)
+        crf.fit([[["a"], ["b"]]], [["A", "B"]])
+        assert list(pickle.loads(pickle.dumps(crf)).predict([[["b"], ["a"]]])[0]) == crf.predict([[["b"], ["a"]]])[0]
+        print("fine")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.stdout == "fine\n", done.stderr

@@ -17,7 +17,7 @@ import numba
 import pytest
 
 from chainfold.errors import ChainfoldWarning
-from chainfold.kernels import messages
+from chainfold.kernels.forward import forward
 from chainfold.system import jit
 from chainfold.system import kernel_cache as cache
 
@@ -234,7 +234,7 @@ def test_a_kernel_asks_for_room_before_llvm_does(monkeypatch: pytest.MonkeyPatch
 
 def test_a_kept_kernel_is_stamped_with_the_whole_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
-    stamps = {messages.forward._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}
+    stamps = {forward._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}
     assert len(stamps) == 1
     monkeypatch.setattr(jit, "_STAMP", "0" * 64)
     assert started()._cache._cache_file._source_stamp not in stamps

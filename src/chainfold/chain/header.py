@@ -98,7 +98,7 @@ def packed(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
         if size > _MOST_METADATA:
             raise BadChain(
                 f"its vocabulary needs {size / 1e9:.1f} GB beside the names, more than a stored chain can have; raise "
-                f"--min-count or lower --hash-bits."
+                f"`min_count` or lower `hash_bits`."
             )
     metadata[_DIGEST] = digest(metadata)
     return metadata

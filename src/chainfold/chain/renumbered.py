@@ -1,4 +1,4 @@
-"""A chain under the numbers of a vocabulary that is not its own: what has the same name has the same number."""
+"""A chain under the numbers of another vocabulary: equal names have equal numbers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, vocabulary_of
+from chainfold.chain.block import NO_LABEL, Block, Entries, KnownBlock, Source, entries_of, frozen, vocabulary_of
 from chainfold.chain.builder import Census
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.entries import without_gaps
-from chainfold.chain.strings import StringTable, spans
+from chainfold.chain.strings import StringTable, numbers_among
 from chainfold.chain.views import View
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError, UnseenLabel
 
 Numbers = NDArray[np.int32]
-Entries = tuple[NDArray[np.int64], Numbers, NDArray[np.float64]]  # offsets, ids, values
 
 
 class Renumbered(View):
-    """A source with the numbers of a vocabulary. Attributes that are not in it are left out.
+    """A source with the numbers of a vocabulary, without attributes that are not in it.
 
-    Labels that are not in it are unknown or, where labels are needed, refused by the block that has one.
+    Labels that are not in it are unknown or, with `labels_needed`, raise `UnseenLabel` when their block is read.
     """
 
     def __init__(self, source: Source, vocabulary: Vocabulary, *, labels_needed: bool = False) -> None:
@@ -37,8 +36,8 @@ class Renumbered(View):
         self.n_labels = len(vocabulary.labels)
         named = vocabulary.attributes is not None
         self.n_attributes = vocabulary.counts.size if named else max(vocabulary.counts.size, source.n_attributes)
-        self._ids = _found(own.attributes, vocabulary.attributes)
-        self._edge_ids = _found(own.edge_attributes, vocabulary.edge_attributes)
+        self._ids = _numbers(own.attributes, vocabulary.attributes)
+        self._edge_ids = _numbers(own.edge_attributes, vocabulary.edge_attributes)
         edges = vocabulary.edge_attributes
         self.n_edge_attributes = source.n_edge_attributes if edges is None else len(edges)
         self._labels = _labels(own.labels, vocabulary.labels)
@@ -54,22 +53,22 @@ class Renumbered(View):
         return block
 
     def known(self, low: int, high: int) -> KnownBlock:
-        """The block, and all labels: those that the vocabulary does not have come after its own."""
+        """The block, and all labels: those that are not in the vocabulary have the numbers after its own."""
         block = self._source.block(low, high)
         gold = self._labels[block.labels]
-        offsets, ids, values = _entries(block.offsets, block.ids, block.values, self._ids)
+        state, edge = entries_of(block)
         edges: Entries = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
         if self.n_edge_attributes:
-            edges = _entries(block.edge_offsets, block.edge_ids, block.edge_values, self._edge_ids)
+            edges = _renumbered(edge, self._edge_ids)
         labels = frozen(np.where(gold < self.n_labels, gold, np.int32(NO_LABEL)), np.int32)
-        found = Block(labels, block.starts, offsets, ids, values, *edges, block.weights)
-        return KnownBlock(found, frozen(gold, np.int32))
+        renumbered = Block(labels, block.starts, *_renumbered(state, self._ids), *edges, block.weights)
+        return KnownBlock(renumbered, frozen(gold, np.int32))
 
 
 def grown_chain(source: Source, vocabulary: Vocabulary) -> Chain:
-    """A source in memory, in which all that the vocabulary knows has its number, and what is new those that follow.
+    """A source in memory, with the numbers of a vocabulary; what is new has the numbers that follow.
 
-    Its own vocabulary has the names of both; how often attributes occur, and with which labels, is said of it alone.
+    The vocabulary of the result has the names of both; its counts and marks are those of the source alone.
     """
     own = vocabulary_of(source)
     assert own is not None, "only names can be compared"
@@ -96,8 +95,8 @@ def _check_names(own: Vocabulary, vocabulary: Vocabulary) -> None:
         raise ChainfoldError(f"the chain has {own.kind} and the model {vocabulary.kind}; encode it as the model was.")
     if own.template != vocabulary.template:
         raise ChainfoldError(
-            "the chain was encoded with another template, or other bins of numbers, than the model; give what it "
-            "was made of."
+            "the chain was encoded with another template, or other bins of numbers, than the model; give the files "
+            "that it was encoded from."
         )
 
 
@@ -112,24 +111,21 @@ def _union(names: Any, others: Any) -> Any:
     return table.strings() if len(table) else pa.array([], pa.large_string())
 
 
-def _found(own: Any, names: Any) -> Numbers | None:
-    """The number of each of our names, -1 for those that are not there; None where all numbers stay what they are."""
-    if own is None or names is None or own.equals(names):
-        return None
-    if not len(own) or not len(names):
-        return np.full(len(own), -1, np.int32)
-    return StringTable.of(names).found(*spans(own))
+def _numbers(own: Any, names: Any) -> Numbers | None:
+    """The new number of each name, -1 for those that are not there; None where all numbers stay the same."""
+    return None if own is None or names is None or own.equals(names) else numbers_among(own, names)
 
 
 def _labels(own: tuple[str, ...], names: tuple[str, ...]) -> Numbers:
-    """The number of each of our labels, those of new ones after the others, and behind all that of an unknown one."""
+    """The new number of each label, new labels after the others; the last entry is that of an unknown label."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*names, *own]))}
     return np.array([*(numbers[name] for name in own), NO_LABEL], np.int32)
 
 
-def _entries(offsets: NDArray[np.int64], ids: Numbers, values: NDArray[np.float64], numbers: Numbers | None) -> Entries:
+def _renumbered(entries: Entries, numbers: Numbers | None) -> Entries:
+    offsets, ids, values = entries
     if numbers is None or not offsets.size:
-        return offsets, ids, values
+        return entries
     part = slice(offsets[0], offsets[-1])
     begins, ids, values = without_gaps(offsets - offsets[0], numbers[ids[part]], values[part])
     return frozen(begins, np.int64), frozen(ids, np.int32), frozen(values, np.float64)

@@ -477,7 +477,7 @@ class PipedChain(_Batches):
         with self._lock:
             if first < self._oldest:
                 raise ChainfoldError(
-                    "the chain comes through a pipe and can be read only once; take --engine stream, or store it in a "
+                    "the chain comes through a pipe and can be read only once; use `engine='stream'`, or store it in a "
                     "file first."
                 )
             self._drop(first - 1)

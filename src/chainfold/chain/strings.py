@@ -164,6 +164,13 @@ def spans(strings: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[n
     return blob, offsets[:-1], offsets[1:]
 
 
+def numbers_among(names: Any, others: Any) -> NDArray[np.int32]:
+    """The number of each name among others, -1 for those that are not there."""
+    if not len(names) or not len(others):
+        return np.full(len(names), -1, np.int32)
+    return StringTable.of(others).found(*spans(names))
+
+
 def hashes(buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
     """The hash of each string buffer[begins[i] : ends[i]]."""
     out = np.empty(begins.size, np.uint64)

@@ -59,3 +59,8 @@ class Vocabulary:
             bits = np.unpackbits(marks.view(np.uint8), axis=1, bitorder="little")
             labels[offsets[low] : offsets[min(low + rows, size)]] = np.nonzero(bits)[1]
         return offsets, labels
+
+
+def label_names(vocabulary: Vocabulary | None, n_labels: int) -> tuple[str, ...]:
+    """The names of the labels; their numbers, where there is no vocabulary."""
+    return tuple(map(str, range(n_labels))) if vocabulary is None else vocabulary.labels

@@ -1,38 +1,43 @@
 """The command line: thin verbs over the library.
 
-Nothing heavy is imported until a verb runs, so that `--help` answers at once, and what no verb needs is not imported
-at all. Bad input ends with one sentence on standard error and exit code 2.
+    train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo    one verb each
+    parameters          groups of options, and the flags by which errors name parameters
+    input_options       the options of inputs, one table for all verbs
+    training_options    settings of algorithms, and of runs that can be resumed
+    options             options that other verbs share
+    console, progress   lines and tables; bars and live tables
+    failures            errors as sentences and exit codes
+    scores, watch_screen, page, demo_log, demo_plot    output and data of single verbs
+
+Verbs import nothing heavy until they run, so that `--help` is fast. Begin with `evaluate`, the shortest of the verbs
+that read inputs; verbs import the shared modules, and not each other.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import Any
 
 import typer
 
-from chainfold.cli.console import abandon, say
 from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
-from chainfold.cli.failures import FAILURES, check_room, output_fails, sentence_of, warnings_said
+from chainfold.cli.failures import FAILURES, guarded, report_failure
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
-from chainfold.cli.options import holding
+from chainfold.cli.learn import learn
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
 from chainfold.cli.watch import watch
-from chainfold.errors import ChainfoldError
 from chainfold.escape import legible
-from chainfold.system import signals as stopping
+from chainfold.system import signals
 
 app = typer.Typer(
     name="chainfold",
@@ -41,51 +46,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose failures are sentences and exit codes."""
-
-    @functools.wraps(verb)
-    def run(*arguments: Any, **options: Any) -> None:
-        try:
-            with stopping.in_verb(), warnings_said(), holding():
-                check_room()
-                verb(*arguments, **options)
-                if sys.stdout is not None:
-                    sys.stdout.flush()
-        except ChainfoldError as error:
-            say(f"chainfold: {error}")
-            raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(stopping.interrupted()) from None
-        except SystemExit as left:  # how rich leaves where whoever read the output has gone
-            raise typer.Exit(0) from left
-        except FAILURES as error:
-            raise typer.Exit(_failed(error, verb.__name__)) from None
-
-    return run
-
-
-def _failed(error: Exception, verb: str = "") -> int:
-    """Say what went wrong outside of chainfold; the exit code. What standard output does not take goes nowhere."""
-    if isinstance(error, BrokenPipeError):  # whoever read it has gone; nothing more can be said to them
-        abandon(sys.stdout)
-        return 0
-    sentence = sentence_of(error, verb)
-    if sentence is None:
-        raise error
-    if output_fails():
-        abandon(sys.stdout)
-    say(f"chainfold: {sentence}")
-    return 2
-
-
-app.command("train")(guarded(train))
-app.command("tag")(guarded(tag))
-app.command("eval")(guarded(evaluate))
-for verb in (watch, inspect, encode, data, gradient, plan, engines, demo):
-    app.command()(guarded(verb))
+for verb in (train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo):
+    app.command("eval" if verb is evaluate else None)(guarded(verb))
 
 
 @app.callback(invoke_without_command=True)
@@ -98,48 +60,45 @@ def chainfold(version: bool = typer.Option(False, "--version", help="Print the v
         raise typer.Exit
 
 
-class _Unneeded(MetaPathFinder):
-    """Says that a package is not installed.
+class _Unused(MetaPathFinder):
+    """Hides two packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
 
-    Where pandas is installed, pyarrow imports it with its first array; numba imports SciPy's linear algebra with its
-    first kernel. Both do as well without, no verb needs either, and they take half a second.
+    `sys.modules[name] = None` would be plainer, but pyarrow's compiled import takes that None for the module.
     """
 
-    NAMES = frozenset({"pandas", "scipy.linalg"})
-
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in self.NAMES:
-            raise ModuleNotFoundError(f"the command line does without {name}", name=name)
+        if name in ("pandas", "scipy.linalg"):
+            raise ModuleNotFoundError(f"the command line does not use {name}", name=name)
 
 
 def main() -> None:
     """Run the command line, and end the process."""
-    stopping.listen()
+    signals.listen()
     _keep_closed()
     for stream in (sys.stdout, sys.stderr):
         legible(stream)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no verb needs more, and each takes memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
-    sys.meta_path.insert(0, _Unneeded())
+    sys.meta_path.insert(0, _Unused())
     code: Any = 0
     try:
         app()
-    except SystemExit as left:
-        # a page of help is written outside of all verbs
-        code = _failed(left.__context__) if isinstance(left.__context__, BrokenPipeError) else left.code
+    except SystemExit as exited:
+        # help is written outside of all verbs
+        code = report_failure(exited.__context__) if isinstance(exited.__context__, BrokenPipeError) else exited.code
     except FAILURES as error:
-        code = _failed(error)
+        code = report_failure(error)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        code = _failed(error)
+        code = report_failure(error)
     sys.exit(code)
 
 
 def _keep_closed() -> None:
-    """Of the standard streams, those that are closed: no file that is opened later takes their place."""
-    with suppress(OSError):  # what cannot be opened takes no place either
+    """Let no file that is opened later take the place of a standard stream that is closed."""
+    with suppress(OSError):  # a file that cannot be opened takes no place
         while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
             pass
         os.close(number)

@@ -1,13 +1,15 @@
-"""Lines and tables in the terminal, in which everything is text: no markup, no control characters."""
+"""Lines and tables in the terminal. Everything is text: no markup, no control characters."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from chainfold.cli.parameters import in_flags
 from chainfold.escape import visible
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def say(text: str, *, err: bool = True) -> None:
-    """A line for people, at once; if standard error cannot be written, there is nobody to be told."""
+    """Write a line at once. If standard error cannot be written, the line is dropped."""
     stream = sys.stderr if err else sys.stdout
     if stream is None:
         return
@@ -27,22 +29,27 @@ def say(text: str, *, err: bool = True) -> None:
         abandon(stream)
 
 
+def notice(sentence: object) -> None:
+    """Write a sentence of the library or of a verb to standard error, options as flags."""
+    say(f"chainfold: {in_flags(str(sentence))}")
+
+
 def abandon(stream: IO[str] | None) -> None:
-    """Let what a stream could not write go nowhere."""
+    """Discard what a stream could not write."""
     with suppress(OSError):  # it is not a file
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console that takes what it prints as it is."""
+    """A console that prints text as it is."""
     from rich.console import Console
 
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Any:
-    """A table of texts: what they are to the left, numbers to the right."""
+    """A table of texts; the first column is aligned to the left, the others to the right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -56,3 +63,20 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | N
     for row in rows:
         made.add_row(*map(text, row))
     return made
+
+
+def report(facts: Mapping[str, Any], rows: Sequence[Sequence[str]], title: str, as_json: bool) -> None:
+    """What a verb has done: the facts as a line of JSON, or the rows as a table."""
+    if as_json:
+        say(json.dumps(facts), err=False)
+    else:
+        console().print(table((), rows, title))
+
+
+def counted(number: int, noun: str) -> str:
+    """For instance 1 row, or 2 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,9 +1,8 @@
-"""`chainfold data`: what is in a stored chain, in numbers or as text."""
+"""`chainfold data`: what a stored chain holds, in numbers or as text."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,6 +10,7 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, table
+from chainfold.cli.progress import bar
 from chainfold.errors import BadSetting
 from chainfold.system.outputs import STANDARD
 
@@ -25,16 +25,16 @@ _MOST_LABELS = 40  # in the table
 _MOST_TEXT = 240  # characters of a template in the table
 
 
-def data(
-    chain: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help="A chain stored by chainfold; - for standard input.", allow_dash=True),
-    ],
-    decode: Annotated[bool, typer.Option("--decode", help="Print the chain as lines of attributes.")] = False,
-    top: Annotated[int, typer.Option(metavar="K", help="How many of the most frequent attributes to show.")] = 10,
-    as_json: options.Json = False,
-) -> None:
-    """Say what is in a chain: sizes, labels, attributes, vocabulary; or print it as text.
+ChainFile = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help="A chain made by `chainfold encode`; - for standard input.", allow_dash=True),
+]
+Decode = Annotated[bool, typer.Option("--decode", help="Print the chain as lines of attributes.")]
+Top = Annotated[int, typer.Option(metavar="K", help="Number of most frequent attributes to show.")]
+
+
+def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: options.Json = False) -> None:
+    """Show what a chain holds: sizes, labels, attributes, vocabulary; or print it as text.
 
     Example: chainfold data train.chain
     """
@@ -47,7 +47,7 @@ def data(
     if decode:
         from chainfold.readers.chain_text import write_lines
 
-        write_lines(source, sys.stdout.buffer)
+        write_lines(source, options.standard_output())
         return
     facts = _facts(source, top)
     if as_json:
@@ -57,7 +57,7 @@ def data(
 
 
 class Counts(NamedTuple):
-    """What a pass over the labels and start marks finds."""
+    """What one pass over a chain counts."""
 
     labels: NDArray[np.int64]  # [1 + labels], unknown ones first
     longest: int
@@ -65,10 +65,11 @@ class Counts(NamedTuple):
 
 def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
     from chainfold.chain.header import VERSION
+    from chainfold.chain.vocabulary import label_names
 
     header, vocabulary = source.header, source.vocabulary
     counts = _counted(source)
-    names = [str(label) for label in range(source.n_labels)] if vocabulary is None else vocabulary.labels
+    names = label_names(vocabulary, source.n_labels)
     size = _size(Path(source.path))
     return {
         "chain": str(source.path),
@@ -100,7 +101,7 @@ def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
 
 
 def _outlines(template: str) -> list[str]:
-    """What the attributes of a template look like."""
+    """The attributes of a template in short."""
     from chainfold.features.template import Template
 
     return [feature.outline for feature in Template.from_json(template).features]
@@ -114,23 +115,20 @@ def _size(path: Path) -> int | None:
 def _counted(source: StoredChain | PipedChain) -> Counts:
     """Read the chain once, a batch at a time."""
     import numpy as np
-    from rich.progress import Progress
 
     labels, longest, last_start = np.zeros(1 + source.n_labels, np.int64), 0, 0
-    terminal = console(stderr=True)
-    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        task = progress.add_task("counting labels", total=source.positions)
+    with bar("counting labels", source.positions) as progress:
         for low in range(0, source.positions, source.batch):
             block = source.block(low, min(low + source.batch, source.positions))
             labels += np.bincount(block.labels + 1, minlength=labels.size)
             starts = np.concatenate([[last_start], low + np.flatnonzero(block.starts)])
             longest, last_start = max(longest, int(np.diff(starts).max(initial=0))), int(starts[-1])
-            progress.advance(task, block.labels.size)
+            progress.advance(block.labels.size)
     return Counts(labels, max(longest, source.positions - last_start))
 
 
 def _pairs(vocabulary: Vocabulary) -> int:
-    """How many (attribute, label) pairs occur."""
+    """The number of (attribute, label) pairs that occur."""
     import numpy as np
 
     return int(np.bitwise_count(vocabulary.marks).sum(dtype=np.int64))
@@ -171,7 +169,7 @@ def _sizes(facts: dict[str, Any]) -> Any:
         ("length, mean and longest", f"{facts['mean_length']:,.1f}, {facts['longest']:,}"),
         ("labels", f"{len(facts['labels']):,}"),
         ("attributes", f"{facts['attributes']:,}"),
-        ("attributes a position", f"{facts['attributes_a_position']:,.2f}"),
+        ("attributes per position", f"{facts['attributes_a_position']:,.2f}"),
         ("values other than one", "yes" if facts["values"] else "no"),
         ("edge attributes", f"{facts['edge_attributes']:,}"),
         ("weights of positions", "yes" if facts["weights"] else "no"),
@@ -186,6 +184,6 @@ def _sizes(facts: dict[str, Any]) -> Any:
             ("vocabulary sha256", f"{facts['vocabulary'][:16]}…"),
         ]
     if facts["bytes"] is not None:
-        rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes a position"))
+        rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes per position"))
     rows.append(("version", f"{facts['version']}"))
     return table((), rows, facts["chain"])

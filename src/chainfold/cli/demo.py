@@ -1,68 +1,62 @@
-"""`chainfold demo`: a log of network connections, from its making to a picture of the attacks found in it."""
+"""`chainfold demo`: a network log from its creation to a picture of the attacks found in it."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, table
+from chainfold.cli.progress import Bar, bar
 from chainfold.errors import BadFile, BadSetting
 from chainfold.escape import visible
-from chainfold.readers.progress import InputProgress
-from chainfold.system.files import temporary_directory
+from chainfold.system.files import temporary_directory, written_whole
 from chainfold.system.machine import resident
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
-    from rich.progress import Progress as Bars
 
-    from chainfold.chain.block import Block, Source
-    from chainfold.inference.tagger import Tagged
+    from chainfold.chain.block import Source
+    from chainfold.inference.result import Tagged
     from chainfold.metrics import Scores
     from chainfold.model.model import Model
     from chainfold.training.online.prequential import Interval
 
-_TRAIN, _TEST, _CHAIN, _MODEL = "train.csv", "test.csv", "train.chain", "attacks.model"
-_TAGGED, _PICTURE = "tagged.csv", "picture.png"
-_ONLINE, _COURSE = "online.model", "online.csv"
+_TRAIN, _TEST, _CHAIN, _MODEL, _TAGGED = "train.csv", "test.csv", "train.chain", "attacks.model", "tagged.csv"
+_PICTURE, _ONLINE, _COURSE = "picture.png", "online.model", "online.csv"
 _LEAST = 1000
-_SHARE = 5  # one position is tagged for so many that are learnt from
+_SHARE = 5  # training positions for each position of the test log
 _ITERATIONS = 50
-_ARRIVING = 200_000  # positions, at most, that are learnt from as they arrive
-_INTERVALS = 50  # of these, in the picture
+_ONLINE_POSITIONS, _INTERVALS = 200_000, 50  # of online training, at most
 _REHEARSAL = 2000  # positions on which everything is compiled
-_KEPT = 100_000  # tagged positions from which the picture chooses
+_KEPT = 100_000  # tagged positions from which the picture is chosen
 _NORMAL = "normal"
 
 _ABOUT = (
-    "A log of network connections, made up for this demo, is one long sequence. Most connections are normal; now and "
-    "then somebody scans the network, floods it, guesses passwords or takes a machine over. One row seldom says which, "
-    "but the rows around it do: a linear-chain CRF learns from both.\n"
+    "A synthetic log of network connections is one long sequence. Most connections are normal; some belong to a scan, "
+    "a flood, password guessing or a takeover. A single row seldom shows which, but the rows around it do: a "
+    "linear-chain CRF uses both.\n"
 )
 
+Positions = Annotated[int, typer.Option(metavar="T", help="Number of connections to train on.")]
+Folder = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", help="The folder to write; files of an earlier demo are replaced."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the log.")]
 
-def demo(
-    positions: Annotated[int, typer.Option(metavar="T", help="Connections to learn from.")] = 1_000_000,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="The folder for what is made; that of an earlier demo is replaced."
-        ),
-    ] = Path("chainfold-demo"),
-    seed: Annotated[int, typer.Option(help="Of the log.")] = 0,
-) -> None:
-    """Find attacks in a network log of a million connections: make it, train, tag, evaluate, and draw a picture.
+
+def demo(positions: Positions = 1_000_000, output: Folder = Path("chainfold-demo"), seed: Seed = 0) -> None:
+    """Find attacks in a network log of a million connections: create it, train, tag, evaluate, and draw a picture.
 
     Example: chainfold demo
     """
@@ -74,10 +68,8 @@ def demo(
     terminal = console()
     terminal.print(_ABOUT)
     steps = _Steps(terminal)
-    with (
-        steps.step("compile", None, "Compiling, if it was never done before; this is kept for later runs."),
-        temporary_directory() as folder,
-    ):
+    compiling = steps.step("compile", None, "Compiling; later runs use the compiled code.")
+    with compiling, temporary_directory() as folder:
         _play(folder, _REHEARSAL, 0, _Steps(console(quiet=True)))
     outcome = _play(output, positions, seed, steps)
     drawn = find_spec("matplotlib") is not None
@@ -97,21 +89,21 @@ def _make_folder(path: Path) -> None:
         raise BadFile(path, "cannot be written to: permission denied; name another folder with --output.")
 
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """What a run has found."""
+class _Outcome(NamedTuple):
+    """The models, and how they label the test log."""
 
     chain: Model
     single: Model
     by_chain: _Findings
     by_single: _Findings
-    arriving: list[Interval]
+    online: list[Interval]
 
 
 def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
-    """Everything from the log to the labels found."""
+    """All steps from the log to its labels."""
     from chainfold.chain.views import SinglePositions
-    from chainfold.cli.demo_log import write_log
+    from chainfold.cli.demo_log import ATTRIBUTES, write_log
+    from chainfold.features.encode import encode
     from chainfold.model.file import save_model
     from chainfold.system.machine import cores
 
@@ -121,54 +113,41 @@ def _play(folder: Path, positions: int, seed: int, steps: _Steps) -> _Outcome:
         write_log(log, positions, seed, 0, step.advance)
         write_log(other, more, seed, 1, step.advance)
     with steps.step("encode", positions, f"Encoding {_TRAIN} into {_CHAIN}: attributes from its columns.") as step:
-        source = _encoded(log, folder / _CHAIN, step.progress)
+        source = encode([log], folder / _CHAIN, attributes=ATTRIBUTES, progress=step.reading())
     text = f"Training a CRF on it as one sequence: {_ITERATIONS} iterations of L-BFGS, on {cores()} cores."
-    with steps.step("train on the chain", _ITERATIONS * positions, text) as step:
+    with steps.step("train on the chain", positions, text, _ITERATIONS) as step:
         chain = _trained(source, step)
         save_model(folder / _MODEL, chain)
-    text = "Training the same on single rows, which do not see their neighbours (a logistic regression)."
-    with steps.step("train on single rows", _ITERATIONS * positions, text) as step:
+    text = "Training a model of single rows, without their neighbours (a logistic regression)."
+    with steps.step("train on single rows", positions, text, _ITERATIONS) as step:
         single = _trained(SinglePositions(source), step)
-    few = min(positions, _ARRIVING)
-    text = f"Learning from {few:,} of them as they arrive, once, by AdaGrad; each is tagged before it is learnt from."
-    with steps.step("learn online", few, text) as step:
-        intervals = _learnt_online(log, few, step)
-    with steps.step("tag", 2 * more, f"Tagging {_TEST} with both; {_TAGGED} has what the chain found.") as step:
-        by_chain = _tagged(chain, other, folder / _TAGGED, step.progress)
-        by_single = _tagged_singly(single, other, step.progress)
+    few = min(positions, _ONLINE_POSITIONS)
+    text = f"Training online on {few:,} of them, once, by AdaGrad; each is tagged before it is trained on."
+    with steps.step("train online", few, text) as step:
+        intervals = _trained_online(log, few, step)
+    with steps.step("tag", more, f"Tagging {_TEST} with both; {_TAGGED} has the labels of the chain.", 2) as step:
+        by_chain = _tagged(chain, other, step, output=folder / _TAGGED)
+        by_single = _tagged(single, other, step)
     return _Outcome(chain, single, by_chain, by_single, intervals)
 
 
-def _encoded(log: Path, output: Path, progress: InputProgress) -> Source:
-    from chainfold.cli.demo_log import ATTRIBUTES
-    from chainfold.features.encode import encode
-
-    return encode([log], output, attributes=ATTRIBUTES, progress=progress)
-
-
-def _trained(source: Source, step: _Step) -> Model:
+def _trained(source: Source, step: Bar) -> Model:
     from chainfold.system.machine import cores
     from chainfold.training.loop import Training, train
 
-    model = train(
-        source,
-        Training(options={"max_iterations": _ITERATIONS}),
-        threads=cores(),
-        report=lambda progress: step.advance(source.positions),
-    )
-    step.positions = model.training["iterations"] * source.positions
-    return model
+    training = Training(options={"max_iterations": _ITERATIONS})
+    return train(source, training, threads=cores(), report=lambda progress: step.advance(source.positions))
 
 
-def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
-    """The first positions of a log, as if they came through a pipe, and how they were tagged before."""
+def _trained_online(log: Path, positions: int, step: Bar) -> list[Interval]:
+    """Train on the first positions of a log, as if a pipe delivered them; the scores before training on them."""
     from chainfold.cli.demo_log import ATTRIBUTES
     from chainfold.training.online.arriving import arriving
     from chainfold.training.online.prequential import Prequential
     from chainfold.training.online.trainer import OnlineTrainer
 
-    found: list[Interval] = []
-    prequential = Prequential(found.append, positions // _INTERVALS)
+    intervals: list[Interval] = []
+    prequential = Prequential(intervals.append, positions // _INTERVALS)
     rows = arriving([str(log)], attributes=ATTRIBUTES)
     assert rows.vocabulary.hash_bits is not None, "attributes are hashed"
     trainer = OnlineTrainer(1 << rows.vocabulary.hash_bits)
@@ -180,24 +159,27 @@ def _learnt_online(log: Path, positions: int, step: _Step) -> list[Interval]:
         if trainer.rows == positions:
             break
     prequential.close()
-    return found
+    return intervals
 
 
 class _Findings:
-    """What tagging has found, compared with the truth, and as much of it as the picture may show."""
+    """The labels found, compared with the truth; the first of them are kept for the picture."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         from chainfold.metrics import Count
 
         self.labels, self._count = labels, Count(labels)
-        self.alarms, self.attacks = (_Episodes(labels.index(_NORMAL)) for _ in range(2))
+        self._normal = labels.index(_NORMAL)
+        self._last = [self._normal, self._normal]
+        self.episodes = [0, 0]  # of attack: found, and true ones
         self._kept: list[tuple[NDArray[Any], ...]] = []
 
     def add(self, tagged: Tagged) -> None:
         assert tagged.labels is not None, "they were wanted"
         self._count.add(tagged.given, tagged.labels, tagged.starts)
-        self.alarms.add(tagged.labels)
-        self.attacks.add(tagged.given)
+        for k, labels in enumerate((tagged.labels, tagged.given)):
+            self.episodes[k] += episodes_begun(labels, self._last[k], self._normal)
+            self._last[k] = int(labels[-1])
         if tagged.low < _KEPT:
             assert tagged.posteriors is not None, "they were wanted"
             self._kept.append((tagged.given, tagged.labels, tagged.posteriors))
@@ -207,140 +189,93 @@ class _Findings:
         return self._count.scores()
 
     def kept(self) -> list[NDArray[Any]]:
-        """Truth, labels found and posteriors of the first positions."""
+        """True labels, labels found, and posteriors of the first positions."""
         import numpy as np
 
         return [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
 
 
-class _Episodes:
-    """How many runs of the same label there are, those of normal traffic left out."""
+def episodes_begun(labels: NDArray[Any], before: int, normal: int) -> int:
+    """The number of runs of one label that begin, without normal traffic; `before`: the label before the first."""
+    import numpy as np
 
-    def __init__(self, normal: int) -> None:
-        self._normal = self._last = normal
-        self.count = 0
-
-    def add(self, labels: NDArray[Any]) -> None:
-        import numpy as np
-
-        before = np.concatenate([[self._last], labels[:-1]])
-        self.count += int(np.count_nonzero((labels != before) & (labels != self._normal)))
-        self._last = int(labels[-1])
+    changed = labels != np.concatenate([[before], labels[:-1]])
+    return int(np.count_nonzero(changed & (labels != normal)))
 
 
-def _tagged(model: Model, log: Path, output: Path, progress: InputProgress) -> _Findings:
-    """Labels for a log, straight from the file, and the file again with them and their probability."""
+def _tagged(model: Model, log: Path, step: Bar, output: Path | None = None) -> _Findings:
+    """Tag a log: as one sequence, and write it with its labels to `output`; or row by row if there is none."""
+    from chainfold.chain.views import single_positions
+    from chainfold.features.for_model import blocks_for_model
+    from chainfold.inference.tagger import Tagger, Want
     from chainfold.readers.annotate import Annotator
     from chainfold.readers.inputs import Inputs
-    from chainfold.system.files import written_whole
-
-    labels = _names(model)
-    with written_whole(output) as sink, Annotator(sink, {"predicted": labels, "probability": None}) as annotator:
-        inputs = Inputs([log], keep=annotator.keep)
-        return _found(model, _blocks(model, inputs, progress), lambda one: annotator.add(one.labels, one.marginal))
-
-
-def _tagged_singly(model: Model, log: Path, progress: InputProgress) -> _Findings:
-    """The same without a look at the neighbours."""
-    from chainfold.chain.views import single_positions
-
-    return _found(model, map(single_positions, _blocks(model, [log], progress)), lambda one: None)
-
-
-def _blocks(model: Model, inputs: Any, progress: InputProgress) -> Iterator[Block]:
-    from chainfold.features.for_model import blocks_for_model
 
     assert model.vocabulary is not None, "it was trained from a file"
-    return (known.block for known in blocks_for_model(inputs, model.vocabulary, progress=progress))
-
-
-def _found(model: Model, blocks: Iterable[Block], then: Callable[[Any], None]) -> _Findings:
-    from chainfold.inference.tagger import Tagger, Want
-
-    findings = _Findings(_names(model))
-    for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
-        findings.add(tagged)
-        then(tagged)
+    labels = model.vocabulary.labels
+    findings = _Findings(labels)
+    with ExitStack() as stack:
+        keep = annotator = None
+        if output is not None:
+            sink = stack.enter_context(written_whole(output))
+            annotator = stack.enter_context(Annotator(sink, {"predicted": labels, "probability": None}))
+            keep = annotator.keep
+        known = blocks_for_model(Inputs([log], keep=keep), model.vocabulary, progress=step.reading())
+        blocks = (part.block if output is not None else single_positions(part.block) for part in known)
+        for tagged in Tagger(model).run(blocks, Want(posteriors=True)):
+            findings.add(tagged)
+            if annotator is not None and tagged.labels is not None:
+                annotator.add(tagged.labels, tagged.probabilities)
     return findings
 
 
-def _names(model: Model) -> tuple[str, ...]:
-    assert model.vocabulary is not None, "it was trained from a file"
-    return model.vocabulary.labels
-
-
-# What is shown
-
-
-class _Step:
-    """A bar, and the positions that are worked on."""
-
-    def __init__(self, bars: Bars, name: str, positions: int | None) -> None:
-        self._bars, self._task = bars, bars.add_task(name, total=positions)
-        self.positions = positions
-
-    def advance(self, positions: int) -> None:
-        self._bars.advance(self._task, positions)
-
-    @property
-    def progress(self) -> InputProgress:
-        """For work that comes in phases."""
-
-        def phase(name: str, positions: int | None) -> None:
-            self._bars.reset(self._task, description=name, total=self.positions)
-
-        return InputProgress(phase=phase, positions=self.advance)
+# Output
 
 
 class _Steps:
-    """One thing after another, each with a line, a bar while it goes on, and what it took."""
+    """Steps of the demo, each with a line, a bar while it runs, and its cost."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rows: list[tuple[str, ...]] = []
 
     @contextmanager
-    def step(self, name: str, positions: int | None, sentence: str) -> Iterator[_Step]:
-        from rich.progress import Progress
-
+    def step(self, name: str, positions: int | None, sentence: str, times: int = 1) -> Iterator[Bar]:
+        """positions: of one pass; times: largest number of passes."""
         self._console.print(f"{len(self._rows) + 1}. {sentence}")
-        terminal = console(stderr=True)
-        hidden = self._console.quiet or not terminal.is_terminal
         begin = time.perf_counter()
-        with Progress(console=terminal, transient=True, disable=hidden) as bars:
-            step = _Step(bars, name, positions)
-            yield step
+        with bar(name, None if positions is None else times * positions, self._console.quiet) as made:
+            yield made
         seconds = time.perf_counter() - begin
-        rate = "" if step.positions is None else f"{step.positions / seconds:,.0f}"
+        rate = "" if positions is None else f"{min(made.done, times * positions) / seconds:,.0f}"  # it may end sooner
         self._rows.append((name, f"{seconds:.1f}", rate, f"{resident() / 1e6:,.0f} MB"))
 
     def table(self) -> Any:
-        return table(("step", "seconds", "positions a second", "peak memory until then"), self._rows)
+        return table(("step", "seconds", "positions per second", "peak memory until then"), self._rows)
 
 
 def _show(outcome: _Outcome, steps: _Steps, terminal: Console) -> None:
     from chainfold.cli.scores import show
 
-    terminal.print("\nWhat the chain makes of the connections that it has not seen before:")
-    show(outcome.by_chain.scores, terminal)
-    terminal.print("\nWhat the neighbours are worth:")
-    terminal.print(_comparison(outcome))
-    last = outcome.arriving[-1]
-    text = f"\nAs they arrived, {last.running_accuracy:.1%} of {last.positions:,} were labelled right before they were "
-    terminal.print(f"{text}learnt from.")
-    terminal.print("\nWhat it took (in training, a position counts in each iteration):")
+    single, chain = outcome.by_single.scores, outcome.by_chain.scores
+    terminal.print("\nThe chain on the test log:")
+    show(chain, terminal)
+    terminal.print("\nThe gain from the neighbours:")
+    rows: list[tuple[str, ...]] = [
+        ("connections labelled correctly", f"{single.accuracy:.1%}", f"{chain.accuracy:.1%}", "")
+    ]
+    for label in single.labels:
+        f1 = (f"{scores.per_label[label].f1:.1%}" for scores in (single, chain))
+        rows.append((f"F1 of {label}", *f1, ""))
+    episodes = outcome.by_single.episodes[0], *outcome.by_chain.episodes
+    rows.append(("episodes of attack", *(f"{count:,}" for count in episodes)))
+    terminal.print(table(("", "single rows", "chain", "truth"), rows))
+    last = outcome.online[-1]
+    terminal.print(
+        f"\nOnline, {last.running_accuracy:.1%} of {last.positions:,} were labelled correctly before training on them."
+    )
+    terminal.print("\nThe cost (in training, a position counts in each iteration):")
     terminal.print(steps.table())
-
-
-def _comparison(outcome: _Outcome) -> Any:
-    """Single rows beside the chain."""
-    scores = [outcome.by_single.scores, outcome.by_chain.scores]
-    rows = [("connections labelled right", *(f"{each.accuracy:.1%}" for each in scores), "")]
-    for label in scores[0].labels:
-        rows.append((f"F1 of {label}", *(f"{each.per_label[label].f1:.1%}" for each in scores), ""))
-    alarms = outcome.by_single.alarms.count, outcome.by_chain.alarms.count, outcome.by_chain.attacks.count
-    rows.append(("episodes of attack", *(f"{each:,}" for each in alarms)))
-    return table(("", "single rows", "chain", "truth"), rows)
 
 
 def _draw(path: Path, outcome: _Outcome) -> None:
@@ -355,27 +290,20 @@ def _draw(path: Path, outcome: _Outcome) -> None:
         posteriors=posteriors,
         scores={"single rows": outcome.by_single.scores, "chain": outcome.by_chain.scores},
         training={"single rows": outcome.single.training, "chain": outcome.chain.training},
-        arriving=outcome.arriving,
+        online=outcome.online,
     )
     draw(path, story)
 
 
 def _farewell(folder: Path, drawn: bool) -> str:
-    """What there is now, and how to go on."""
-    picture = f"{folder / _PICTURE} shows it: what is true, what was found, and how sure the chain is of it."
-    missing = "For a picture of all this: pip install 'chainfold[plot]', and run the demo again."
-    lines = [
-        "",
-        picture if drawn else missing,
-        f"Everything is in {folder}, to play with. Each step by hand:",
-        "",
-        *(f"  {command}" for command in commands(folder)),
-    ]
-    return "\n".join(map(visible, lines))
+    picture = f"{folder / _PICTURE} shows the true labels, those found, and their probabilities."
+    missing = "For a picture: pip install 'chainfold[plot]', and run the demo again."
+    lines = ["", picture if drawn else missing, f"All files are in {folder}. The same steps by hand:", ""]
+    return "\n".join(map(visible, [*lines, *(f"  {command}" for command in commands(folder))]))
 
 
 def commands(folder: Path) -> list[str]:
-    """How to do it all again by hand, and to look at the model."""
+    """The same by hand, and a look at the model."""
     from chainfold.cli.demo_log import ATTRIBUTES
 
     return [
@@ -386,5 +314,5 @@ def commands(folder: Path) -> list[str]:
         f"chainfold eval {_MODEL} {_TEST}",
         f"chainfold inspect {_MODEL}",
         f"chainfold watch {_MODEL} {_TEST} --alarm 'takeover>0.9'",
-        f"chainfold train {_TRAIN} --online --attributes '{ATTRIBUTES}' --prequential {_COURSE} -o {_ONLINE}",
+        f"chainfold learn {_TRAIN} --attributes '{ATTRIBUTES}' --prequential {_COURSE} -o {_ONLINE}",
     ]

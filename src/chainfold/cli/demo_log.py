@@ -1,10 +1,9 @@
-"""An invented log of network connections, one long sequence, with episodes of attack in it.
+"""A synthetic log of network connections: one long labelled sequence with episodes of attack.
 
-Each connection is labelled. What happens comes in episodes: normal traffic, now and then a scan of the network, a flood
-of requests, somebody guessing passwords, and sometimes, after that, a takeover. A connection's columns depend on its
-label alone, and so little that one row seldom tells; the rows around it do.
+An episode is normal traffic, a scan of the network, a flood of requests, password guessing or, only after that, a
+takeover. The columns of a connection depend on its label, but weakly: one row seldom shows it, the rows around it do.
 
-The same seed gives the same log. It is made a stretch of rows at a time, and is never in memory as a whole.
+The same seed gives the same log. It is made a batch of rows at a time, and is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LABELS = ("normal", "scan", "flood", "guess", "takeover")
 ATTRIBUTES = (
     "protocol service flag service|flag log(gap) log(sent) log(received) quantile(recent,12) quantile(errors,12)"
 )
-"""What to make of the columns, as `encode` takes it."""
+"""The attributes of the columns, for `encode`."""
 
 _ROWS = 65536  # made at once
 _EPISODES = 256

@@ -1,4 +1,4 @@
-"""The picture of the demo: what was true, what was found, how sure it is, and how it was learnt."""
+"""The picture of the demo: true labels, labels found, their probabilities, and the course of training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _SHOWN = 1000  # positions
 _INNER = 0.8  # of them, not too near the ends
-_LEAST_SEEN = 12  # positions of a label that the eye can find
+_LEAST_SEEN = 12  # positions of a label that are visible
 _INCHES, _DOTS = (16.0, 9.0), 100
 
-# Okabe and Ito's colours, told apart by everybody, and grey
+# Okabe and Ito's colours, which colour-blind people can tell apart, and grey
 _COLOURS = {"normal": "#dddddd", "scan": "#56b4e9", "flood": "#0072b2", "guess": "#e69f00", "takeover": "#000000"}
 _WAYS = {"single rows": "#d55e00", "chain": "#009e73"}
 _UNKNOWN = "#ffffff"
@@ -40,7 +40,7 @@ Labels = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """What there is to draw: some tagged positions, and for each way to tag them its worth and its training."""
+    """The data of the picture: tagged positions, and the scores and training of both models."""
 
     labels: tuple[str, ...]
     truth: Labels  # [T] -1 where unknown
@@ -49,7 +49,7 @@ class Story:
     posteriors: NDArray[np.float64]  # [T, N]
     scores: Mapping[str, Scores]  # by way
     training: Mapping[str, Mapping[str, Any]]
-    arriving: Sequence[Interval]  # how well connections were tagged before they were learnt from
+    online: Sequence[Interval]  # scores before training on the connections
 
 
 def draw(path: Path, story: Story) -> None:
@@ -68,13 +68,13 @@ def draw(path: Path, story: Story) -> None:
     right = grid[1].subgridspec(3, 1, height_ratios=(1.35, 1.0, 1.0), hspace=0.62)
     _qualities(figure.add_subplot(right[0]), story)
     _objectives(figure.add_subplot(right[1]), story)
-    _arriving(figure.add_subplot(right[2]), story)
+    _online(figure.add_subplot(right[2]), story)
     with written_whole(path) as file:
         figure.savefig(file, format="png", metadata={"Software": None})
 
 
 def busiest(truth: Labels, n_labels: int, size: int) -> slice:
-    """The stretch that shows most labels, not too near its ends, with as few changes between them as that takes."""
+    """The stretch with most labels, not too near its ends, and among those the one with fewest changes."""
     size = min(size, truth.size)
     inner = max(int(size * _INNER), 1)
     marks = np.stack([*(truth == label for label in range(n_labels)), np.diff(truth, prepend=truth[:1]) != 0])
@@ -87,12 +87,12 @@ def busiest(truth: Labels, n_labels: int, size: int) -> slice:
 
 
 def _titles(figure: Any, story: Story) -> None:
-    learnt, tested = story.training["chain"]["positions"], story.scores["chain"].tokens
+    trained, tested = story.training["chain"]["positions"], story.scores["chain"].tokens
     chain, single = (f"{100 * story.scores[way].accuracy:.1f} %" for way in ("chain", "single rows"))
     title = "Attacks in a network log: the neighbours tell what a row alone does not"
     figure.text(0.015, 0.945, title, size=22, weight="bold")
     text = (
-        f"A linear-chain CRF learnt from {learnt:,} connections, one long sequence. Of {tested:,} new ones it labels "
+        f"A linear-chain CRF trained on {trained:,} connections, one long sequence. Of {tested:,} new ones it labels "
         f"{chain} right; each row alone, {single}."
     )
     figure.text(0.015, 0.905, text, size=13.5)
@@ -131,7 +131,7 @@ def _posteriors(axes: Any, story: Story, here: slice) -> None:
     axes.set_ylim(0, 1)
     axes.set_ylabel("probability", size=12)
     axes.tick_params(labelbottom=False)
-    _caption(axes, "How probable the chain holds each label to be")
+    _caption(axes, "Probability of each label, by the chain")
 
 
 def _doubt(axes: Any, story: Story, here: slice) -> None:
@@ -144,11 +144,11 @@ def _doubt(axes: Any, story: Story, here: slice) -> None:
     axes.set_ylabel("entropy, bits", size=12)
     axes.set_xlabel("number of the connection in the log", size=12)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    _caption(axes, "Where it is in doubt: for a moment, when something begins or ends")
+    _caption(axes, "Entropy: high for a moment where an episode begins or ends")
 
 
 def _qualities(axes: Any, story: Story) -> None:
-    """How well each label is found."""
+    """F1 of each label."""
     known, height = _known(story), 0.38
     for k, (way, scores) in enumerate(story.scores.items()):
         f1 = [100 * scores.per_label[label].f1 for label in known]
@@ -158,13 +158,13 @@ def _qualities(axes: Any, story: Story) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 115)
     axes.set_xticks(range(0, 101, 25))
-    axes.set_xlabel("how well each label is found: F1, %", size=12)
+    axes.set_xlabel("F1 of each label, %", size=12)
     axes.legend(ncols=2, **_LEGEND)
     _caption(axes, "")
 
 
 def _objectives(axes: Any, story: Story) -> None:
-    """How training went."""
+    """The course of training."""
     for way, record in story.training.items():
         values = np.array(record["objective"]) / record["positions"]
         axes.plot(np.arange(1, values.size + 1), values, color=_WAYS[way], linewidth=2.5)
@@ -173,20 +173,24 @@ def _objectives(axes: Any, story: Story) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("iteration", size=12)
-    axes.set_ylabel("loss a connection", size=12)
-    _caption(axes, "How training went")
+    axes.set_ylabel("loss per connection", size=12)
+    _caption(axes, "Objective in training")
 
 
-def _arriving(axes: Any, story: Story) -> None:
-    """How well connections were tagged before they were learnt from."""
-    places = [interval.positions / 1000 for interval in story.arriving]
-    axes.plot(places, [100 * one.accuracy for one in story.arriving], color=_WAYS["chain"], linewidth=1, alpha=0.45)
-    axes.plot(places, [100 * one.running_accuracy for one in story.arriving], color=_WAYS["chain"], linewidth=2.5)
+def _online(axes: Any, story: Story) -> None:
+    """Accuracy before training on the connections."""
+    places = [interval.positions / 1000 for interval in story.online]
+    axes.plot(
+        places, [100 * interval.accuracy for interval in story.online], color=_WAYS["chain"], linewidth=1, alpha=0.45
+    )
+    axes.plot(
+        places, [100 * interval.running_accuracy for interval in story.online], color=_WAYS["chain"], linewidth=2.5
+    )
     axes.set_xlim(0, places[-1])
-    axes.set_ylim(min(100 * min(one.accuracy for one in story.arriving), 95.0) - 1.0, 100)
-    axes.set_xlabel("thousand connections had arrived", size=12)
-    axes.set_ylabel("right, %", size=12)
-    _caption(axes, "As it arrives: tagged right before learnt")
+    axes.set_ylim(min(100 * min(interval.accuracy for interval in story.online), 95.0) - 1.0, 100)
+    axes.set_xlabel("thousand connections", size=12)
+    axes.set_ylabel("correct, %", size=12)
+    _caption(axes, "Online: accuracy before training on them")
 
 
 def _known(story: Story) -> list[str]:

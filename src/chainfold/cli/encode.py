@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from chainfold.cli import input_options as reading
 from chainfold.cli import options
-from chainfold.cli.console import console, table
-from chainfold.cli.progress import watched
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.cli.console import report
+from chainfold.cli.input_options import INPUT
+from chainfold.cli.parameters import grouped
+from chainfold.cli.progress import bar
+from chainfold.errors import ChainfoldError
 from chainfold.system.machine import resident
 from chainfold.system.outputs import STANDARD
 
+Files = Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")]
+ChainOutput = Annotated[
+    str, typer.Option("--output", "-o", metavar="DATA", help="The chain to write; - for standard output.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Append the positions to those in DATA.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Append the rows even if an earlier --append has appended the same.")
+]
 
+
+@grouped(spec=INPUT)
 def encode(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DATA", help="The chain to write; - for standard output.")
-    ],
-    form: reading.Form = None,
-    columns: reading.Columns = None,
-    symbols: reading.Symbols = None,
-    header: reading.Header = None,
-    encoding: reading.TextEncoding = "utf-8",
-    unknown: reading.Unknown = None,
-    comments: reading.Comments = None,
-    group: reading.Group = None,
-    groups_return: reading.GroupsReturn = False,
-    one_sequence: reading.OneSequence = False,
-    label: reading.Label = None,
-    labels: Annotated[bool, typer.Option("--labels/--no-labels", help="Is there a column of labels?")] = True,
-    weight: reading.Weight = None,
-    template: reading.Template = None,
-    attributes: reading.Attributes = None,
-    border: reading.Border = None,
-    numbers: reading.Numbers = None,
-    min_count: reading.MinCount = 1,
-    hash_bits: reading.HashBits = None,
-    append: Annotated[
-        bool, typer.Option("--append", help="Put the positions behind those that DATA has already.")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Append the rows even if DATA has them from an earlier --append.")
-    ] = False,
+    inputs: Files,
+    output: ChainOutput,
+    spec: dict[str, Any],
+    append: Append = False,
+    again: Again = False,
     as_json: options.Json = False,
 ) -> None:
-    """Encode files of any size into a chain on disk, in memory that does not grow with them.
+    """Encode files of any size into a chain on disk, in bounded memory.
 
     Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
     """
@@ -60,42 +45,23 @@ def encode(
     from chainfold.features.encode import encode_to
 
     if again and not append:
-        raise ChainfoldError("--again says that rows may be appended twice; give --append as well, or leave it out.")
+        raise ChainfoldError("--again requires --append.")
     if append and output == STANDARD:
-        raise ChainfoldError("--append continues a file, and standard output is none; name the chain with -o.")
+        raise ChainfoldError("--append requires a file; name the chain with -o.")
     begin = time.perf_counter()
-    with watched() as progress:
-        how: dict[str, Any] = {
-            "format": form,
-            "columns": reading.names(columns),
-            "symbols": reading.names(symbols) or [],
-            "header": header,
-            "encoding": encoding,
-            "template": template,
-            "attributes": attributes,
-            "border": border,
-            "numbers": numbers,
-            "label": label,
-            "labels": labels,
-            "unknown": unknown,
-            "comments": comments,
-            "group": group,
-            "groups_return": groups_return or None,
-            "weight": weight,
-            "one_sequence": one_sequence,
-            "min_count": min_count,
-            "hash_bits": hash_bits,
-            "progress": progress,
-        }
+    with bar() as progress:
+        given: Any = spec | {"progress": progress.reading()}
         if output == STANDARD:
-            options.hold([output], inputs, template)
-            if sys.stdout is None:
-                raise BadFile("standard output", "cannot be written: it is closed.")
-            encode_to(sys.stdout.buffer, inputs, **how)
+            options.hold([output], inputs, spec.get("template"))
+            encode_to(options.standard_output(), inputs, **given)
             return
-        chain = encode_files(inputs, output, append=append, again=again, **how)
-    seconds = time.perf_counter() - begin
-    facts = {
+        chain = encode_files(inputs, output, append=append, again=again, **given)
+    facts = _facts(output, chain, time.perf_counter() - begin)
+    report(facts, _rows(facts), output, as_json)
+
+
+def _facts(output: str, chain: Any, seconds: float) -> dict[str, Any]:
+    return {
         "output": output,
         "positions": chain.positions,
         "sequences": chain.sequences,
@@ -108,23 +74,18 @@ def encode(
         "positions_per_second": chain.positions / seconds,
         "peak_rss_mb": resident() / 1e6,
     }
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        _show(facts)
 
 
-def _show(facts: dict[str, Any]) -> None:
-    rows = [
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
         ("positions", f"{facts['positions']:,}"),
         ("sequences", f"{facts['sequences']:,}"),
         ("labels", f"{facts['labels']:,}"),
         ("attributes", f"{facts['attributes']:,}"),
         ("edge attributes", f"{facts['edge_attributes']:,}"),
-        ("attributes a position", f"{facts['attributes_per_position']:.1f}"),
+        ("attributes per position", f"{facts['attributes_per_position']:.1f}"),
         ("size", f"{facts['bytes'] / 1e6:,.1f} MB"),
         ("seconds", f"{facts['seconds']:.2f}"),
-        ("positions a second", f"{facts['positions_per_second']:,.0f}"),
+        ("positions per second", f"{facts['positions_per_second']:,.0f}"),
         ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
     ]
-    console().print(table((), rows, facts["output"]))

@@ -1,4 +1,4 @@
-"""`chainfold engines`: what there is to choose from."""
+"""`chainfold engines`: the engines to choose from."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def engines(as_json: options.Json = False) -> None:
     for name, engine in ENGINES.items():
         table.add_row(name, engine.keeps, engine.time, engine.reads, engine.summary)
     terminal.print(table)
-    terminal.print("N labels, T positions, M weights, A attributes a position, B positions a block.")
+    terminal.print("N labels, T positions, M weights, A attributes per position, B positions per block.")
     terminal.print("Cases and algorithms are those of Ilić et al.; with edge attributes fb keeps O(N²T).")

@@ -1,52 +1,107 @@
-"""What goes wrong outside of chainfold, in one sentence: memory, libraries, the operating system, standard output."""
+"""Failures of a verb as one sentence and an exit code: its own, and those of memory, libraries and the system."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
-from chainfold.cli import console as show
-from chainfold.errors import ChainfoldError, ChainfoldWarning
+import typer
+
+from chainfold.cli.console import abandon, notice
+from chainfold.cli.options import holding
+from chainfold.cli.parameters import Verb, flag, flags_of
+from chainfold.errors import BadSetting, ChainfoldError, ChainfoldWarning
+from chainfold.system import signals
 from chainfold.system.machine import address_room
 
+FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError)  # of libraries and the system
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
-FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError)  # that may come from outside
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
 _RUNTIME = {
-    "can't start new thread": "the operating system refuses another thread; take fewer --threads, or raise the limit.",
-    "can't allocate": "not enough memory for what Python needs itself.",
+    "can't start new thread": "the operating system refuses another thread; use fewer --threads, or raise the limit.",
+    "can't allocate": "not enough memory for Python itself.",
 }
-_MOST_SHOWN = 200  # characters of what a library says
+_MOST_SHOWN = 200  # characters of a library's message
 _REMEDIES = {
-    "train": "take --engine stream, fewer --hash-bits or a higher --min-count",
-    "gradient": "take --engine stream or a smaller model",
-    "encode": "take fewer --hash-bits or a higher --min-count",
-    "tag": "take a smaller model, or do without --nbest, --samples and --marginals",
-    "evaluate": "take a smaller model",
-    "watch": "take a smaller model, or a smaller --max-lag",
+    "train": "use --engine stream, fewer --hash-bits or a higher --min-count",
+    "learn": "use fewer --hash-bits",
+    "gradient": "use --engine stream or a smaller model",
+    "encode": "use fewer --hash-bits or a higher --min-count",
+    "tag": "use a smaller model, or leave out --nbest, --samples and --marginals",
+    "evaluate": "use a smaller model",
+    "watch": "use a smaller model, or a smaller --max-lag",
 }
 
 
-def check_room() -> None:
-    """Raise if a limit on address space leaves too little: libraries end the process when they cannot get theirs."""
+def guarded(verb: Verb) -> Verb:
+    """A verb whose failures are sentences and exit codes."""
+
+    @functools.wraps(verb)
+    def run(*arguments: Any, **values: Any) -> None:
+        with flags_of(verb):
+            try:
+                with signals.in_verb(), _warnings_as_notices(), holding():
+                    _check_room()
+                    verb(*arguments, **values)
+                    if sys.stdout is not None:
+                        sys.stdout.flush()
+            except ChainfoldError as error:
+                notice(sentence_of(error))
+                raise typer.Exit(2) from None
+            except KeyboardInterrupt:
+                raise typer.Exit(signals.report_interrupt()) from None
+            except SystemExit as exited:  # rich does so if nobody reads the output any more
+                raise typer.Exit(0) from exited
+            except FAILURES as error:
+                raise typer.Exit(report_failure(error, verb.__name__)) from None
+
+    return run
+
+
+def sentence_of(error: ChainfoldError) -> str:
+    """Its sentence; settings are named by their flags."""
+    text = str(error)
+    return text.replace(error.name, flag(error.name), 1) if isinstance(error, BadSetting) else text
+
+
+def report_failure(error: Exception, verb: str = "") -> int:
+    """Write a sentence about a failure of memory, a library or the system; return the exit code.
+
+    What standard output does not take is discarded.
+    """
+    if isinstance(error, BrokenPipeError):  # nobody reads any more
+        abandon(sys.stdout)
+        return 0
+    sentence = _sentence(error, verb)
+    if sentence is None:
+        raise error
+    if _output_fails():
+        abandon(sys.stdout)
+    notice(sentence)
+    return 2
+
+
+def _check_room() -> None:
+    """Raise if a limit on address space is too low: libraries end the process when they cannot get memory."""
     room, need = address_room(), _LEAST + _PER_CORE * (os.cpu_count() or 1)
     if room is not None and room < need:
         raise ChainfoldError(
-            f"a limit leaves this process {room >> 20:,} MB of address space, and a verb needs {need >> 20:,} MB, most "
-            f"of it for libraries; raise the limit (ulimit -v)."
+            f"this process may use {room >> 20:,} MB of address space, and a verb needs {need >> 20:,} MB, most of it "
+            f"for libraries; raise the limit (ulimit -v)."
         )
 
 
-def sentence_of(error: Exception, verb: str) -> str | None:
-    """The sentence for an error that is not chainfold's own; None for one that only a mistake in chainfold raises."""
+def _sentence(error: Exception, verb: str) -> str | None:
+    """None for an error that only a mistake in chainfold raises."""
     if isinstance(error, MemoryError):
-        what = f": {_short(error)}" if str(error) else ""
-        return f"not enough memory{what}; {_REMEDIES.get(verb, 'take a smaller input, or a machine with more memory')}."
+        cause = f": {_short(error)}" if str(error) else ""
+        return f"not enough memory{cause}; {_REMEDIES.get(verb, 'use a smaller input, or a machine with more memory')}."
     if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno is None):
         if not _of_a_library(error):
             return None
@@ -55,30 +110,28 @@ def sentence_of(error: Exception, verb: str) -> str | None:
         return f"Python itself has failed: {_short(error)}; that happens where there is not enough memory."
     if isinstance(error, RuntimeError):
         return next((sentence for words, sentence in _RUNTIME.items() if words in str(error)), None)
-    if isinstance(error, OSError):
-        return _of_the_system(error)
-    return None
+    return _sentence_of_system(error) if isinstance(error, OSError) else None
 
 
 def _of_a_library(error: Exception) -> bool:
-    """Is it a shared library that is missing or has no room, and not a name that some module does not have?"""
-    return isinstance(error, OSError) or ".so" in str(error) or ".dll" in str(error) or ".dylib" in str(error)
+    """Is a shared library missing or without memory, rather than a Python name?"""
+    return isinstance(error, OSError) or any(suffix in str(error) for suffix in (".so", ".dll", ".dylib"))
 
 
-def _of_the_system(error: OSError) -> str:
-    why = error.strerror or str(error)
+def _sentence_of_system(error: OSError) -> str:
+    reason = error.strerror or str(error)
     if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {why}."
+        return f"{os.fsdecode(error.filename)}: {reason}."
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"{why}; close some, or raise the limit (ulimit -n)."
+        return f"{reason}; close some, or raise the limit (ulimit -n)."
     if error.errno == errno.ENOMEM:
-        return f"not enough memory: {why}."
-    if error.errno in _WRITING or output_fails():  # files with a name have said so themselves
-        return f"cannot write to standard output: {why}."
-    return f"the operating system refuses what it was asked for: {why}."
+        return f"not enough memory: {reason}."
+    if error.errno in _WRITING or _output_fails():  # errors of named files have a filename
+        return f"cannot write to standard output: {reason}."
+    return f"the operating system refuses a request: {reason}."
 
 
-def output_fails() -> bool:
+def _output_fails() -> bool:
     """Does standard output refuse what is left in its buffer?"""
     try:
         if sys.stdout is not None:
@@ -89,19 +142,19 @@ def output_fails() -> bool:
 
 
 def _short(error: Exception) -> str:
-    """The last line of what a library says; it may be a page."""
+    """The last line of a library's message, which may be a page."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1][:_MOST_SHOWN].rstrip(".")
 
 
 @contextmanager
-def warnings_said() -> Iterator[None]:
-    """Warnings of chainfold are sentences on standard error, whatever Python would do with them."""
+def _warnings_as_notices() -> Iterator[None]:
+    """Warnings of chainfold are always shown, as sentences on standard error."""
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=ChainfoldWarning)
         usual = warnings.showwarning
 
-        def say(
+        def show(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -110,9 +163,9 @@ def warnings_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, ChainfoldWarning):
-                show.say(f"chainfold: {message}")
+                notice(message)
             else:
                 usual(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = say
+        warnings.showwarning = show
         yield

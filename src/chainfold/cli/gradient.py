@@ -1,13 +1,11 @@
-"""`chainfold gradient`: log Z and the exact gradient of a chain, whole or in pieces, and what they cost."""
+"""`chainfold gradient`: log Z and the exact gradient of a chain, whole or in pieces, and their cost."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.console import console, table
+from chainfold.cli.console import console, report
+from chainfold.cli.parameters import Group, grouped
+from chainfold.cli.progress import bar
 from chainfold.errors import ChainfoldError
 from chainfold.system.files import written_whole
 from chainfold.system.machine import resident
@@ -35,95 +35,129 @@ class Weights(StrEnum):
     ZERO = "zero"
 
 
-def gradient(
-    data: options.Data = None,
-    synthetic: options.Synthetic = None,
-    sticky: options.Sticky = 0.8,
-    informative: options.Informative = 0.25,
-    mean_length: options.MeanLength = None,
-    edge_attributes: options.EdgeAttributes = 0,
-    seed: options.Seed = 0,
-    weights: Annotated[
-        Weights | None,
-        typer.Option(help="The weights: true ones of a synthetic chain (the default there), random, or zero."),
-    ] = None,
-    trained: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="Take the weights of this model.")
-    ] = None,
-    engine: options.EngineName = "stream",
-    threads: options.Threads = 1,
-    memory: options.Memory = None,
-    tolerance: options.Tolerance = 1e-12,
-    block: Annotated[int | None, typer.Option(help="Positions in a block; chosen by the engine unless given.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the gradient there, as a .npy array.")
-    ] = None,
+WeightsChoice = Annotated[
+    Weights | None,
+    typer.Option(help="The weights: true ones of a synthetic chain (the default there), random, or zero."),
+]
+ModelWeights = Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="Take the weights of this model.")]
+GradientOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the gradient to this file, as a .npy array.")
+]
+
+
+@dataclass(frozen=True)
+class _EngineOptions:
+    engine: options.EngineName = "stream"
+    threads: options.Threads = 1
+    memory: options.Memory = None
+    tolerance: Annotated[float, typer.Option(help="Largest relative error of a certificate.")] = 1e-12
+    block: Annotated[
+        int | None, typer.Option(help="Number of positions in a block. Default: chosen by the engine.")
+    ] = None
+
+    def pass_settings(self) -> dict[str, Any]:
+        return {"memory": options.parse_size(self.memory), "tolerance": self.tolerance, "block": self.block}
+
+
+@dataclass(frozen=True)
+class _PieceOptions:
     token: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The chain is the next piece of a longer one: go on from FILE, if it is there."
+            metavar="FILE", help="The chain is the next piece of a longer one: continue from FILE, if it exists."
         ),
-    ] = None,
+    ] = None
     last: Annotated[
-        bool, typer.Option("--last", help="It is the last piece: print the gradient of all; FILE stays as it is.")
-    ] = False,
+        bool, typer.Option("--last", help="This is the last piece: print the gradient of all; FILE is not changed.")
+    ] = False
     continues: Annotated[
-        bool, typer.Option("--continues", help="It goes on with the last sequence of the piece before.")
-    ] = False,
+        bool, typer.Option("--continues", help="The piece continues the last sequence of the piece before.")
+    ] = False
+
+    def check(self, model: Path | None, engine: str, output: Path | None) -> None:
+        """Raise, before any work is done, unless the options for pieces go together."""
+        if self.token is None:
+            if self.last or self.continues:
+                raise ChainfoldError("--last and --continues require --token FILE.")
+            return
+        if model is None:
+            raise ChainfoldError("--token requires --model: all pieces need the same weights.")
+        if engine != "stream":
+            raise ChainfoldError(f"engine {engine!r} needs the whole chain; --token requires --engine stream.")
+        if output is not None and not self.last:
+            raise ChainfoldError("there is no gradient to write before the last piece: --output requires --last.")
+        if self.last and not self.token.exists():
+            raise ChainfoldError(f"{self.token}: there is no such file; a chain in one piece needs no --token.")
+
+
+@grouped(chain=options.CHAIN, engine=Group.of(_EngineOptions), piece=Group.of(_PieceOptions))
+def gradient(
+    chain: options.ChainOptions,
+    engine: _EngineOptions,
+    piece: _PieceOptions,
+    weights: WeightsChoice = None,
+    model: ModelWeights = None,
+    output: GradientOutput = None,
     as_json: options.Json = False,
 ) -> None:
     """Compute log Z and the exact gradient of a chain with one engine.
 
     Example: chainfold gradient --synthetic 1000000:5:100:8 --engine stream
     """
-    size = options.parse_size(memory)
-    _check_pieces(token, last, continues, trained, engine, output)
-    options.hold([output, token], data, trained)
-    source = options.open_source(data, synthetic, sticky, informative, mean_length, edge_attributes, seed)
-    if trained is None:
-        model = _model(source, weights, seed)
+    settings = engine.pass_settings()
+    piece.check(model, engine.engine, output)
+    options.hold([output, piece.token], chain.data, model)
+    source = chain.open()
+    if model is None:
+        evaluated = _model(source, weights, chain.seed)
     else:
-        model, source = _opened(trained, source, weights)
+        evaluated, source = _opened(model, source, weights)
     positions = source.positions
-    if token is None:
-        found, seconds = _timed(model, source, engine, threads, size, tolerance, block)
+    if piece.token is None:
+        result, seconds = _timed(evaluated, source, engine.engine, threads=engine.threads, **settings)
     else:
-        settings = {"memory": size, "tolerance": tolerance, "block": block}
-        pieces, seconds = _next_piece(model, source, token, continues, settings)
+        pieces, seconds = _next_piece(evaluated, source, piece, settings)
         positions = pieces.positions
-        if not last:
-            pieces.save(token)
-            _show_token(token, positions, seconds, as_json)
+        if not piece.last:
+            pieces.save(piece.token)
+            _report_token(piece.token, positions, seconds, as_json)
             return
-        found = pieces.finish()
-    result = found.gradient
+        result = pieces.finish()
     if output is not None:
-        from numpy import save
+        _write(output, result)
+    facts = _facts(result, source, evaluated, positions, seconds, engine)
+    report(facts, [] if as_json else _rows(facts), f"gradient by {facts['engine']}", as_json)
 
-        if result is None:
-            raise ChainfoldError("labels are unknown, so there is no gradient to write; leave out --output.")
-        with written_whole(output) as file:
-            save(file, result, allow_pickle=False)
-    facts = {
-        "engine": found.engine,
+
+def _write(output: Path, result: Evaluation) -> None:
+    from numpy import save
+
+    if result.gradient is None:
+        raise ChainfoldError("labels are unknown, so there is no gradient to write; leave out --output.")
+    with written_whole(output) as file:
+        save(file, result.gradient, allow_pickle=False)
+
+
+def _facts(
+    result: Evaluation, source: Source, model: Model, positions: int, seconds: float, engine: _EngineOptions
+) -> dict[str, Any]:
+    gradient = result.gradient
+    return {
+        "engine": result.engine,
         "positions": positions,
         "labels": source.n_labels,
         "weights": model.layout.size,
-        "log_z": found.log_z,
-        "log_likelihood": found.log_likelihood,
-        "gradient_norm": None if result is None else float((result**2).sum() ** 0.5),
-        "gradient_sha256": None if result is None else hashlib.sha256(result.astype("<f8").tobytes()).hexdigest(),
+        "log_z": result.log_z,
+        "log_likelihood": result.log_likelihood,
+        "gradient_norm": None if gradient is None else float((gradient**2).sum() ** 0.5),
+        "gradient_sha256": None if gradient is None else hashlib.sha256(gradient.astype("<f8").tobytes()).hexdigest(),
         "seconds": seconds,
         "nanoseconds_per_position": seconds / source.positions * 1e9,
         "peak_rss_mb": resident() / 1e6,
-        "threads": threads if found.engine == "parallel" else 1,
-        "tolerance": tolerance,
-        **vars(found.report),
+        "threads": engine.threads if result.engine == "parallel" else 1,
+        "tolerance": engine.tolerance,
+        **vars(result.report),
     }
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        _show(facts)
 
 
 def _model(source: Source, weights: Weights | None, seed: int) -> Model:
@@ -146,118 +180,62 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
 
 
 def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model, Source]:
-    """A model, and the chain with its numbers."""
+    """A model, and the chain with the model's numbers."""
     from chainfold.model.file import open_model
 
     if weights is not None:
-        raise ChainfoldError("a model has its own weights: give --model or --weights, not both.")
+        raise ChainfoldError("give --model or --weights, not both.")
     model = open_model(path)
     return model, model.aligned(source, labels_needed=source.labelled)
 
 
-def _check_pieces(
-    token: Path | None,
-    last: bool,
-    continues: bool,
-    trained: Path | None,
-    engine: str,
-    output: Path | None,
-) -> None:
-    """Raise, before any work is done, unless the options for pieces go together."""
-    if token is None:
-        if last or continues:
-            raise ChainfoldError("--last and --continues are said of a piece; name the file between them by --token.")
-        return
-    if trained is None:
-        raise ChainfoldError("all pieces need the same weights; give them by --model.")
-    if engine != "stream":
-        raise ChainfoldError(f"engine {engine!r} needs the whole chain at once; with --token take --engine stream.")
-    if output is not None and not last:
-        raise ChainfoldError("there is no gradient to write before the last piece; leave out --output, or give --last.")
-    if last and not token.exists():
-        raise ChainfoldError(f"{token}: there is no such file; a chain in one piece needs no --token.")
-
-
 def _next_piece(
-    model: Model, source: Source, token: Path, continues: bool, settings: dict[str, Any]
+    model: Model, source: Source, piece: _PieceOptions, settings: dict[str, Any]
 ) -> tuple[PiecewiseGradient, float]:
-    """The pieces so far and this one, which must be worked through as they were; and the time it took."""
+    """The pieces so far with this one, which needs the same settings; and the seconds that it took."""
     from chainfold.engines.resumable import PiecewiseGradient
 
-    with _bar("stream", source.positions) as advance:
+    token = piece.token
+    assert token is not None
+    with bar("stream", source.positions) as progress:
         if token.exists():
-            pieces = PiecewiseGradient.load(token, model, advance)
+            pieces = PiecewiseGradient.load(token, model, progress.advance)
         else:
-            pieces = PiecewiseGradient(model, **settings, progress=advance)
+            pieces = PiecewiseGradient(model, **settings, progress=progress.advance)
         for name, value in settings.items():
             begun = getattr(pieces.settings, name)
             if value != begun:
-                raise ChainfoldError(f"{token}: was begun with {name} {begun}, not {value}; give all pieces the same.")
+                raise ChainfoldError(
+                    f"{token}: was begun with `{name}` {begun}, not {value}; give all pieces the same."
+                )
         begin = time.perf_counter()
-        pieces.add(source, continues=continues)
+        pieces.add(source, continues=piece.continues)
         return pieces, time.perf_counter() - begin
 
 
-def _show_token(token: Path, positions: int, seconds: float, as_json: bool) -> None:
+def _report_token(token: Path, positions: int, seconds: float, as_json: bool) -> None:
     size = token.stat().st_size
-    if as_json:
-        facts = {"token": str(token), "positions": positions, "bytes": size, "seconds": seconds}
-        typer.echo(json.dumps(facts))
-        return
+    facts = {"token": str(token), "positions": positions, "bytes": size, "seconds": seconds}
     rows = [("positions so far", f"{positions:,}"), ("size", f"{size / 1e6:,.3f} MB"), ("seconds", f"{seconds:.3f}")]
-    console().print(table((), rows, f"resume token {token}"))
+    report(facts, rows, f"resume token {token}", as_json)
 
 
-def _timed(
-    model: Model,
-    source: Source,
-    engine: str,
-    threads: int,
-    memory: int | None,
-    tolerance: float,
-    block: int | None,
-) -> tuple[Evaluation, float]:
+def _timed(model: Model, source: Source, engine: str, **settings: Any) -> tuple[Evaluation, float]:
+    """The result, and the seconds that it took without compiling."""
     from chainfold.chain.chain import gather
-    from chainfold.engines.log_likelihood import evaluate
+    from chainfold.engines.log_likelihood import log_likelihood
 
     terminal = console(stderr=True)
     with terminal.status("compiling …") if terminal.is_terminal else nullcontext():
         unmasked = replace(model, first=None, last=None)  # no sequence need end where these two positions do
-        evaluate(unmasked, gather(source, positions=2), engine, threads=threads, block=1)
-    with _bar(engine, source.positions) as advance:
+        log_likelihood(unmasked, gather(source, positions=2), engine, threads=settings["threads"], block=1)
+    with bar(engine, source.positions) as progress:
         begin = time.perf_counter()
-        found = evaluate(
-            model,
-            source,
-            engine,
-            threads=threads,
-            memory=memory,
-            tolerance=tolerance,
-            block=block,
-            progress=advance,
-        )
-        return found, time.perf_counter() - begin
+        result = log_likelihood(model, source, engine, **settings, progress=progress.advance)
+        return result, time.perf_counter() - begin
 
 
-@contextmanager
-def _bar(engine: str, positions: int) -> Iterator[Callable[[int], None]]:
-    """A bar of so many positions on a terminal, to be told how many have just been done."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:>13,.0f} / {task.total:,.0f} positions"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    terminal = console(stderr=True)
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        task = progress.add_task(engine, total=positions)
-        yield lambda done: progress.advance(task, done)
-
-
-def _show(facts: dict[str, Any]) -> None:
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     likelihood = facts["log_likelihood"]
     gradient_rows = []
     if likelihood is not None:
@@ -273,7 +251,7 @@ def _show(facts: dict[str, Any]) -> None:
         ("error of log Z, at most", f"{facts['log_z_error_bound']:.1e}"),
         ("error of counts, at most", f"{facts['error_bound']:.1e} of their size"),
         ("seconds", f"{facts['seconds']:.3f}"),
-        ("a position", f"{facts['nanoseconds_per_position']:,.0f} ns"),
+        ("per position", f"{facts['nanoseconds_per_position']:,.0f} ns"),
         ("peak memory", f"{facts['peak_rss_mb']:,.1f} MB"),
         ("times the data was read", f"{facts['passes']:.4g}"),
         ("blocks", f"{facts['blocks']:,}"),
@@ -289,4 +267,4 @@ def _show(facts: dict[str, Any]) -> None:
         rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
     if facts["wide_blocks"]:
         rows.append(("blocks in wide numbers", f"{facts['wide_blocks']:,}"))
-    console().print(table((), rows, f"gradient by {facts['engine']}"))
+    return rows

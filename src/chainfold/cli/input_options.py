@@ -1,172 +1,90 @@
-"""Options that say how an input is read and what becomes of its columns, for every verb that reads raw files."""
+"""The options of inputs, for every verb that reads raw files: one table, of which each verb takes its part.
+
+A verb gets a dict of the options that were given; the library's functions take them as keywords.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-_INPUT, _ATTRIBUTES, _CONSTRAINTS = "Reading the input", "Making attributes", "Constraints"
-STREAMS = "Streams"
+from chainfold.cli.parameters import Group, Parameter
+from chainfold.errors import BadFile
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")]
+_READING, _ATTRIBUTES = "Reading the input", "Making attributes"
 
 Inputs = Annotated[
     list[str],
-    typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input; or a chain encoded before."),
+    typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input; or a chain made by encode."),
 ]
-Form = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="F",
-        help="conll, conllu, crfsuite, csv, tsv, parquet or arrow; recognised unless given.",
-        rich_help_panel=_INPUT,
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")]
+
+
+def _option(kind: Any, text: str, *flags: str, metavar: str | None = None, panel: str = _READING) -> Parameter:
+    return Parameter(Annotated[kind | None, typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel)])
+
+
+def _attribute(kind: Any, text: str, metavar: str) -> Parameter:
+    return _option(kind, text, metavar=metavar, panel=_ATTRIBUTES)
+
+
+_OPTIONS = {
+    "format": _option(str, "conll, conllu, crfsuite, csv, tsv, parquet or arrow. Default: detected.", metavar="F"),
+    "columns": _option(str, "Names for columns that have none, for instance word,pos,chunk.", metavar="NAMES"),
+    "symbols": _option(str, "Columns of tables that are symbols even if they look like numbers.", metavar="NAMES"),
+    "header": _option(
+        bool, "Does the first line of a CSV or TSV file name the columns? Default: detected.", "--header/--no-header"
     ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Names for columns that have none, for instance word,pos,chunk.",
-        rich_help_panel=_INPUT,
-    ),
-]
-Symbols = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Columns of tables that are symbols even if they look like numbers.",
-        rich_help_panel=_INPUT,
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Does the first line of a CSV or TSV file name the columns? Guessed unless given.",
-        rich_help_panel=_INPUT,
-    ),
-]
-TextEncoding = Annotated[
-    str, typer.Option("--encoding", metavar="NAME", help="The encoding of text.", rich_help_panel=_INPUT)
-]
-Unknown = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Stands for an unknown label, as an empty one does.", rich_help_panel=_INPUT),
-]
-Comments = Annotated[
-    str | None,
-    typer.Option(
+    "encoding": _option(str, "The encoding of text. Default: utf-8.", metavar="NAME"),
+    "unknown": _option(str, "The text of an unknown label; an empty label is unknown, too.", metavar="TEXT"),
+    "comments": _option(
+        str,
+        "What comment lines of conll and crfsuite begin with; '' if there are none. Default: # where the line cannot "
+        "be a row.",
         metavar="TEXT",
-        help="Lines of conll and crfsuite that begin so are comments; none if it is empty. Those with # that cannot be "
-        "rows, unless given.",
-        rich_help_panel=_INPUT,
     ),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="A new sequence starts where this column changes.", rich_help_panel=_INPUT),
-]
-GroupsReturn = Annotated[
-    bool,
-    typer.Option(
-        "--groups-return",
-        help="A group may come again after another, as a sequence of its own.",
-        rich_help_panel=_INPUT,
+    "group": _option(str, "A new sequence starts where this column changes.", metavar="COLUMN"),
+    "groups_return": _option(
+        bool, "A group may occur again after another; it starts a new sequence.", "--groups-return"
     ),
-]
-OneSequence = Annotated[
-    bool, typer.Option("--one-sequence", help="Nothing starts a new sequence.", rich_help_panel=_INPUT)
-]
-Label = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="The labels; the column called label, else the last, unless given.",
-        rich_help_panel=_INPUT,
+    "one_sequence": _option(bool, "The whole input is one sequence.", "--one-sequence"),
+    "label": _option(str, "The column of labels. Default: the column `label`, else the last.", metavar="COLUMN"),
+    "labels": _option(bool, "Is there a column of labels? Default: yes.", "--labels/--no-labels"),
+    "weight": _option(str, "The column of position weights. Default: every weight is 1.", metavar="COLUMN"),
+    "template": _attribute(Path, "A CRF++ or Wapiti template.", "FILE"),
+    "attributes": _attribute(
+        str, 'Attributes to make, for instance "word[-1] word shape(word)". Default: every column.', "EXPRESSIONS"
     ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", help="The weights of the positions; all weigh one unless given.", rich_help_panel=_INPUT
+    "border": _attribute(
+        str, "What --attributes see outside a sequence: crfsuite (nothing, the default), crfpp or wapiti.", "WAY"
     ),
-]
-Template = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A CRF++ or Wapiti template.", rich_help_panel=_ATTRIBUTES)
-]
-Attributes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="EXPRESSIONS",
-        help='Attributes to make, for instance "word[-1] word shape(word)"; every column as it is unless given.',
-        rich_help_panel=_ATTRIBUTES,
+    "numbers": _attribute(
+        str,
+        "How columns of numbers become attributes: quantile (16 bins, the default), log, real, standard or symbol.",
+        "WAY",
     ),
-]
-Border = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WAY",
-        help="What --attributes see beyond a sequence: crfsuite (nothing, the default), crfpp or wapiti.",
-        rich_help_panel=_ATTRIBUTES,
-    ),
-]
-Numbers = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WAY",
-        help="What becomes of columns of numbers taken as they are: quantile (16 bins, the default), log, real, "
-        "standard or symbol.",
-        rich_help_panel=_ATTRIBUTES,
-    ),
-]
-MinCount = Annotated[
-    int,
-    typer.Option(metavar="K", help="Leave out attributes that occur less often.", rich_help_panel=_ATTRIBUTES),
-]
-HashBits = Annotated[
-    int | None,
-    typer.Option(
-        metavar="B",
-        help="Hash attributes to B bits: memory that does not grow, no names.",
-        rich_help_panel=_ATTRIBUTES,
-    ),
-]
-
-Scheme = Annotated[
-    str | None,
-    typer.Option(
-        metavar="S",
-        help="The labels are tags of BIO, IOBES or BILOU, and only what that allows may follow.",
-        rich_help_panel=_CONSTRAINTS,
-    ),
-]
-Forbid = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FROM>TO",
-        help="Forbid a transition; * is any label, ^ the start and $ the end of a sequence. May be repeated.",
-        rich_help_panel=_CONSTRAINTS,
-    ),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FROM>TO", help="Allow it in spite of --scheme and --forbid.", rich_help_panel=_CONSTRAINTS),
-]
-WhenWrong = Annotated[
-    str | None,
-    typer.Option(
-        "--on-error",
-        metavar="WAY",
-        help="What becomes of a line that cannot be read: stop (the default), skip, or unknown: a row of which nothing "
-        "is known.",
-        rich_help_panel=STREAMS,
-    ),
-]
+    "min_count": _attribute(int, "Leave out attributes that occur less often. Default: 1.", "K"),
+    "hash_bits": _attribute(int, "Hash attributes to B bits: bounded memory, no names.", "B"),
+}
+_READ_AGAIN = ("format", "columns", "symbols", "header", "encoding", "unknown", "comments", "group", "groups_return")
+_LISTS = ("columns", "symbols")
 
 
-def names(text: str | None) -> list[str] | None:
-    """The names in a list with commas."""
-    return None if text is None else [name.strip() for name in text.split(",")]
+def _given(**values: Any) -> dict[str, Any]:
+    """The options that were given, lists split at commas."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return given | {name: [item.strip() for item in given[name].split(",")] for name in _LISTS if name in given}
+
+
+INPUT = Group(_OPTIONS, _given)
+FOR_MODEL = INPUT.only(*_READ_AGAIN)  # the model has the others
+
+
+def check_raw(path: str, spec: dict[str, Any]) -> None:
+    """Raise if options are given that an encoded chain cannot follow."""
+    made = ("template", "attributes", "border", "numbers", "hash_bits", "label", "weight", "one_sequence", "min_count")
+    for name in made:
+        if name in spec:
+            raise BadFile(path, f"is an encoded chain, to which `{name}` does not apply; leave it out, or encode anew.")

@@ -1,9 +1,8 @@
-"""`chainfold inspect`: what a model has learnt, as tables, as JSON, or as a page for the browser."""
+"""`chainfold inspect`: what a model has learned, as tables, as JSON, or as a page for the browser."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,10 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, table
-from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.cli.input_options import ModelFile
+from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.system.files import written_whole
+from chainfold.system.outputs import STANDARD
 
 _MOST_COLUMNS = 12  # labels in a table of transitions
 _MOST_ROWS = 1000  # weights in the table of an --attribute
@@ -20,24 +22,28 @@ _MOST_NAMES = 20  # labels or outlines in one line
 _MOST_EMBEDDED = 20_000  # weights in a page
 
 
+Top = Annotated[int, typer.Option(metavar="K", help="Number of strongest weights of each kind to show.")]
+LabelNames = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Show the attributes of this label only; may be repeated.")
+]
+AttributeText = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Show all weights of the attributes whose name contains this.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a page for the browser; - for standard output.", allow_dash=True),
+]
+
+
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")],
-    top: Annotated[
-        int, typer.Option(metavar="K", help="How many of the strongest weights to show, of each kind.")
-    ] = 10,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Show the attributes of this label only; may be repeated.")
-    ] = None,
-    attribute: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Show all weights of the attributes whose name contains this.")
-    ] = None,
+    model: ModelFile,
+    top: Top = 10,
+    label: LabelNames = None,
+    attribute: AttributeText = None,
     as_json: options.Json = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page for the browser; - for standard output.", allow_dash=True),
-    ] = None,
+    html: Html = None,
 ) -> None:
-    """Say what a model has learnt: sizes, constraints, transitions, and what speaks for and against each label.
+    """Show what a model has learned: sizes, constraints, transitions, the strongest attributes for and against labels.
 
     Example: chainfold inspect chunks.model --label B-NP
     """
@@ -45,7 +51,7 @@ def inspect(
     from chainfold.model.file import open_model
 
     if html is not None and as_json:
-        raise ChainfoldError("a page or JSON: give --html or --json, not both.")
+        raise ChainfoldError("give --html or --json, not both.")
     if top < 0:
         raise BadSetting("top", top, "at least 0")
     options.hold([html], model)
@@ -66,13 +72,10 @@ def inspect(
 
 def _write_page(path: Path, facts: dict[str, Any], embedded: list[dict[str, Any]]) -> None:
     from chainfold.cli.page import page
-    from chainfold.system.files import written_whole
 
     text = page(facts, embedded).encode("utf-8", "replace")
-    if str(path) == "-":
-        if sys.stdout is None:
-            raise BadFile("standard output", "cannot be written: it is closed.")
-        sys.stdout.buffer.write(text)
+    if str(path) == STANDARD:
+        options.standard_output().write(text)
         return
     with written_whole(path) as file:
         file.write(text)
@@ -96,7 +99,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
     if not rows:
-        raise ChainfoldError(f"no attribute of the model has a name that contains {text!r}, and a weight.")
+        raise ChainfoldError(f"no attribute with a weight has a name that contains {text!r}.")
     cells = [
         (
             row["attribute"] if "attribute" in row else row["edge_attribute"],
@@ -135,7 +138,7 @@ def _pairs(facts: dict[str, Any]) -> Any:
 
 
 def _falling(sides: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """What speaks for something, strongest first, then what speaks against it, strongest last."""
+    """Positive weights, largest first, then negative ones, largest last."""
     return [*sides["for"], *reversed(sides["against"])]
 
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they mean."""
+"""Options that several verbs share, besides those of inputs and of training."""
 
 from __future__ import annotations
 
@@ -8,46 +8,42 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from chainfold.cli.parameters import Group
 from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
-from chainfold.system.outputs import claimed
+from chainfold.system.outputs import STANDARD, claimed
 
 if TYPE_CHECKING:
     from chainfold.chain.block import Source
+    from chainfold.chain.vocabulary import Vocabulary
+    from chainfold.model.constraints import Constraints
+    from chainfold.model.model import Model
+    from chainfold.readers.live import OnError
 
-Data = Annotated[
-    Path | None,
-    typer.Argument(help="A chain made by `chainfold encode`, or - for one from standard input.", show_default=False),
-]
-Synthetic = Annotated[
-    str | None,
-    typer.Option(
-        metavar="T:N:V:A",
-        help="A chain made on the fly: T positions, N labels, V attributes, A of them at each position.",
-    ),
-]
-Sticky = Annotated[float, typer.Option(help="Probability that a synthetic label follows itself.")]
-Informative = Annotated[float, typer.Option(help="How much synthetic attributes say of the label, 0 to 1.")]
-MeanLength = Annotated[
-    float | None, typer.Option(help="Mean length of the synthetic sequences; one sequence unless given.")
-]
-EdgeAttributes = Annotated[int, typer.Option(metavar="K", help="Number of synthetic edge attributes.")]
-Seed = Annotated[int, typer.Option(help="Of the synthetic chain and of random weights.")]
+STREAMS, _CONSTRAINTS = "Streams", "Constraints"
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EngineName = Annotated[
     str, typer.Option("--engine", metavar="E", help="One of `chainfold engines`, or auto: let the planner choose.")
 ]
 Threads = Annotated[int, typer.Option(metavar="K", help="Threads, for the engine parallel.")]
 Memory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Working memory allowed beside the model, for instance 256MB.")
+    str | None, typer.Option(metavar="SIZE", help="Working memory allowed besides the model, for instance 256MB.")
 ]
-Tolerance = Annotated[float, typer.Option(help="Relative error that a certificate may leave.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-_held: ContextVar[ExitStack] = ContextVar("held")
+OnErrorText = Annotated[
+    str | None,
+    typer.Option(
+        "--on-error",
+        metavar="WAY",
+        help="For a line that cannot be read: stop (the default), skip it, or unknown: a row without attributes.",
+        rich_help_panel=STREAMS,
+    ),
+]
 
 _POWERS = " KMGT"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -64,11 +60,11 @@ def parse_size(text: str | None) -> int | None:
     return int(float(number) * (1024 if binary else 1000) ** _POWERS.index(prefix.upper() or " "))
 
 
-def parse_often(name: str, text: str, things: str) -> tuple[int | None, float | None]:
-    """How often something is done: after so many things, or so many seconds; from for instance 10, 30s, 5m or 1h."""
+def parse_interval(name: str, text: str, things: str) -> tuple[int | None, float | None]:
+    """A number of things, or of seconds; from for instance 10, 30s, 5m or 1h."""
     unit = _SECONDS.get(text[-1:].lower())
     try:
-        number = float(text[:-1] if unit else text)
+        number = float(text if unit is None else text[:-1])
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf or (unit is None and number != int(number)):
@@ -76,9 +72,22 @@ def parse_often(name: str, text: str, things: str) -> tuple[int | None, float | 
     return (int(number), None) if unit is None else (None, number * unit)
 
 
+def parse_on_error(text: str | None) -> OnError:
+    from chainfold.readers.live import OnError
+
+    if text is not None and text not in list(OnError):
+        raise BadSetting("on_error", text, f"one of {', '.join(OnError)}")
+    return OnError(text or OnError.STOP)
+
+
+# Files
+
+_held: ContextVar[ExitStack] = ContextVar("held")
+
+
 @contextmanager
 def holding() -> Iterator[None]:
-    """For a verb: what it holds is let go of when it ends."""
+    """While a verb runs: the outputs that it holds are released at its end."""
     with ExitStack() as stack:
         before = _held.set(stack)
         try:
@@ -88,9 +97,9 @@ def holding() -> Iterator[None]:
 
 
 def hold(outputs: Sequence[object], *inputs: object, in_place: bool = False) -> None:
-    """Raise unless the outputs can be written, are no inputs, and nobody else writes them; hold them until the end.
+    """Raise unless the outputs can be written, are no inputs, and no other process writes them; hold them to the end.
 
-    Whatever is neither a path, a glob nor - is no file; None, for instance.
+    None, and anything else that is neither a path, a glob nor `-`, is ignored.
     """
     _held.get().enter_context(claimed(outputs, inputs, in_place))
 
@@ -101,37 +110,114 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def open_source(
-    data: Path | None,
-    synthetic: str | None,
-    sticky: float,
-    informative: float,
-    mean_length: float | None,
-    edge_attributes: int,
-    seed: int,
-) -> Source:
-    """The chain that the options ask for."""
-    if (data is None) == (synthetic is None):
-        raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
-    if data is not None:
-        from chainfold.chain.stored import open_chain
+def standard_output() -> BinaryIO:
+    if sys.stdout is None:
+        raise BadFile("standard output", "cannot be written: it is closed.")
+    return sys.stdout.buffer
 
-        return open_chain(standard_input() if str(data) == "-" else data)
-    from chainfold.chain.synthetic import SyntheticChain
 
-    assert synthetic is not None
-    try:
-        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in synthetic.split(":"))
-    except ValueError:
-        raise BadSyntheticSpec(synthetic) from None
-    return SyntheticChain(
-        positions,
-        n_labels,
-        n_attributes,
-        active,
-        sticky=sticky,
-        informative=informative,
-        mean_length=mean_length,
-        n_edge_attributes=edge_attributes,
-        seed=seed,
+# Constraints
+
+
+@dataclass(frozen=True)
+class ConstraintOptions:
+    """Which labels may follow which."""
+
+    scheme: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S",
+            help="The labels are tags of BIO, IOBES or BILOU; transitions that the scheme excludes are forbidden.",
+            rich_help_panel=_CONSTRAINTS,
+        ),
+    ] = None
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FROM>TO",
+            help="Forbid a transition; * is any label, ^ the start and $ the end of a sequence. May be repeated.",
+            rich_help_panel=_CONSTRAINTS,
+        ),
+    ] = None
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FROM>TO",
+            help="Allow a transition that --scheme or --forbid excludes. May be repeated.",
+            rich_help_panel=_CONSTRAINTS,
+        ),
+    ] = None
+
+    def of(self, vocabulary: Vocabulary) -> Constraints | None:
+        from chainfold.model.constraints import Constraints
+
+        if self.scheme is None and not self.forbid and not self.allow:
+            return None
+        return Constraints.of(vocabulary.labels, self.scheme, self.forbid or [], self.allow or [])
+
+    def opened(self, path: Path) -> Model:
+        """A model with these constraints besides its own."""
+
+        from chainfold.model.constraints import constrained
+        from chainfold.model.file import open_model
+
+        return constrained(open_model(path), self.scheme, self.forbid or [], self.allow or [])
+
+
+CONSTRAINTS = Group.of(ConstraintOptions)
+
+
+# Chains
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """A stored chain, or a synthetic one."""
+
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A chain made by `chainfold encode`, or - for one from standard input.", show_default=False
+        ),
+    ] = None
+    synthetic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T:N:V:A",
+            help="A synthetic chain: T positions, N labels, V attributes, A of them at each position.",
+        ),
+    ] = None
+    sticky: Annotated[float, typer.Option(help="Probability that a synthetic label is repeated.")] = 0.8
+    informative: Annotated[float, typer.Option(help="How much synthetic attributes depend on the label, 0 to 1.")] = (
+        0.25
     )
+    mean_length: Annotated[
+        float | None, typer.Option(help="Mean length of synthetic sequences. Default: one sequence.")
+    ] = None
+    edge_attributes: Annotated[int, typer.Option(metavar="K", help="Number of synthetic edge attributes.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic chain and of random weights.")] = 0
+
+    def open(self) -> Source:
+        if (self.data is None) == (self.synthetic is None):
+            raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
+        if self.data is not None:
+            from chainfold.chain.stored import open_chain
+
+            return open_chain(standard_input() if str(self.data) == STANDARD else self.data)
+        from chainfold.chain.synthetic import SyntheticChain
+
+        settings = asdict(self)
+        settings["n_edge_attributes"] = settings.pop("edge_attributes")
+        del settings["data"], settings["synthetic"]
+        return SyntheticChain(*_sizes(self.synthetic or ""), **settings)
+
+
+def _sizes(text: str) -> tuple[int, int, int, int]:
+    try:
+        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in text.split(":"))
+    except ValueError:
+        raise BadSyntheticSpec(text) from None
+    return positions, n_labels, n_attributes, active
+
+
+CHAIN = Group.of(ChainOptions)

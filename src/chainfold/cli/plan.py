@@ -1,4 +1,4 @@
-"""`chainfold plan`: what each engine would need, and which one is chosen."""
+"""`chainfold plan`: what each engine needs, and which one is chosen."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console
+from chainfold.cli.parameters import grouped
 from chainfold.errors import BadSetting
 
+WeightCount = Annotated[
+    int | None, typer.Option(metavar="M", help="Number of weights. Default: every attribute with every label.")
+]
 
+
+@grouped(chain=options.CHAIN.only("data", "synthetic", "edge_attributes"))
 def plan(
-    data: options.Data = None,
-    synthetic: options.Synthetic = None,
-    edge_attributes: options.EdgeAttributes = 0,
+    chain: options.ChainOptions,
     threads: options.Threads = 1,
     memory: options.Memory = None,
-    weights: Annotated[
-        int | None, typer.Option(metavar="M", help="Number of weights; all attributes with all labels unless given.")
-    ] = None,
+    weights: WeightCount = None,
     as_json: options.Json = False,
 ) -> None:
-    """Predict each engine's memory and time on a chain, and say which one `--engine auto` takes and why.
+    """Predict each engine's memory and time on a chain, and show which one `--engine auto` takes and why.
 
     Example: chainfold plan --synthetic 50000000:23:5000:41 --threads 2 --memory 1GB
     """
     from chainfold.engines.plan import choose
-    from chainfold.engines.problem import Settings, Shape
+    from chainfold.engines.settings import Settings, Shape
 
     size = options.parse_size(memory)
-    source = options.open_source(data, synthetic, 0.8, 0.25, None, edge_attributes, 0)
+    source = chain.open()
     n = source.n_labels
     if weights is not None and weights < 1:
         raise BadSetting("weights", weights, "at least 1")
@@ -57,7 +59,7 @@ def _show(rows: dict[str, dict[str, Any]], chosen: str, reason: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="predicted: working memory beside the model and the data, and time against the quickest")
+    table = Table(title="predicted: working memory besides the model and the data, and time relative to the fastest")
     for heading in ("engine", "memory", "time", "fits"):
         table.add_column(heading, justify="left" if heading == "engine" else "right")
     for name, row in rows.items():

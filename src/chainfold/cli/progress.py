@@ -1,69 +1,122 @@
-"""Bars on standard error while something long is done, if that is a terminal."""
+"""Progress on standard error, if that is a terminal: a bar, or a table of the last iterations.
+
+bar           a bar over positions, or over the bytes of an input
+live_table    the last rows of a training run
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from chainfold.cli.console import console
-from chainfold.readers.progress import InputProgress
+from chainfold.cli.console import console, notice, say, table
+from chainfold.cli.parameters import in_flags
+from chainfold.escape import visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.console import Console
+
+    from chainfold.readers.progress import InputProgress
 
 
-_NOTHING_DONE: dict[str, Any] = {"done": 0, "rate": 0.0}
+_ROWS = 12  # in a live table
+
+
+class Bar:
+    """A bar, and the number of positions beside it. Where that has no total, the bar shows bytes that are read."""
+
+    def __init__(self, terminal: Console, name: str, total: int | None, hidden: bool) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        self.bars = Progress(*columns, *times, console=terminal, transient=True, disable=hidden)
+        self._task = self.bars.add_task(name, total=total, text="")
+        self._total = total
+        self._size: int | None = None
+        self._by_bytes = False
+        self._bytes = self._positions = self.done = 0  # `done`: positions in all
+        self._begin = time.perf_counter()
+
+    def advance(self, positions: int) -> None:
+        """More positions are done; after the last the count begins anew."""
+        ended = self._total is not None and self._positions >= self._total
+        self._positions = positions + (0 if ended else self._positions)
+        self.done += positions
+        self._show()
+
+    def reading(self) -> InputProgress:
+        """For the readers and encoders of inputs."""
+        from chainfold.readers.progress import InputProgress
+
+        return InputProgress(total=self._set_size, phase=self._set_phase, read=self._read, positions=self.advance)
+
+    def _set_size(self, size: int | None) -> None:
+        self._size = size
+
+    def _set_phase(self, name: str, positions: int | None) -> None:
+        self._by_bytes, self._total = positions is None, positions
+        self._begin, self._positions = time.perf_counter(), 0
+        self.bars.reset(self._task, description=name, total=self._size if positions is None else positions, text="")
+
+    def _read(self, size: int) -> None:
+        self._bytes += size
+        self._show()
+
+    def _show(self) -> None:
+        rate = self._positions / max(time.perf_counter() - self._begin, 1e-9)
+        size = f"{self._bytes / 1e6:,.1f} MB read " if self._bytes else ""
+        text = f"{size}{self._positions:>13,} positions {rate:>9,.0f}/s"
+        self.bars.update(self._task, completed=self._bytes if self._by_bytes else self._positions, text=text)
 
 
 @contextmanager
-def watched() -> Iterator[InputProgress]:
-    """A bar over the positions, or over the bytes of the input while it is not known how many there are."""
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[megabytes]:,.1f} MB read"),
-        TextColumn("{task.fields[done]:>13,} positions {task.fields[rate]:>9,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+def bar(name: str = "", total: int | None = None, hidden: bool = False) -> Iterator[Bar]:
+    """A bar over a number of positions, if it is known."""
     terminal = console(stderr=True)
-    with Bars(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
-        task = bars.add_task("", total=None, megabytes=0.0, **_NOTHING_DONE)
-        watch = _Watch(bars, task)
-        yield InputProgress(total=watch.total, phase=watch.phase, read=watch.read, positions=watch.positions)
+    made = Bar(terminal, name, total, hidden or not terminal.is_terminal)
+    with made.bars:
+        yield made
 
 
-class _Watch:
-    """What the bar shows."""
+class LiveTable:
+    """Rows of a run: a table of the last on a terminal, or a line for each."""
 
-    def __init__(self, bars: Bars, task: TaskID) -> None:
-        self._bars, self._task = bars, task
-        self._size: int | None = None
-        self._bytes = 0
+    def __init__(self, headings: Sequence[str], verbose: bool) -> None:
+        self.live: Any = None
+        self._headings, self._verbose = headings, verbose
+        self._rows: list[Sequence[str]] = []
 
-    def total(self, size: int | None) -> None:
-        self._size = size
+    def add(self, *cells: str) -> None:
+        self._rows = [*self._rows, cells][-_ROWS:]
+        if self._verbose:
+            named = zip(self._headings, cells, strict=True)
+            say("  ".join(f"{heading} {cell}" for heading, cell in named if cell))
 
-    def phase(self, name: str, positions: int | None) -> None:
-        self._by_bytes = positions is None
-        self._begin, self._done = time.perf_counter(), 0
-        total, shown = self._size if self._by_bytes else positions, {"megabytes": self._bytes / 1e6, **_NOTHING_DONE}
-        self._bars.reset(self._task, description=name, total=total, **shown)
+    def notice(self, sentence: object) -> None:
+        """A line above the table."""
+        if self.live is None:
+            notice(sentence)
+        else:
+            self.live.console.print(visible(f"chainfold: {in_flags(str(sentence))}"))
 
-    def read(self, size: int) -> None:
-        self._bytes += size
-        self._bars.update(self._task, megabytes=self._bytes / 1e6)
-        if self._by_bytes:
-            self._bars.update(self._task, completed=self._bytes)
+    def view(self, foot: Any) -> Any:
+        from rich.console import Group
 
-    def positions(self, count: int) -> None:
-        self._done += count
-        self._bars.update(self._task, done=self._done, rate=self._done / (time.perf_counter() - self._begin))
-        if not self._by_bytes:
-            self._bars.update(self._task, completed=self._done)
+        return Group(table(self._headings, self._rows), foot) if self._rows else foot
+
+
+@contextmanager
+def live_table(headings: Sequence[str], verbose: bool, foot: Callable[[], Any]) -> Iterator[LiveTable]:
+    """A table that is drawn four times a second, over `foot`; with `verbose`, a line for each row instead."""
+    from rich.live import Live
+
+    terminal, shown = console(stderr=True), LiveTable(headings, verbose)
+    if not terminal.is_terminal or verbose:
+        yield shown
+        return
+    how: dict[str, Any] = {"console": terminal, "transient": True, "refresh_per_second": 4}
+    with Live(**how, get_renderable=lambda: shown.view(foot())) as shown.live:
+        yield shown

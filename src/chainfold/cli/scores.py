@@ -1,4 +1,4 @@
-"""What a tagging is worth, as tables: totals, labels, spans, confusions."""
+"""Scores as tables: totals, labels, spans, confusions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RATIOS = ("precision %", "recall %", "F1 %")
 
 
 def show(scores: Scores, console: Console, *, confusion: bool = False) -> None:
-    """Print the scores; with `confusion` the whole matrix too, if the labels are not too many for it."""
+    """Print the scores; with `confusion` the whole matrix, too, unless there are too many labels for it."""
     console.print(_totals(scores), highlight=False)
     if not scores.tokens:
         return
@@ -69,7 +69,7 @@ def _confusions(scores: Scores) -> Any:
 
 
 def _matrix(scores: Scores, width: int) -> list[Any]:
-    """The confusion matrix, in as many tables beneath each other as the width asks for."""
+    """The confusion matrix, in one table or in several that fit the width."""
     size = len(scores.labels)
     if size > _MOST_MATRIX:
         return [f"The confusion matrix of {size:,} labels is too large for a terminal; --json has it."]
@@ -84,7 +84,7 @@ def _matrix(scores: Scores, width: int) -> list[Any]:
 
 
 def _fitting(scores: Scores, width: int) -> list[list[int]]:
-    """The columns of the confusion matrix in groups, as many in each as fit beside each other."""
+    """The columns of the confusion matrix in groups that fit the width."""
     shown = [visible(label) for label in scores.labels]
     left = max(len(_CORNER), *map(len, shown)) + 4
     groups: list[list[int]] = []

@@ -11,36 +11,40 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from chainfold.cli import input_options as reading
 from chainfold.cli import options
-from chainfold.cli.console import console, say
-from chainfold.cli.follow import when_wrong
-from chainfold.cli.interrupt import interruptible
-from chainfold.cli.watch_screen import About, counted, percent, summary, surprised_at, view
+from chainfold.cli.console import console, counted, notice, percent, say
+from chainfold.cli.input_options import FOR_MODEL, ModelFile
+from chainfold.cli.parameters import Group, grouped, in_flags
+from chainfold.cli.watch_screen import About, summary, surprised_at, view
+from chainfold.system import signals
 from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.chain.block import KnownBlock
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.inference.monitor import Alarm, Monitor, Status
+    from chainfold.model.model import Model
     from chainfold.readers.live import OnError
 
-_TICK = 0.25  # seconds between two looks at the clock, and two pictures
+_TICK = 0.25  # seconds between two updates
 _PACE = 20  # ticks over which the speed is measured
 _MOST_NAMED = 5  # labels in a line
 
 
-def watch(
-    model: reading.ModelFile,
-    source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A file, - for standard input, or a chain encoded before.")
-    ],
-    window: Annotated[int, typer.Option(metavar="ROWS", help="Rows in a window.")] = 1000,
+StreamInput = Annotated[
+    str, typer.Argument(metavar="INPUT", help="A file, - for standard input, or a chain made by encode.")
+]
+
+
+@dataclass(frozen=True)
+class _MonitorOptions:
+    window: Annotated[int, typer.Option(metavar="ROWS", help="Number of rows in a window.")] = 1000
     alarm: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,85 +52,88 @@ def watch(
             help="NAME>NUMBER or NAME<NUMBER: a label (its probability), share(LABEL) of the last window, surprise or "
             "entropy. May be repeated.",
         ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print alarms, status and end as lines of JSON.")] = False,
-    every: Annotated[
-        str, typer.Option(metavar="K", help="A status so often: rows, or for instance 30s, 5m, 1h; not on a terminal.")
-    ] = "10s",
-    follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False,
-    on_error: reading.WhenWrong = None,
+    ] = None
     max_lag: Annotated[
-        int | None, typer.Option(metavar="K", help="Rows that a row may wait for; as long as it takes unless given.")
-    ] = None,
-    scheme: reading.Scheme = None,
-    forbid: reading.Forbid = None,
-    allow: reading.Allow = None,
-    form: reading.Form = None,
-    columns: reading.Columns = None,
-    symbols: reading.Symbols = None,
-    header: reading.Header = None,
-    encoding: reading.TextEncoding = "utf-8",
-    unknown: reading.Unknown = None,
-    comments: reading.Comments = None,
-    group: reading.Group = None,
-    groups_return: reading.GroupsReturn = False,
-    memory: options.Memory = None,
-) -> None:
-    """Watch a stream: label shares, entropy and surprise as they change, and alarms.
+        int | None, typer.Option(metavar="K", help="A row waits for at most K later rows. Default: no limit.")
+    ] = None
+    memory: options.Memory = None
 
-    On a terminal they are drawn as they are now. Elsewhere each alarm is a line
-    when it is raised and a line when it is over, and how the stream is goes to
-    standard error now and then. What is true of the whole stream comes at its
-    end, or after Ctrl-C.
+    def open(self, model: Model) -> Monitor:
+        from chainfold.inference.monitor import Monitor
+
+        memory = options.parse_size(self.memory)
+        return Monitor(model, window=self.window, alarms=self.alarm or [], max_lag=self.max_lag, memory=memory)
+
+
+@dataclass(frozen=True)
+class _StreamOptions:
+    every: Annotated[
+        str,
+        typer.Option(metavar="K", help="Report the status after K rows, or a time: 30s, 5m, 1h; not on a terminal."),
+    ] = "10s"
+    follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False
+    on_error: options.OnErrorText = None
+
+
+@grouped(
+    monitoring=Group.of(_MonitorOptions),
+    stream=Group.of(_StreamOptions),
+    constraints=options.CONSTRAINTS,
+    spec=FOR_MODEL,
+)
+def watch(
+    model: ModelFile,
+    source: StreamInput,
+    monitoring: _MonitorOptions,
+    stream: _StreamOptions,
+    constraints: options.ConstraintOptions,
+    spec: dict[str, Any],
+    as_json: options.Json = False,
+) -> None:
+    """Monitor a stream: label shares, entropy and surprise as they change, and alarms.
+
+    A terminal shows the current values. Elsewhere each alarm is a line when it is
+    raised and a line when it is over; the status goes to standard error, or with
+    --json to standard output like the alarms. A summary of the whole stream comes
+    at its end, or after Ctrl-C.
 
     Example: chainfold watch chunks.model test.txt --alarm "B-NP>0.9" --alarm "surprise>5"
     """
-    from chainfold.inference.monitor import Monitor
-    from chainfold.inference.tag_files import constrained, names_of
-    from chainfold.model.file import open_model
+    from chainfold.model.model import vocabulary_of_model
 
-    often = Every(*options.parse_often("every", every, "rows"))
+    every = Every(*options.parse_interval("every", stream.every, "rows"))
     options.hold([STANDARD], source, model)
-    opened = constrained(open_model(model), scheme, forbid or [], allow or [])
-    monitor = Monitor(opened, window=window, alarms=alarm or [], max_lag=max_lag, memory=options.parse_size(memory))
-    with interruptible() as asked, _shown(monitor, model, source, as_json, often) as shown:
-        rows = blocks(
-            source,
-            names_of(opened),
-            follow=follow,
-            on_error=when_wrong(on_error),
-            notice=shown.notice,
-            format=form,
-            columns=reading.names(columns),
-            symbols=reading.names(symbols) or [],
-            header=header,
-            encoding=encoding,
-            unknown=unknown,
-            comments=comments,
-            group=group,
-            groups_return=groups_return or None,
-        )
+    opened = constraints.opened(model)
+    monitor = monitoring.open(opened)
+    with signals.interruptible() as stop, _shown(monitor, model, source, as_json, every) as shown:
+        on_error = options.parse_on_error(stream.on_error)
+        rows = blocks(source, vocabulary_of_model(opened), stream.follow, on_error, shown.notice, **spec)
         shown.tick()
-        for some in _as_they_come(often.cut(rows)):
-            if some is not None:
-                shown.alarms(monitor.push(*some))
+        for block in _with_pauses(every.cut(rows)):
+            if block is not None:
+                shown.alarms(monitor.push(*block))
             shown.tick()
-            if asked():
+            if stop():
                 break
         shown.alarms(monitor.end())
         shown.tick(last=True)
     if monitor.positions:
-        shown.end(asked())
-    if asked():
+        shown.end(stop())
+    if stop():
         raise KeyboardInterrupt
 
 
 def blocks(
-    source: str, vocabulary: Vocabulary, *, follow: bool, on_error: OnError, notice: Callable[[str], None], **how: Any
+    source: str,
+    vocabulary: Vocabulary,
+    follow: bool,
+    on_error: OnError,
+    notice: Callable[[str], None],
+    **spec: Any,
 ) -> Iterator[KnownBlock]:
-    """The rows of an input with a model's numbers, as they come.
+    """The rows of an input with a model's numbers, as they arrive.
 
-    A chain or a file is read by the block; a pipe, a file that grows or one with bad lines by the line.
+    A chain or a file is read by the block; a pipe, a growing file or one with bad lines by the line.
     """
     from chainfold.chain.stored import is_chain
     from chainfold.features.for_model import blocks_for_model
@@ -134,73 +141,73 @@ def blocks(
     from chainfold.readers.inputs import unreadable
     from chainfold.readers.live import OnError
 
-    if is_chain(source) or (source != "-" and not follow and on_error == OnError.STOP):
-        yield from blocks_for_model([source], vocabulary, **how)
+    if is_chain(source) or (source != STANDARD and not follow and on_error == OnError.STOP):
+        yield from blocks_for_model([source], vocabulary, **spec)
         return
     with ExitStack() as stack:
-        what: Any = source
-        if source != "-" and not follow:
+        file: Any = source
+        if source != STANDARD and not follow:
             try:
-                what = stack.enter_context(Path(source).open("rb"))
+                file = stack.enter_context(Path(source).open("rb"))
             except OSError as error:
                 raise unreadable(source, error) from None
-        yield from live_rows(what, vocabulary, on_error=on_error, notice=notice, **how)
+        yield from live_rows(file, vocabulary, on_error=on_error, notice=notice, **spec)
 
 
 class Every(NamedTuple):
-    """How often there is a status."""
+    """The interval between two reports of the status."""
 
     rows: int | None
     seconds: float | None
 
     def due(self, rows: int, seconds: float) -> bool:
-        """After so many of them since the last one?"""
+        """Is a report due, this many rows and seconds after the last?"""
         return rows >= self.rows if self.rows is not None else self.seconds is not None and seconds >= self.seconds
 
     def cut(self, stream: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
-        """The same rows, such that those after which there is a status are the last of a block."""
+        """The same rows in blocks that end where a report is due."""
         done = 0
-        for some in stream:
-            size, begin = some.gold.size, 0
+        for known in stream:
+            size, begin = known.gold.size, 0
             while self.rows is not None and size - begin > self.rows - done % self.rows:
                 end = begin + self.rows - done % self.rows
-                yield some._replace(block=some.block.part(begin, end), gold=some.gold[begin:end], ended=False)
+                yield known._replace(block=known.block.part(begin, end), gold=known.gold[begin:end], ended=False)
                 done, begin = done + end - begin, end
-            yield some._replace(block=some.block.part(begin, size), gold=some.gold[begin:]) if begin else some
+            yield known._replace(block=known.block.part(begin, size), gold=known.gold[begin:]) if begin else known
             done += size - begin
 
 
-def _as_they_come(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
-    """What comes; None wherever nothing has for a while."""
-    made: queue.Queue[KnownBlock | BaseException | None] = queue.Queue(1)
+def _with_pauses(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
+    """The blocks as they arrive, read in a thread; None whenever none has arrived for a while."""
+    arrived: queue.Queue[KnownBlock | BaseException | None] = queue.Queue(1)
 
-    def make() -> None:
+    def read() -> None:
         try:
-            for some in stream:
-                made.put(some)
-            made.put(None)
-        except BaseException as error:  # handed over, whatever it is
-            made.put(error)
+            for block in stream:
+                arrived.put(block)
+            arrived.put(None)
+        except BaseException as error:  # raised in the main thread
+            arrived.put(error)
 
-    threading.Thread(target=make, daemon=True).start()
+    threading.Thread(target=read, daemon=True).start()
     while True:
         try:
-            some = made.get(timeout=_TICK)
+            block = arrived.get(timeout=_TICK)
         except queue.Empty:
             yield None
             continue
-        if some is None:
+        if block is None:
             return
-        if isinstance(some, BaseException):
-            raise some
-        yield some
+        if isinstance(block, BaseException):
+            raise block
+        yield block
 
 
-# What is seen
+# Output
 
 
 class _Pace:
-    """Rows a second, of late."""
+    """Rows per second over the last ticks."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
@@ -214,20 +221,20 @@ class _Pace:
 
 
 class _Lines:
-    """Alarms on standard output, how the stream is on standard error."""
+    """Alarms as lines on standard output, the status on standard error."""
 
     def __init__(self, monitor: Monitor, every: Every) -> None:
         self._monitor, self._every = monitor, every
         self._begin = self._then = time.monotonic()
         self._rows = 0
 
-    def alarms(self, found: Sequence[Alarm]) -> None:
-        for alarm in found:
+    def alarms(self, alarms: Sequence[Alarm]) -> None:
+        for alarm in alarms:
             self._alarm(alarm)
 
     def notice(self, text: str) -> None:
-        """What a person should know of the input."""
-        say(f"chainfold: {text}")
+        """Something about the input."""
+        notice(text)
 
     def tick(self, last: bool = False) -> None:
         now, rows = time.monotonic(), self._monitor.positions
@@ -239,27 +246,27 @@ class _Lines:
         summary(self._monitor.status(), self._monitor.labels, console())
 
     def _alarm(self, alarm: Alarm) -> None:
-        what = f"{alarm.value:.4g}, predicted {alarm.label}" if alarm.rows is None else f"over after {alarm.rows} rows"
-        say(f"row {alarm.at}: {alarm.rule}: {what}", err=False)
+        text = f"{alarm.value:.4g}, predicted {alarm.label}" if alarm.rows is None else f"over after {alarm.rows} rows"
+        say(f"row {alarm.at}: {alarm.rule}: {text}", err=False)
 
     def _status(self, status: Status, rate: float) -> None:
         names = sorted(zip(status.shares, self._monitor.labels, strict=True), reverse=True)
-        said = [counted(status.rows, "row"), f"{rate:,.0f} rows/s", counted(status.quantities.sequences, "sequence")]
+        parts = [counted(status.rows, "row"), f"{rate:,.0f} rows/s", counted(status.quantities.sequences, "sequence")]
         if status.entropy is not None and status.surprise is not None:
-            said += [f"entropy {status.entropy:.4g}", f"surprise {status.surprise:.4g} {surprised_at(status)}"]
-            said += [f"{label} {percent(share)}" for share, label in names[:_MOST_NAMED] if share]
-        say("; ".join(said))
+            parts += [f"entropy {status.entropy:.4g}", f"surprise {status.surprise:.4g} {surprised_at(status)}"]
+            parts += [f"{label} {percent(share)}" for share, label in names[:_MOST_NAMED] if share]
+        say("; ".join(parts))
 
 
 class _Json(_Lines):
-    """All of it as lines of JSON on standard output."""
+    """Alarms, status and summary as lines of JSON on standard output."""
 
     def end(self, interrupted: bool) -> None:
         status, labels = self._monitor.status(), self._monitor.labels
         sums = status.quantities
         rules = {
-            rule: {"raised": many, "rows": status.lasted[rule], "on": any(one.rule == rule for one in status.on)}
-            for rule, many in status.raised.items()
+            rule: {"raised": count, "rows": status.lasted[rule], "on": any(alarm.rule == rule for alarm in status.on)}
+            for rule, count in status.raised.items()
         }
         _event(
             "end",
@@ -311,7 +318,7 @@ class _Json(_Lines):
 
 
 def _event(name: str, **facts: Any) -> None:
-    """A line of JSON; a number that is not finite is null."""
+    """Print a line of JSON; a number that is not finite is null."""
     typer.echo(json.dumps({"event": name} | {key: _finite(fact) for key, fact in facts.items()}, allow_nan=False))
 
 
@@ -326,7 +333,7 @@ def _named(labels: Sequence[str], values: Any) -> dict[str, float]:
 
 
 class _Screen:
-    """A picture on the terminal."""
+    """A view of the stream on the terminal."""
 
     def __init__(self, monitor: Monitor, model: str, source: str) -> None:
         from rich.live import Live
@@ -336,12 +343,12 @@ class _Screen:
         self.live = Live(console=self._console, auto_refresh=False)
         self._pace, self._then, self._notice = _Pace(), 0.0, ""
 
-    def alarms(self, found: Sequence[Alarm]) -> None:
-        """They are in the picture."""
+    def alarms(self, alarms: Sequence[Alarm]) -> None:
+        """The view shows them."""
 
     def notice(self, text: str) -> None:
-        """The last one is."""
-        self._notice = text
+        """The view shows the last one."""
+        self._notice = in_flags(text)
 
     def tick(self, last: bool = False) -> None:
         now = time.monotonic()
@@ -361,6 +368,6 @@ def _shown(monitor: Monitor, model: Path, source: str, as_json: bool, every: Eve
     if as_json or sys.stdout is None or not sys.stdout.isatty():
         yield (_Json if as_json else _Lines)(monitor, every)
         return
-    screen = _Screen(monitor, model.name, "standard input" if source == "-" else Path(source).name)
+    screen = _Screen(monitor, model.name, "standard input" if source == STANDARD else Path(source).name)
     with screen.live:
         yield screen

@@ -1,11 +1,11 @@
-"""What `chainfold watch` draws: a stream as it is now, in as many columns and lines as there are, and its summary."""
+"""What `chainfold watch` draws: the current state of a stream, fitted to the terminal, and its summary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from chainfold.cli.console import table
+from chainfold.cli.console import counted, percent, table
 from chainfold.escape import visible
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ _NUMBER = 10  # columns of one
 
 
 class About(NamedTuple):
-    """What is watched, and how fast it goes."""
+    """The stream and its speed."""
 
     model: str
     source: str
     seconds: float
-    rate: float  # rows a second, of late
-    notice: str = ""  # what a person should know of the input
+    rate: float  # rows per second
+    notice: str = ""  # about the input
 
 
 def view(status: Status | None, labels: Sequence[str], about: About, width: int, height: int) -> Group:
-    """The stream as it is now; None: nothing has come."""
+    """The current state of the stream; None: no rows have arrived."""
     from rich.console import Group
 
     labels = [visible(label) for label in labels]
@@ -50,16 +50,8 @@ def view(status: Status | None, labels: Sequence[str], about: About, width: int,
     return Group(*above, *alarms, *parts)  # they are the last to be cut off
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def surprised_at(status: Status) -> str:
-    """Which labels the surprise is about."""
+    """The labels that the surprise refers to."""
     if not status.predicted:
         return "of the labels given"
     return "of the labels predicted" if not status.given else "of the labels given, else predicted"
@@ -152,7 +144,7 @@ def _dim(*parts: str, width: int) -> Text:
 
 
 def _bar(now: float, ever: float, cells: int, colour: str) -> list[tuple[str, str]]:
-    """A bar of a share; how far it is above or below another one is shaded."""
+    """A bar of a share; the difference from another share is shaded."""
     low, high = sorted(min(round(share * cells), cells) for share in (now, ever))
     more, less = ("▓" * (high - low), "") if now > ever else ("", "░" * (high - low))
     return [("█" * low + more, colour), (less, "dim"), (" " * (cells - high), "")]
@@ -177,14 +169,14 @@ def _course(status: Status, width: int) -> Iterator[Text]:
         right = f"{now_right} right now, {percent(status.accuracy_of_all)} of the stream"
         yield _line(f"{'accuracy':10}", right, width=width)
     yield _line(f"{'stream':10}", _exact(status), width=width)
-    yield _dim(f"{'':10}nats a row; surprise {surprised_at(status)}", width=width)
+    yield _dim(f"{'':10}nats per row; surprise {surprised_at(status)}", width=width)
 
 
 def _exact(status: Status) -> str:
     sums = status.quantities
     rows, likelihood = max(sums.positions, 1), sums.log_likelihood
-    said = "" if likelihood is None else f"log likelihood {likelihood / rows:.4g}, "
-    return f"{said}entropy {sums.entropy / rows:.4g}, exact"
+    likelihoods = "" if likelihood is None else f"log likelihood {likelihood / rows:.4g}, "
+    return f"{likelihoods}entropy {sums.entropy / rows:.4g}, exact"
 
 
 def _sparkline(values: Sequence[float]) -> str:
@@ -211,9 +203,9 @@ def _alarms(status: Status, width: int, most: int) -> Iterator[Text]:
     for alarm in last:
         rows = status.rows - status.waiting - alarm.row + 1 if alarm.rows is None else alarm.rows
         rule, label = visible(alarm.rule)[:names], _short(visible(alarm.label), _MOST_NAME)
-        said = f"{rule:{names}}  row {alarm.row:,}, {alarm.value:.4g}, {label}, "
+        text = f"{rule:{names}}  row {alarm.row:,}, {alarm.value:.4g}, {label}, "
         lasts = "so far " if alarm.rows is None else "for "
-        line = f"{'●' if alarm.rows is None else '○'} {said}{lasts}{counted(rows, 'row')}"
+        line = f"{'●' if alarm.rows is None else '○'} {text}{lasts}{counted(rows, 'row')}"
         yield _line((line, "red" if alarm.rows is None else "dim"), width=width)
 
 
@@ -221,14 +213,14 @@ def _alarms(status: Status, width: int, most: int) -> Iterator[Text]:
 
 
 def summary(status: Status, labels: Sequence[str], console: Console) -> None:
-    """What is true of the whole stream."""
+    """Print facts about the whole stream."""
     sums = status.quantities
     rows = max(sums.positions, 1)
     console.print(f"{counted(sums.positions, 'row')}, {counted(sums.sequences, 'sequence')}.", highlight=False)
     facts = [("entropy of the labelling", f"{sums.entropy:,.6g}", f"{sums.entropy / rows:.6g}")]
     if sums.log_likelihood is not None:
         facts.append(("log likelihood", f"{sums.log_likelihood:,.6g}", f"{sums.log_likelihood / rows:.6g}"))
-    console.print(table(("exact, nats", "stream", "a row"), facts))
+    console.print(table(("exact, nats", "stream", "per row"), facts))
     order = sorted(range(len(labels)), key=lambda j: -sums.labels[j])
     counts = [
         (labels[j], f"{sums.labels[j]:,.1f}", percent(sums.labels[j] / rows), f"{sums.segments[j]:,.1f}") for j in order
@@ -236,14 +228,14 @@ def summary(status: Status, labels: Sequence[str], console: Console) -> None:
     more = [(f"and {len(counts) - _MOST_LABELS} more", "", "", "")] if len(counts) > _MOST_LABELS else []
     console.print(table(("label", "expected rows", "share", "expected segments"), [*counts[:_MOST_LABELS], *more]))
     changes = [(sums.transitions[i, j], f"{labels[i]} → {labels[j]}") for i in order for j in order if i != j]
-    often = [(change, f"{many:,.1f}") for many, change in sorted(changes, reverse=True)[:_MOST_CHANGES]]
-    if often:
-        console.print(table(("most frequent changes", "expected"), often))
+    frequent = [(change, f"{count:,.1f}") for count, change in sorted(changes, reverse=True)[:_MOST_CHANGES]]
+    if frequent:
+        console.print(table(("most frequent changes", "expected"), frequent))
     if status.raised:
-        held = [(rule, f"{many:,}", f"{status.lasted[rule]:,}") for rule, many in status.raised.items()]
-        console.print(table(("alarm", "raised", "rows"), held))
+        alarms = [(rule, f"{count:,}", f"{status.lasted[rule]:,}") for rule, count in status.raised.items()]
+        console.print(table(("alarm", "raised", "rows"), alarms))
     if status.accuracy_of_all is not None:
         console.print(f"{percent(status.accuracy_of_all)} of the labels given were predicted.", highlight=False)
     if status.unproven:
-        said = f"{counted(status.unproven, 'row')} had waited for too long; later rows might have changed them."
-        console.print(said, highlight=False)
+        rows_unproven = counted(status.unproven, "row")
+        console.print(f"{rows_unproven} reached the limit of waiting; later rows might change them.", highlight=False)

@@ -8,52 +8,49 @@ from __future__ import annotations
 import math
 
 from chainfold.chain.block import Block
-from chainfold.engines.block_pass import Belief, Potentials, Sweep
-from chainfold.engines.keeper import there_and_back
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.keeper import forward_and_back
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 
 
 class Checkpoints:
     """Keeps the vector before each block."""
 
     def __init__(self, problem: Problem) -> None:
-        self._sweep = Sweep(problem, Potentials.of(problem))
+        self._pass = BlockPass(problem, Potentials.of(problem))
         self._entries: list[Belief] = []
 
-    def next_sweep(self) -> Sweep:
-        return self._sweep
+    def next_pass(self) -> BlockPass:
+        return self._pass
 
-    def push(self, sweep: Sweep) -> None:
-        self._entries.append(sweep.entry)
+    def push(self, block_pass: BlockPass) -> None:
+        self._entries.append(block_pass.entry)
 
-    def pop(self, low: int, block: Block) -> Sweep:
-        self._sweep.forward(low, block, self._entries.pop())
-        return self._sweep
+    def pop(self, low: int, block: Block) -> BlockPass:
+        self._pass.forward(low, block, self._entries.pop())
+        return self._pass
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     block = problem.settings.block or block_size(problem.shape)
-    return there_and_back(problem, Checkpoints(problem), block)
+    return forward_and_back(problem, Checkpoints(problem), block)
 
 
 def block_size(shape: Shape) -> int:
     """√T, weighed by what a position costs in a block and as a checkpoint."""
     checkpoint_bytes = shape.row_bytes + 200  # with Python's own
-    return max(1, math.isqrt(shape.positions * checkpoint_bytes // shape.sweep_bytes))
+    return max(1, math.isqrt(shape.positions * checkpoint_bytes // shape.pass_bytes))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
     block = settings.block or block_size(shape)
-    memory = block * shape.sweep_bytes + shape.positions / block * (shape.row_bytes + 200)
+    memory = block * shape.pass_bytes + shape.positions / block * (shape.row_bytes + 200)
     return Cost(memory, 2 * shape.scoring + shape.messages + shape.recursion)
 
 
-ENGINE = Engine(
-    name="checkpoint",
-    summary="one forward vector in √T",
-    keeps="O(N√T)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("checkpoint", "one forward vector in √T", "O(N√T)", "N²T + NTA", "twice", run, cost)

@@ -6,47 +6,43 @@ Every forward vector, prediction and, with edge attributes, transition matrix is
 from __future__ import annotations
 
 from chainfold.chain.block import Block
-from chainfold.engines.block_pass import Potentials, Sweep
-from chainfold.engines.keeper import there_and_back
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.keeper import forward_and_back
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 
 _BLOCK = 65536  # nothing is used again while it is in the cache, so the fewer and larger allocations the better
 
 
 class Everything:
-    """Keeps whole sweeps; the data alone is read again."""
+    """Keeps whole passes; the data alone is read again."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._potentials = problem, Potentials.of(problem)
-        self._sweeps: list[Sweep] = []
+        self._passes: list[BlockPass] = []
 
-    def next_sweep(self) -> Sweep:
-        return Sweep(self._problem, self._potentials)
+    def next_pass(self) -> BlockPass:
+        return BlockPass(self._problem, self._potentials)
 
-    def push(self, sweep: Sweep) -> None:
-        sweep.release_block()
-        self._sweeps.append(sweep)
+    def push(self, block_pass: BlockPass) -> None:
+        block_pass.release_block()
+        self._passes.append(block_pass)
 
-    def pop(self, low: int, block: Block) -> Sweep:
-        sweep = self._sweeps.pop()
-        sweep.give(low, block)
-        return sweep
+    def pop(self, low: int, block: Block) -> BlockPass:
+        block_pass = self._passes.pop()
+        block_pass.give(low, block)
+        return block_pass
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    return there_and_back(problem, Everything(problem), problem.settings.block or _BLOCK)
+    return forward_and_back(problem, Everything(problem), problem.settings.block or _BLOCK)
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    return Cost(shape.positions * shape.sweep_bytes, shape.scoring + shape.messages)
+    return Cost(shape.positions * shape.pass_bytes, shape.scoring + shape.messages)
 
 
-ENGINE = Engine(
-    name="fb",
-    summary="everything in memory: Case I, scaled",
-    keeps="O(NT)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb", "everything in memory: Case I, scaled", "O(NT)", "N²T + NTA", "twice", run, cost)

@@ -7,45 +7,42 @@ back never needs the state scores, so that N² a position replaces the second sc
 from __future__ import annotations
 
 from chainfold.chain.block import Block
-from chainfold.engines.block_pass import Belief, Potentials, Sweep
-from chainfold.engines.keeper import there_and_back
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.keeper import forward_and_back
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
 
 
-class Vectors:
+class KeptVectors:
     """Keeps the forward vectors of each block."""
 
     def __init__(self, problem: Problem) -> None:
-        self._sweep = Sweep(problem, Potentials.of(problem))
+        self._pass = BlockPass(problem, Potentials.of(problem))
         self._kept: list[tuple[Belief, Floats | None]] = []
 
-    def next_sweep(self) -> Sweep:
-        return self._sweep
+    def next_pass(self) -> BlockPass:
+        return self._pass
 
-    def push(self, sweep: Sweep) -> None:
-        self._kept.append((sweep.entry, None if sweep.wide else sweep.alpha.copy()))
+    def push(self, block_pass: BlockPass) -> None:
+        self._kept.append((block_pass.entry, None if block_pass.passed.wide else block_pass.passed.alpha.copy()))
 
-    def pop(self, low: int, block: Block) -> Sweep:
-        self._sweep.restore(low, block, *self._kept.pop())
-        return self._sweep
+    def pop(self, low: int, block: Block) -> BlockPass:
+        self._pass.restore(low, block, *self._kept.pop())
+        return self._pass
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    return there_and_back(problem, Vectors(problem))
+    return forward_and_back(problem, KeptVectors(problem))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    memory = shape.positions * shape.row_bytes + shape.block(settings) * shape.sweep_bytes
+    memory = shape.positions * shape.row_bytes + shape.block(settings) * shape.pass_bytes
     return Cost(memory, shape.scoring + shape.messages + shape.recursion)
 
 
-ENGINE = Engine(
-    name="fb-recompute",
-    summary="forward vectors in memory: Case II",
-    keeps="O(NT), half",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb-recompute", "forward vectors in memory: Case II", "O(NT), half", "N²T + NTA", "twice", run, cost)

@@ -9,53 +9,50 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import Block
-from chainfold.engines.block_pass import Belief, Potentials, Sweep
-from chainfold.engines.keeper import there_and_back
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.keeper import forward_and_back
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.system.spill import SpillFile
 
 
-class Spill:
+class VectorFile:
     """Keeps forward vectors in a file, unless they are wide; in memory, what is before each block."""
 
     def __init__(self, problem: Problem, file: SpillFile) -> None:
-        self._sweep = Sweep(problem, Potentials.of(problem))
+        self._pass = BlockPass(problem, Potentials.of(problem))
         self._file = file
         self._kept: list[tuple[Belief, bool]] = []
 
-    def next_sweep(self) -> Sweep:
-        return self._sweep
+    def next_pass(self) -> BlockPass:
+        return self._pass
 
-    def push(self, sweep: Sweep) -> None:
-        if not sweep.wide:
-            self._file.append(sweep.alpha)
-        self._kept.append((sweep.entry, sweep.wide))
+    def push(self, block_pass: BlockPass) -> None:
+        if not block_pass.passed.wide:
+            self._file.append(block_pass.passed.alpha)
+        self._kept.append((block_pass.entry, block_pass.passed.wide))
 
-    def pop(self, low: int, block: Block) -> Sweep:
+    def pop(self, low: int, block: Block) -> BlockPass:
         entry, wide = self._kept.pop()
-        rows, width = block.labels.size, self._sweep.width
+        rows, width = block.labels.size, self._pass.width
         alpha = None if wide else self._file.read_back(rows * width).reshape(rows, width)
-        self._sweep.restore(low, block, entry, alpha)
-        return self._sweep
+        self._pass.restore(low, block, entry, alpha)
+        return self._pass
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     with SpillFile(np.float64) as file:
-        return there_and_back(problem, Spill(problem, file))
+        return forward_and_back(problem, VectorFile(problem, file))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    memory = shape.block(settings) * (shape.sweep_bytes + shape.row_bytes)
+    memory = shape.block(settings) * (shape.pass_bytes + shape.row_bytes)
     disk = 2 * 8 * shape.positions * shape.width  # written and read, at a byte or so in the time of a multiply-add
     return Cost(memory, shape.scoring + shape.messages + shape.recursion + disk)
 
 
-ENGINE = Engine(
-    name="fb-spill",
-    summary="forward vectors on disk: Case IV",
-    keeps="O(B)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb-spill", "forward vectors on disk: Case IV", "O(B)", "N²T + NTA", "twice", run, cost)

@@ -1,4 +1,4 @@
-"""The one way to ask for log Z and a gradient."""
+"""log Z, log likelihood and gradient of a model on a chain, by any engine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 
 from chainfold.chain.block import Source, has_weights
 from chainfold.engines import ENGINES
+from chainfold.engines.engine import Report
 from chainfold.engines.plan import choose
-from chainfold.engines.problem import DEFAULT_TOLERANCE, Problem, Report, Settings, Tally, shape_of
-from chainfold.engines.workspace import Desk
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings, Shape
+from chainfold.engines.tally import Tally
+from chainfold.engines.workspace import Workspace
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
@@ -20,17 +23,32 @@ from chainfold.model.model import Model
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A model on a chain."""
+    """A model on a chain: the result of `log_likelihood`.
+
+    engine           the engine that computed it
+    log_z            log Z
+    log_likelihood   of the observed labels; None where one is unknown; weighted where positions have weights
+    expected         [M] expected counts, ∇Z / Z
+    gradient         [M] of the log likelihood: observed - expected counts; None where `log_likelihood` is, or where the
+                     observed labels were not counted
+    report           what the engine did: passes, blocks, lookahead, error bounds
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> result = cf.log_likelihood(cf.Model.random(cf.Layout.full(3, 10)), chain)
+    >>> result.engine, result.gradient.shape, result.report.passes
+    ('stream', (39,), 1.0)
+    """
 
     engine: str
     log_z: float
-    log_likelihood: float | None  # None where a label is unknown; by the weights of positions, where there are any
-    expected: Floats = field(repr=False)  # [M] expected counts, ∇Z / Z
-    gradient: Floats | None = field(repr=False)  # [M] of the log likelihood: observed - expected counts
+    log_likelihood: float | None
+    expected: Floats = field(repr=False)
+    gradient: Floats | None = field(repr=False)
     report: Report
 
 
-def evaluate(
+def log_likelihood(
     model: Model,
     chain: Source,
     engine: str = "stream",
@@ -42,16 +60,15 @@ def evaluate(
     lookahead: int | None = None,
     observe: bool = True,
     progress: Callable[[int], None] | None = None,
-    desk: Desk | None = None,
 ) -> Evaluation:
     """log Z, log likelihood, expected counts and gradient of a chain.
 
     A chain whose names are numbered otherwise than the model's is renumbered by name, see `Model.aligned`. Attributes
-    that the model has never seen have no weight, and no part in the gradient; a label that it has never seen is an
+    that the model does not have carry no weight, and no part of the gradient; a label that it does not have is an
     error, unless neither observed counts nor weights of positions ask for labels.
 
     engine     one of `chainfold engines`, or "auto" to let the planner choose
-    threads    for `parallel`; the answer is the same to the last bit for any number
+    threads    for `parallel`; the result is the same to the last bit for any number
     memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
                carry N times the counts beyond it, and blocks whose numbers leave the range of a double take three times
                as much
@@ -59,15 +76,30 @@ def evaluate(
     block, lookahead   positions; chosen by the engine unless given
     observe    count the observed labels too; without their counts there is no gradient
     progress   called with the number of positions just done, by `parallel` from its threads
-    desk       what is kept from one evaluation of this chain to the next, for those who evaluate it often
+
+    Raises `ChainfoldError`: `EmptyChain`, `UnknownEngine`, `BadSetting`, `MemoryTooSmall`, and `ForbiddenLabel`,
+    `ZeroProbability` or `ScoreNotFinite` with the position where the model and the chain do not fit.
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> model = cf.Model(cf.Layout.full(3, 10), chain.true_weights())
+    >>> cf.log_likelihood(model, chain).log_likelihood < 0.0
+    True
     """
     settings = Settings(threads, memory, tolerance, block, lookahead, observe, progress or (lambda positions: None))
+    return run_engine(model, chain, engine, settings)
+
+
+def run_engine(
+    model: Model, chain: Source, engine: str, settings: Settings, workspace: Workspace | None = None
+) -> Evaluation:
+    """`log_likelihood`, with arrays that are kept from one evaluation of a chain to the next."""
     if engine != "auto" and engine not in ENGINES:
         raise UnknownEngine(engine, ENGINES)
     if chain.positions < 1:
         raise EmptyChain
-    chain = model.aligned(chain, labels_needed=chain.labelled and (observe or has_weights(chain)))
-    shape = shape_of(model.layout, chain)
+    chain = model.aligned(chain, labels_needed=chain.labelled and (settings.observe or has_weights(chain)))
+    shape = Shape.of(model.layout, chain)
     if engine == "auto":
         engine = choose(shape, settings).engine
     needed = ENGINES[engine].cost(shape, settings).memory
@@ -76,7 +108,7 @@ def evaluate(
         fits = other.costs[other.engine].memory <= settings.memory
         remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
-    problem = Problem(model, chain, settings, desk)
+    problem = Problem(model, chain, settings, workspace)
     if ENGINES[engine].published and (problem.weighted or problem.masked):
         raise ChainfoldError(
             f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
@@ -87,9 +119,9 @@ def evaluate(
 
 
 def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -> Evaluation:
-    """What an engine has added up; the room that it took is given back."""
+    """The result of a run; the arrays of the tally and the problem are given back."""
     layout = problem.model.layout
-    with np.errstate(invalid="ignore", over="ignore"):  # it is looked at below
+    with np.errstate(invalid="ignore", over="ignore"):  # checked below
         log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
         gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
         if problem.weighted:
@@ -99,7 +131,9 @@ def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -
     tally.release()
     problem.release()
     _check_finite(layout, log_z, expected if gradient is None else gradient, likelihood)
-    likelihood = None if likelihood is None else min(likelihood, 0.0)  # a probability, whatever rounding makes of it
+    likelihood = (
+        None if likelihood is None else min(likelihood, 0.0)
+    )  # of a probability; rounding could make it positive
     return Evaluation(engine, log_z, likelihood, expected, gradient, report)
 
 

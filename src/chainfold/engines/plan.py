@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from chainfold.engines import ENGINES
-from chainfold.engines.problem import Cost, Settings, Shape
+from chainfold.engines.engine import Cost
+from chainfold.engines.settings import Settings, Shape
 
 _MOST_LOSS = 0.1  # of the time of one thread, to cuts that only more threads profit from
 

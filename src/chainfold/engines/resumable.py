@@ -1,6 +1,6 @@
 """The exact gradient of a chain that comes in pieces, days apart if need be.
 
-A pass of the engine `stream` can stop anywhere and go on later. What it takes to go on is a *resume token*, one file:
+A pass of the engine `stream` can stop anywhere and continue later from a *resume token*, one file:
 
     sums       log Z, expected and observed counts, both levels of each
     rows       the data of the blocks that are pending, and of the positions that no step could be taken over as yet
@@ -13,10 +13,8 @@ would take: the result does not depend on where the pieces were cut, to the last
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,33 +23,34 @@ import numpy as np
 from chainfold.chain.block import MOST_IDS, NO_LABEL, Block, Source, check_block, frozen, has_weights, join_blocks
 from chainfold.chain.views import JoinedSource, SourceSizes
 from chainfold.engines import stream
-from chainfold.engines.block_pass import Potentials
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.problem import (
-    DEFAULT_TOLERANCE,
-    NOTHING_BEFORE,
-    Before,
-    Problem,
-    Settings,
-    Shape,
-    Tally,
-    under,
-)
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import NOTHING_BEFORE, Before, Problem
+from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
+from chainfold.engines.tally import Tally
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
 from chainfold.model.file import fingerprint
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
-from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, within
+from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, under, within
 
 TOKEN, TOKEN_VERSION = "resume token", 3
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
 
 
 class PiecewiseGradient:
-    """`evaluate` with the engine `stream`, for a chain of which one piece after the other is given.
+    """`log_likelihood` with the engine `stream`, for a chain that comes in pieces.
 
-    The settings are those of `evaluate`, for all pieces.
+    The settings are those of `log_likelihood`, for all pieces. The result does not depend on where the pieces are cut.
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(2000, 3, 10, 2)
+    >>> model = cf.Model(cf.Layout.full(3, 10), chain.true_weights())
+    >>> gradient = cf.PiecewiseGradient(model)
+    >>> gradient.add(chain)
+    >>> gradient.finish().log_z == cf.log_likelihood(model, chain).log_z
+    True
     """
 
     def __init__(
@@ -72,15 +71,16 @@ class PiecewiseGradient:
 
     @property
     def positions(self) -> int:
-        """How many there are so far."""
+        """Positions added so far."""
         return 0 if self._pass is None else self._pass.source.positions
 
     def add(self, source: Source, *, continues: bool = False) -> None:
-        """The next piece; it is read once, in order, and not needed any more after that.
+        """Add the next piece; it is read once, in order, and not needed after that.
 
-        Its names may be numbered otherwise than the model's, as for `evaluate`.
+        source      a chain; its names may be numbered otherwise than the model's, as for `log_likelihood`
+        continues   its first position continues the last sequence of the piece before, in spite of its start mark
 
-        continues   its first position goes on with the last sequence of the piece before, whatever its start mark says
+        Raises `ChainfoldError` where the piece cannot follow the others, or the gradient is finished.
         """
         self._check_open()
         if source.positions < 1:
@@ -88,7 +88,7 @@ class PiecewiseGradient:
         needed = source.labelled and (self.settings.observe or has_weights(source))
         source = self.model.aligned(source, labels_needed=needed)
         if continues and not self.positions:
-            raise ChainfoldError("there is nothing before the first piece that it could continue.")
+            raise ChainfoldError("the first piece cannot continue another one.")
         weighted = bool(source.labelled and has_weights(source))
         if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
             raise ChainfoldError(
@@ -105,12 +105,12 @@ class PiecewiseGradient:
             self._pass.add(source, continues)
 
     def finish(self) -> Evaluation:
-        """What `evaluate` gives for all the pieces in one; nothing can be added after that."""
+        """The `Evaluation` of all pieces as one chain; nothing can be added after that."""
         begun = self._begun()
         with self._working():
-            found = begun.finish()
+            evaluation = begun.finish()
         self._pass, self._over = None, "the gradient is finished; load the token again to add more to it."
-        return found
+        return evaluation
 
     def save(self, path: str | Path) -> None:
         """Write the resume token: to this file, or, if anything goes wrong, not at all."""
@@ -125,7 +125,7 @@ class PiecewiseGradient:
 
     @classmethod
     def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:
-        """Go on from a resume token, with the model under which it was begun."""
+        """Continue from a resume token, with the model under which it was begun."""
         tensors, about = read_sealed(path, TOKEN, TOKEN_VERSION)
         with damage(path, TOKEN):
             mapping("parts", about, ("model", "settings", "source", "labelled", "kind", "version"))
@@ -148,31 +148,10 @@ class PiecewiseGradient:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """What fails or is interrupted in the middle is not to be gone on with."""
+        """A piece that fails or is interrupted leaves the gradient unusable."""
         self._over = "a piece was not worked through to its end; load the last token again."
         yield
         self._over = None
-
-
-class _Ongoing(Problem):
-    """A problem whose source may still grow: its length is not known, and nothing may depend on it."""
-
-    source: JoinedSource
-
-    def __init__(self, model: Model, source: JoinedSource, settings: Settings) -> None:
-        super().__init__(model, source, settings)
-        self.earlier = NOTHING_BEFORE  # what was observed before the first position that the source still has
-
-    @property
-    def shape(self) -> Shape:
-        return super().shape._replace(positions=sys.maxsize)
-
-    @cached_property
-    def weighted(self) -> bool:
-        return self.source.sizes.weighted
-
-    def before(self, low: int) -> Before:
-        return self.earlier if low == self.source.first else super().before(low)
 
 
 class _Pass:
@@ -180,12 +159,13 @@ class _Pass:
 
     def __init__(self, model: Model, settings: Settings, source: JoinedSource) -> None:
         self.source = source
-        self._problem = _Ongoing(model, source, settings)
+        self._problem = Problem(model, source, settings, growing=True, weighted=source.sizes.weighted)
+        self._before = NOTHING_BEFORE  # what was observed before the first position that the source still has
         needed = stream.cost(self._problem.shape, settings).memory
         if settings.memory is not None and needed > settings.memory:
             raise MemoryTooSmall("stream", int(needed), settings.memory, "allow more")
         self._tally = Tally(self._problem)
-        self._stream = stream.Stream(self._problem, Potentials.of(self._problem), self._tally)
+        self._stream = stream.StreamPass(self._problem, Potentials.of(self._problem), self._tally)
 
     def add(self, source: Source, continues: bool) -> None:
         self.source.append(source, continues)
@@ -193,24 +173,30 @@ class _Pass:
             self._tally.forget_labels()
         while self._stream.position + self._stream.ahead() < self.source.positions:
             self._stream.step(self.source.positions, closed=False)
-        self._problem.earlier, rows = self._stream.before(), join_blocks(self._stream.rows())
-        self.source.keep(self._stream.oldest, rows)
+        rows, before = join_blocks(self._stream.rows()), self._stream.before()
+        self._keep(self._stream.oldest, rows, before)
+
+    def _keep(self, first: int, rows: Block, before: Before) -> None:
+        """Free all positions before `first`; rows: the others."""
+        self._before = before
+        self._problem.forget_before(first, before)
+        self.source.keep(first, rows)
 
     def finish(self) -> Evaluation:
         while self._stream.position < self.source.positions:
             self._stream.step(self.source.positions, closed=True)
         self._stream.end()
         return evaluation_of(
-            "stream", self._problem, self._tally, self._stream.doings.report(self._problem, self._tally)
+            "stream", self._problem, self._tally, self._stream.events.report(self._problem, self._tally)
         )
 
     def state(self) -> Tensors:
-        first, earlier = self.source.first, self._problem.earlier
+        first, before = self.source.first, self._before
         rows = self.source.block(first, self.source.positions)
         return {
             "first": np.array([first]),
-            "label_before": np.array([earlier.label]),
-            "weight_before": np.array([earlier.weight]),
+            "label_before": np.array([before.label]),
+            "weight_before": np.array([before.weight]),
             **under("rows", rows._asdict()),
             **under("stream", self._stream.state()),
         }
@@ -230,8 +216,7 @@ class _Pass:
         need(not source.sizes.weighted or block.weights.size, "its rows have no weights")
         for values in (block.values, block.edge_values):
             within("values", values, -LARGEST, LARGEST)
-        source.keep(first, block)
-        self._problem.earlier = Before(int(label[0]), float(weight[0]))
+        self._keep(first, block, Before(int(label[0]), float(weight[0])))
         self._stream.restore(given.under("stream"), first)
         given.check_empty()
 
@@ -253,7 +238,7 @@ def _block(given: Arrays) -> Block:
 
 
 def _settings(given: Any) -> dict[str, Any]:
-    """Those of a token, if they can be."""
+    """The settings of a token, checked."""
     settings = mapping("settings", given, _CHOSEN)
     for name in ("memory", "block", "lookahead"):
         need(settings[name] is None or is_count(settings[name], 1, MOST), f"its {name} is no count")

@@ -1,14 +1,14 @@
 """One pass: block EMP with certified collapse.
 
-Sequences that begin and end within a block, as most sentences do, need no certificate: they are done there and back, a
-few at a time. Otherwise, forward over the blocks as they come. Behind the newest one, the oldest block still pending
+Sequences that begin and end within a block, as most sentences do, need no certificate: they are done forward and back,
+a few at a time. Otherwise, forward over the blocks as they come. Behind the newest one, the oldest block still pending
 waits for its certificate: the posterior of its last label given each label that the future might pin
-(`kernels.collapse`). When these agree, the posterior is known, and the block is done by one ordinary sweep back. Where
-they do not agree within the lookahead allowed, the block is *carried*: one sweep back for each end label f gives
+(`kernels.certificate`). When these agree, the posterior is known, and the block is done by one ordinary pass back.
+Where they do not agree within the lookahead allowed, the block is *carried*: one pass back for each end label f gives
 
     G[f] = E[counts up to here | y_end = f]        G'[f] = Σ_e Pr(e | f) G[e]  +  the block's own counts given f
 
-until a later boundary certifies and Σ_f γ(f) G[f] is what it was all worth. Exact for every chain; the certificate only
+until a later boundary certifies: then Σ_f γ(f) G[f] is added to the counts. Exact for every chain; the certificate only
 says how soon.
 """
 
@@ -20,40 +20,27 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from chainfold.chain.block import Block
-from chainfold.engines.block_pass import (
-    Belief,
-    Flow,
-    Horizon,
-    Potentials,
-    Sequences,
-    Sweep,
-    boundary_flow,
-    last_posterior,
-)
-from chainfold.engines.problem import (
-    NOTHING_BEFORE,
-    Before,
-    Cost,
-    Engine,
-    Problem,
-    Report,
-    Settings,
-    Shape,
-    State,
-    Tally,
-    cut,
-    under,
-)
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass, Flow, boundary_flow, last_posterior
+from chainfold.engines.certificate import Certificate
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import NOTHING_BEFORE, Before, Problem
+from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Promise
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.short_sequences import ShortSequences
+from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
-from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, vectors
+from chainfold.system.archive import Tensors
+from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, under, vectors
 
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
 
 @dataclass
-class Doings:
-    """What happened on the way, for the report."""
+class StreamEvents:
+    """Counts for the report."""
 
     blocks: int = 0
     wide_blocks: int = 0
@@ -64,7 +51,7 @@ class Doings:
     span: int = 0  # the most positions that were settled together, counting those looked at
     added: int = 0  # the most positions whose counts were added at once
 
-    def add(self, other: Doings) -> None:
+    def add(self, other: StreamEvents) -> None:
         for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lookahead_max", "span", "added"):
@@ -76,7 +63,8 @@ class Doings:
         terms = self.added + self.carried_blocks * (problem.model.layout.n_labels + 2)
         certificates = 3 if cuts else 1 if self.certified else 0
         promise = Promise(span, terms, certificates, cuts)
-        return problem.report(
+        return Report.of(
+            problem,
             tally,
             promise,
             blocks=self.blocks,
@@ -88,20 +76,20 @@ class Doings:
         )
 
 
-class Stream:
+class StreamPass:
     """A pass over a stretch of the chain, from the belief before it to the posterior of its last position."""
 
     def __init__(self, problem: Problem, potentials: Potentials, tally: Tally) -> None:
-        self.doings = Doings()
+        self.events = StreamEvents()
         self.position = 0  # where the next step begins
         self._belief: Belief | None = None  # before that position; None where a sequence begins there
         self._problem, self._potentials, self._tally = problem, potentials, tally
         self._size, self._window = problem.shape.block(problem.settings), problem.shape.window(problem.settings)
-        self._pending: deque[Sweep] = deque()
-        self._idle: list[Sweep] = []
-        self._horizon = Horizon(potentials.width)
+        self._pending: deque[BlockPass] = deque()
+        self._idle: list[BlockPass] = []
+        self._certificate = self._new_certificate()
         self._carried: Floats | None = None  # [N, slots]  G
-        self._sequences = Sequences(problem, potentials) if Sequences.suit(problem, potentials) else None
+        self._sequences = ShortSequences(problem, potentials) if ShortSequences.suit(problem, potentials) else None
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
         """Positions low … high-1. Without an entry a sequence begins there, without a posterior one ends there."""
@@ -113,7 +101,7 @@ class Stream:
         self.end(posterior)
 
     def ahead(self) -> int:
-        """What the next step does depends on so many positions, and on whether a sequence starts right after them."""
+        """Positions that the next step depends on, beside whether a sequence starts right after them."""
         if self._sequences is None or not self._problem.source.block(self.position, self.position + 1).starts[0]:
             return self._size
         return max(self._size, self._sequences.most)
@@ -140,49 +128,52 @@ class Stream:
             if posterior is None:
                 posterior = last_posterior(self._problem, self.position, self._belief, self._tally)
             self._finish(posterior)
-        for sweep in self._idle:
-            sweep.release()
+        for block_pass in self._idle:
+            block_pass.release()
         if self._sequences is not None:
             self._sequences.release()
 
+    def _new_certificate(self) -> Certificate:
+        return Certificate(self._potentials.width, self._problem.settings.tolerance)
+
     @property
     def oldest(self) -> int:
-        """The first position that is not done with."""
+        """The first position that is not done."""
         return self._pending[0].low if self._pending else self.position
 
     def rows(self) -> list[Block]:
-        """The data of all positions that are not done with, as far as the source goes."""
+        """The data of all positions that are not done, as far as the source goes."""
         rest = self._problem.source.block(self.position, self._problem.positions)
-        return [*(sweep.block for sweep in self._pending), rest]
+        return [*(block_pass.block for block_pass in self._pending), rest]
 
     def before(self) -> Before:
-        """What the positions that are not done with need to know of the one before them; nothing at a start mark."""
+        """What was observed before the first position that is not done; nothing at a start mark."""
         return self._pending[0].before if self._pending else NOTHING_BEFORE
 
-    def state(self) -> State:
-        """All that it takes to go on, beside those rows and what is before them."""
+    def state(self) -> Tensors:
+        """All that it takes to continue, beside those rows and what is before them."""
         layout = self._problem.model.layout
         state = {
             "position": np.array([self.position]),
-            "doings": np.array(astuple(self.doings)),
+            "doings": np.array(astuple(self.events)),
             **under("read", self._problem.state()),
             **under("tally", self._tally.state()),
         }
         if self._pending:
             entry = self._pending[0].entry
-            state["sizes"] = np.array([sweep.size for sweep in self._pending])
+            state["sizes"] = np.array([block_pass.size for block_pass in self._pending])
             state["entry"] = entry.values
         if self._carried is not None:
             state["carried"] = np.array([layout.unpack(row) for row in self._carried])
         return state
 
-    def restore(self, state: State, first: int) -> None:
-        """Go on from there, to the bit: pending blocks are swept again, their certificates taken again when needed.
+    def restore(self, state: Tensors, first: int) -> None:
+        """Continue from a state, to the bit: pending blocks go forward again, certificates are taken again when needed.
 
         first: the first position that the source still has.
         """
         layout, source, given = self._problem.model.layout, self._problem.source, Arrays(state)
-        self.doings = Doings(*given.counts("doings", *[MOST] * len(fields(Doings))))
+        self.events = StreamEvents(*given.counts("doings", *[MOST] * len(fields(StreamEvents))))
         self._problem.restore(given.under("read"))
         self._tally.restore(given.under("tally"))
         (self.position,) = given.counts("position", source.positions)
@@ -198,15 +189,15 @@ class Stream:
             self._belief = self._entry(given, starts)
         given.check_empty()
         for size in sizes:
-            sweep = Sweep(self._problem, self._potentials)
-            self._belief = sweep.forward(low, source.block(low, low + size), self._belief)
-            self._pending.append(sweep)
+            block_pass = BlockPass(self._problem, self._potentials)
+            self._belief = block_pass.forward(low, source.block(low, low + size), self._belief)
+            self._pending.append(block_pass)
             low += size
         if carried is not None:
             finite("carried", carried)
             self._carried = np.zeros((layout.n_labels, layout.slots))
-            for row, one in zip(self._carried, carried, strict=True):
-                layout.pack(one, row, padding=0.0)
+            for packed, row in zip(self._carried, carried, strict=True):
+                layout.pack(row, packed, padding=0.0)
 
     def _entry(self, given: Arrays, starts: bool) -> Belief:
         """The forward vector before the first pending block, which may be nothing where a sequence starts."""
@@ -220,24 +211,24 @@ class Stream:
         return Belief(values, wide)
 
     def _until_a_start(self, block: Block) -> int:
-        """The rest of a sequence, or what cannot be done as a whole: whole sequences go on from the next start mark."""
+        """Positions to the next start mark, from which whole sequences continue, or all of the block."""
         marks = np.flatnonzero(block.starts[1:]) + 1
         if self._sequences is None or not marks.size:
             return block.labels.size
         return int(marks[-1] if block.starts[0] else marks[0])
 
     def _forward(self, begin: int, block: Block, belief: Belief | None) -> Belief:
-        sweep = self._idle.pop() if self._idle else Sweep(self._problem, self._potentials)
-        belief = sweep.forward(begin, block, belief)
-        self._tally.scale(sweep.log_scale, sweep.likelihood)
+        block_pass = self._idle.pop() if self._idle else BlockPass(self._problem, self._potentials)
+        belief = block_pass.forward(begin, block, belief)
+        self._tally.scale(block_pass.passed.log_scale, block_pass.likelihood)
         self._tally.observe(begin, block)
-        self.doings.blocks += 1
-        self.doings.wide_blocks += sweep.wide
-        self._pending.append(sweep)
+        self.events.blocks += 1
+        self.events.wide_blocks += block_pass.passed.wide
+        self._pending.append(block_pass)
         return belief
 
     def _whole(self, begin: int, high: int, belief: Belief | None, closed: bool) -> int:
-        """Do the sequences that begin here and end before `high`, or at it if a sequence ends there; how far that went.
+        """Do the sequences that begin here and end before `high`, or at it if a sequence ends there; returns how far.
 
         What is pending before them is settled by the end of its sequence.
         """
@@ -251,7 +242,7 @@ class Stream:
         if self._problem.may_overflow(block):
             self._problem.put_back(block)
             return 0
-        done, log_scale = self._sequences.there_and_back(begin, block, self._tally.expected.slots)
+        done, log_scale = self._sequences.forward_and_back(begin, block, self._tally.expected.slots)
         if done == 0:
             return 0
         if belief is not None:
@@ -259,55 +250,55 @@ class Stream:
         self._tally.scale(log_scale)
         self._tally.observe(begin, block.part(0, done))
         self._tally.expected.added(done)
-        self.doings.blocks += 1
-        self.doings.span = max(self.doings.span, min(done, self._sequences.rows))
-        self.doings.added = max(self.doings.added, done)
+        self.events.blocks += 1
+        self.events.span = max(self.events.span, min(done, self._sequences.rows))
+        self.events.added = max(self.events.added, done)
         return done
 
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""
         while len(self._pending) > 1:
-            horizon = self._horizon
-            while not horizon.certified and horizon.blocks + 1 < len(self._pending):
-                self._pending[horizon.blocks + 1].look_ahead(horizon)
-            if not horizon.certified and len(self._pending) <= window:
+            certificate = self._certificate
+            while not certificate.certified and certificate.blocks + 1 < len(self._pending):
+                certificate.extend(self._pending[certificate.blocks + 1].lattice())
+            if not certificate.certified and len(self._pending) <= window:
                 return
-            sweep = self._pending.popleft()
-            if horizon.certified:
-                self._collapse(sweep, self._posterior(horizon))
-                self.doings.certified += 1
-                self.doings.looked += horizon.positions
-                self.doings.lookahead_max = max(self.doings.lookahead_max, horizon.positions)
-                self.doings.span = max(self.doings.span, sweep.size + horizon.positions)
+            block_pass = self._pending.popleft()
+            if certificate.certified:
+                self._collapse(block_pass, self._posterior(certificate))
+                self.events.certified += 1
+                self.events.looked += certificate.positions
+                self.events.lookahead_max = max(self.events.lookahead_max, certificate.positions)
+                self.events.span = max(self.events.span, block_pass.size + certificate.positions)
             else:
-                self._carry(sweep)
-            self._idle.append(sweep)
-            self._horizon = Horizon(self._potentials.width)
+                self._carry(block_pass)
+            self._idle.append(block_pass)
+            self._certificate = self._new_certificate()
 
     def _finish(self, gamma: Floats) -> None:
-        """The end of a sequence settles whatever is pending."""
-        self.doings.span = max(self.doings.span, sum(sweep.size for sweep in self._pending))
+        """The end of a sequence settles all pending blocks."""
+        self.events.span = max(self.events.span, sum(block_pass.size for block_pass in self._pending))
         while self._pending:
             self._idle.append(self._pending.pop())
             gamma = self._backward(self._idle[-1], gamma)
         self._collect(gamma)
-        self._horizon = Horizon(self._potentials.width)
+        self._certificate = self._new_certificate()
 
-    def _posterior(self, horizon: Horizon) -> Floats:
+    def _posterior(self, certificate: Certificate) -> Floats:
         """Of the boundary before the pending blocks, its flow where positions have weights."""
         if not self._problem.weighted:
-            return horizon.gamma
-        return boundary_flow([self._pending[k] for k in range(horizon.blocks)], horizon.last)
+            return certificate.gamma
+        return boundary_flow([self._pending[k] for k in range(certificate.blocks)], certificate.last)
 
-    def _collapse(self, sweep: Sweep, gamma: Floats) -> None:
-        self._collect(self._backward(sweep, gamma))
+    def _collapse(self, block_pass: BlockPass, gamma: Floats) -> None:
+        self._collect(self._backward(block_pass, gamma))
 
-    def _backward(self, sweep: Sweep, gamma: Floats, own: Flow | None = None) -> Floats:
-        """own: the flow of the block's weights alone, after which its sweep is still needed."""
+    def _backward(self, block_pass: BlockPass, gamma: Floats, own: Flow | None = None) -> Floats:
+        """own: the flow of the block's weights alone; its predictions are kept."""
         expected = self._tally.expected
-        before = sweep.backward(gamma, expected.slots, own is not None, own)
-        self.doings.added = max(self.doings.added, sweep.size)
-        expected.added(sweep.size)
+        before = block_pass.backward(gamma, expected.slots, own is not None, own)
+        self.events.added = max(self.events.added, block_pass.size)
+        expected.added(block_pass.size)
         return before
 
     def _collect(self, gamma: Floats, keep: bool = False) -> None:
@@ -316,31 +307,31 @@ class Stream:
             self._tally.expected.add(np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried))
             self._carried = self._carried if keep else None
 
-    def _carry(self, sweep: Sweep) -> None:
+    def _carry(self, block_pass: BlockPass) -> None:
         """Block EMP: the expected counts up to the end of this block, given each of its end labels."""
         layout = self._problem.model.layout
         pinned_flow = None
         if self._problem.weighted:  # what the block's own weights ask for depends on no future
-            own, pinned_flow = sweep.own_flow()
-            self._collect(self._backward(sweep, np.zeros(layout.width), own), keep=True)
+            own, pinned_flow = block_pass.own_flow()
+            self._collect(self._backward(block_pass, np.zeros(layout.width), own), keep=True)
         carried = np.zeros((layout.n_labels, layout.slots))
         before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
-        for f in np.flatnonzero(sweep.exit.possible()):
+        for f in np.flatnonzero(block_pass.passed.exit.possible()):
             pinned = np.zeros(layout.width)
             pinned[f] = 1.0
-            before[f] = sweep.backward(pinned, layout.view(carried[f]), True, pinned_flow)[: layout.n_labels]
+            before[f] = block_pass.backward(pinned, layout.view(carried[f]), True, pinned_flow)[: layout.n_labels]
         if self._carried is not None:
-            for low, high in cut(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
+            for low, high in Ranges(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
                 carried[:, low:high] += np.einsum("fe,em->fm", before, self._carried[:, low:high])
         self._carried = carried
-        self.doings.carried_blocks += 1
+        self.events.carried_blocks += 1
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     tally = Tally(problem)
-    stream = Stream(problem, Potentials.of(problem), tally)
+    stream = StreamPass(problem, Potentials.of(problem), tally)
     stream.run(0, problem.positions)
-    return tally, stream.doings.report(problem, tally)
+    return tally, stream.events.report(problem, tally)
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
@@ -350,12 +341,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + certificates + shape.bookkeeping)
 
 
-ENGINE = Engine(
-    name="stream",
-    summary="block EMP, certified collapse; default",
-    keeps="O(M + NB)",
-    time="N²T + NTA",
-    reads="once",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("stream", "block EMP, certified collapse; default", "O(M + NB)", "N²T + NTA", "once", run, cost)

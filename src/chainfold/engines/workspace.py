@@ -1,7 +1,7 @@
-"""What is kept from one evaluation to the next: arrays to work in, and a chain in memory with its rows found.
+"""What is kept from one evaluation to the next: arrays to work in, and a chain in memory with its rows looked up.
 
-Training evaluates the same chain a hundred times. Memory that is new costs a fault for each page of it, as much as the
-work that is done there; and the rows of the attributes are where they were.
+Training evaluates the same chain a hundred times. New memory costs a page fault for each page, as much as the work that
+is done there; and the rows of the attributes do not change.
 """
 
 from __future__ import annotations
@@ -10,32 +10,27 @@ import math
 import threading
 from collections import defaultdict
 
-import numpy as np
-from numpy.typing import NDArray
-
 from chainfold.chain.block import Source, check_block
 from chainfold.chain.chain import Chain, gather
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
-from chainfold.kernels.scores import Found
+from chainfold.kernels.scores import BlockRows
 from chainfold.kernels.simd import aligned
-from chainfold.model.layout import Layout
-
-Floats = NDArray[np.float64]
+from chainfold.model.layout import Floats, Layout
 
 _HELD = 512 << 20  # bytes: a chain that takes more is read again from where it is
-_ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows found
+_ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows looked up
 
 
-class Room:
-    """Arrays that are lent and taken back."""
+class ArrayPool:
+    """Arrays that are lent and given back."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Floats]] = defaultdict(list)
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Floats:
-        """An array that begins a line of the cache; what is in it is not known."""
+        """An array that begins a cache line; its content is undefined."""
         array = self._used(size)
         return aligned(size) if array is None else array
 
@@ -47,7 +42,7 @@ class Room:
         return array
 
     def give(self, array: Floats) -> None:
-        """Take back an array that was lent."""
+        """Give back an array that was lent."""
         with self._lock:
             self._free[array.size].append(array)
 
@@ -56,29 +51,30 @@ class Room:
             return self._free[size].pop() if self._free[size] else None
 
 
-class Desk:
-    """The room for evaluations of one chain under one layout, and the chain itself if it is small enough to be held."""
+class Workspace:
+    """Arrays for evaluations of one chain under one layout, and the chain itself if it is small enough to be held."""
 
     def __init__(self, layout: Layout, source: Source, hold: bool = True) -> None:
+        """hold: may the chain be held in memory?"""
         self.layout, self.given = layout, source
-        self.room = Room()
+        self.pool = ArrayPool()
         self.source = source
-        self.found: Found | None = None
+        self.block_rows: BlockRows | None = None
         self.extent: Extent | None = None
         if hold and held_bytes(source) <= _HELD:
             self.source = source if isinstance(source, Chain) else gather(source)
             block = self.source.block(0, source.positions)
             check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
-            self.found, self.extent = layout.find_rows(block), Extent.of(block)
+            self.block_rows, self.extent = layout.find_rows(block), Extent.of(block)
 
     def check(self, layout: Layout, source: Source) -> None:
-        """Raise unless it is the desk of this chain under this layout."""
+        """Raise unless it was made for this chain under this layout."""
         if layout is not self.layout or source is not self.given:
-            raise ChainfoldError("a desk serves one chain under one layout; make another one for this.")
+            raise ChainfoldError("a workspace serves one chain under one layout; make another one for this.")
 
 
 def held_bytes(source: Source) -> float:
-    """What a chain would take in memory with its rows found; more than anything where it has edge attributes."""
+    """Bytes of a chain in memory with its rows looked up; infinite where it has edge attributes."""
     if source.n_edge_attributes:
         return math.inf
     valued = source.block(0, 1).values.size > 0

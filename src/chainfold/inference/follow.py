@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
-from chainfold.engines.problem import DEFAULT_TOLERANCE
+from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.features.streaming import live_rows
-from chainfold.inference.stream_window import Final, Window, joined
-from chainfold.inference.tag_files import LabelLines, Rows, Writer, names_of, new_columns
-from chainfold.model.model import Model
+from chainfold.inference.result import Tagged, joined
+from chainfold.inference.stream_window import StreamWindow
+from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns
+from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.live import OnError
 
@@ -28,7 +29,7 @@ _FINAL, _YES_NO = "final", ("no", "yes")
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """What became of a stream."""
+    """Counts of a stream."""
 
     rows: int
     left: int  # rows that were read and not written, as they were not final when it was interrupted
@@ -37,12 +38,12 @@ class Followed:
     lags: NDArray[np.int64]  # how many rows waited for 0, 1, 2 … others; empty unless asked for
 
     def lag_at(self, share: float) -> int:
-        """The lag that so large a share of the rows did not exceed."""
+        """The lag that this share of the rows did not exceed."""
         return int(np.searchsorted(np.cumsum(self.lags), share * self.lags.sum()))
 
 
 class Following:
-    """Labels a stream; `followed` says at any time what became of it so far."""
+    """Labels a stream; `followed` has its counts so far."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Following:
         self._sink, self._model, self._piped = sink, model, piped
         self._marginals, self._all_marginals = marginals, all_marginals
         wanted = marginals or all_marginals
-        self._window = Window(
+        self._window = StreamWindow(
             model, posteriors=wanted, max_lag=max_lag, memory=memory, tolerance=tolerance, beside=_TEXT_BYTES
         )
         self._marked, self._one_by_one = max_lag is not None, lags
@@ -76,7 +77,7 @@ class Following:
 
     def run(
         self,
-        what: Any,
+        inputs: Any,
         *,
         on_error: OnError = OnError.STOP,
         notice: Callable[[str], None] | None = None,
@@ -88,22 +89,22 @@ class Following:
         `stop` is asked before each block of rows whether to end, by KeyboardInterrupt; what is not final is left out.
         """
         self._stop = stop
-        vocabulary = names_of(self._model)
+        vocabulary = vocabulary_of_model(self._model)
         columns = new_columns(vocabulary.labels, self._marginals, self._all_marginals)
         if self._marked:
             columns[_FINAL] = _YES_NO
         options["labels"] = False
-        rows: Writer = Rows(Annotator(self._sink, columns, self._piped, live=True))
+        rows: Writer = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
         with self._waiting_for_rows():
-            if is_chain(what):
-                known: ModelBlocks | ChainBlocks = blocks_for_model(what, vocabulary, **options)
+            if is_chain(inputs):
+                known: ModelBlocks | ChainBlocks = blocks_for_model(inputs, vocabulary, **options)
             else:
-                known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+                known = live_rows(inputs, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
         if isinstance(known, ChainBlocks):
-            rows = LabelLines(self._sink, columns)
+            rows = LabelWriter(self._sink, columns)
         self._held = known.held
         with rows as writer:
-            for final in self._found(known):
+            for final in self._results(known):
                 writer.add(final.starts, *self._values(final))
                 self._sink.flush()
                 self._tell_of_limits(notice or (lambda sentence: None))
@@ -112,26 +113,26 @@ class Following:
     @property
     def right_context(self) -> int:
         """Rows that the model's template looks ahead."""
-        return RowEncoder(names_of(self._model)).right_context
+        return RowEncoder(vocabulary_of_model(self._model)).right_context
 
     @property
     def followed(self) -> Followed:
         window = self._window
         return Followed(window.positions, window.waiting + self._held(), window.unproven, window.limit, self._lags)
 
-    def _found(self, known: Iterable[KnownBlock]) -> Iterator[Final]:
-        for one in self._awaited(known):
-            yield from map(self._counted, self._pushed(one))
+    def _results(self, known: Iterable[KnownBlock]) -> Iterator[Tagged]:
+        for known_block in self._awaited(known):
+            yield from map(self._counted, self._pushed(known_block))
         yield self._counted(self._window.end())
 
     def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
         blocks = iter(known)
         while True:
             with self._waiting_for_rows():
-                one = next(blocks, None)
-            if one is None:
+                known_block = next(blocks, None)
+            if known_block is None:
                 return
-            yield one
+            yield known_block
 
     def leave_if_waiting(self) -> None:
         """Raise KeyboardInterrupt where it only waits for rows."""
@@ -154,24 +155,25 @@ class Following:
             self._told = True
             notice(f"from row {self._window.positions:,} on or so, some rows have to go before they are proven.")
 
-    def _pushed(self, one: KnownBlock) -> Iterator[Final]:
-        size = one.block.labels.size
+    def _pushed(self, known_block: KnownBlock) -> Iterator[Tagged]:
+        block, ended = known_block.block, known_block.ended
+        size = block.labels.size
         if not self._one_by_one or size < 2:
-            return self._window.pushed(one.block, one.ended)
-        rows = [self._window.push(one.block.part(t, t + 1), one.ended and t + 1 == size) for t in range(size)]
+            return self._window.pushed(block, ended)
+        rows = [self._window.push(block.part(t, t + 1), ended and t + 1 == size) for t in range(size)]
         return iter([joined(rows)])
 
-    def _counted(self, final: Final) -> Final:
+    def _counted(self, final: Tagged) -> Tagged:
         if self._one_by_one and len(final):
             more = np.bincount(final.lag, minlength=self._lags.size)
             more[: self._lags.size] += self._lags
             self._lags = more
         return final
 
-    def _values(self, final: Final) -> list[NDArray[Any]]:
+    def _values(self, final: Tagged) -> list[NDArray[Any]]:
         values: list[NDArray[Any]] = [final.labels]
-        if final.posteriors is not None and self._marginals:
-            values.append(final.posteriors[np.arange(len(final)), final.labels])
+        if self._marginals:
+            values.append(final.probabilities)
         if final.posteriors is not None and self._all_marginals:
             values += list(np.ascontiguousarray(final.posteriors.T))
         return [*values, final.proven.astype(np.int32)] if self._marked else values

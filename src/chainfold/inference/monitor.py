@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.engines.forward import Labels
-from chainfold.engines.problem import cut
+from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.buffer import Buffer, Columns
+from chainfold.inference.decoder import Labels
 from chainfold.inference.quantities import Quantities
-from chainfold.inference.stream_window import Final, Window
-from chainfold.inference.tag_files import names_of
+from chainfold.inference.result import Tagged
+from chainfold.inference.stream_window import StreamWindow
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, vocabulary_of_model
 
 DEFAULT_WINDOW = 1000
 
@@ -37,7 +37,7 @@ _LEAST = np.finfo(np.float64).tiny  # a smaller probability is taken for this on
 
 
 @dataclass(frozen=True)
-class Rule:
+class AlarmRule:
     """When to raise an alarm."""
 
     text: str
@@ -48,7 +48,7 @@ class Rule:
     threshold: float
 
     @classmethod
-    def parse(cls, text: str, labels: Sequence[str]) -> Rule:
+    def parse(cls, text: str, labels: Sequence[str]) -> AlarmRule:
         """From NAME>NUMBER or NAME<NUMBER; NAME is a label, share(LABEL), surprise or entropy."""
         at = max(text.rfind(">"), text.rfind("<"))
         name = text[: max(at, 0)].strip()
@@ -71,8 +71,8 @@ class Rule:
         number = labels.index(name) if name in labels else None
         above = text[at] == ">"
         if number is not None and (threshold >= 1.0 if above else threshold <= 0.0):
-            what = "a share" if share else "the probability of a label"
-            raise ChainfoldError(f"the alarm {text!r} can never be raised: {what} is between 0 and 1.")
+            kind = "a share" if share else "the probability of a label"
+            raise ChainfoldError(f"the alarm {text!r} can never be raised: {kind} is between 0 and 1.")
         return cls(text, name, number, share, above, threshold)
 
 
@@ -96,7 +96,7 @@ class Alarm:
 class Status:
     """How a stream is now. Means and shares are those of the last window of final rows, None before there are any."""
 
-    rows: int  # that have come
+    rows: int  # pushed so far
     waiting: int  # of them, not final
     unproven: int  # given before that was proven
     window: int  # rows in the last window
@@ -109,7 +109,7 @@ class Status:
     given: int  # rows of which the surprise is that of the label given
     predicted: int  # or predicted
     accuracy_of_all: float | None
-    quantities: Quantities  # exact, of all rows that have come
+    quantities: Quantities  # exact, of all rows pushed so far
     raised: dict[str, int]  # by rule
     lasted: dict[str, int]  # rows, by rule
     on: tuple[Alarm, ...]  # those that hold now
@@ -128,13 +128,13 @@ class Monitor:
         max_lag: int | None = None,
         memory: int | None = None,
     ) -> None:
-        """window: rows; alarms: rules as `Rule.parse` reads them; max_lag, memory: as a `Window` takes them."""
+        """window: rows; alarms: rules, see `AlarmRule.parse`; max_lag, memory: see `StreamWindow`."""
         if window < 1:
             raise BadSetting("window", window, "at least 1")
-        self.labels = names_of(model).labels
+        self.labels = vocabulary_of_model(model).labels
         self._size = window
-        self._watches = [_Watch(Rule.parse(text, self.labels)) for text in dict.fromkeys(alarms)]
-        self._window = Window(model, posteriors=True, quantities=True, max_lag=max_lag, memory=memory)
+        self._watches = [_Watch(AlarmRule.parse(text, self.labels)) for text in dict.fromkeys(alarms)]
+        self._window = StreamWindow(model, posteriors=True, quantities=True, max_lag=max_lag, memory=memory)
         self._gold = Buffer({"gold": np.empty(0, np.int32)})  # of the rows that wait
         self._last = Buffer(_columns(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0, np.int8)))
         self._counts = np.zeros(len(self.labels), np.int64)  # of the labels in the last window
@@ -156,7 +156,7 @@ class Monitor:
 
     @property
     def positions(self) -> int:
-        """Rows that have come."""
+        """Rows pushed so far."""
         return self._window.positions
 
     def status(self) -> Status:
@@ -184,7 +184,7 @@ class Monitor:
             over=tuple(self._over),
         )
 
-    def _look(self, final: Final) -> list[Alarm]:
+    def _look(self, final: Tagged) -> list[Alarm]:
         """At rows that are final."""
         count = len(final)
         if not count:
@@ -198,17 +198,17 @@ class Monitor:
         self._right += int(np.count_nonzero(right == 1))
         self._gold.drop(count)
         self._last.add(_columns(final.labels, entropy, surprise, right))
-        found: list[Alarm] = []
+        raised: list[Alarm] = []
         for watch in self._watches:
-            found += watch.look(self._values(watch.rule, final), final, self.labels)
-        found.sort(key=lambda alarm: alarm.at)
-        self._over.extend(alarm for alarm in found if alarm.rows is not None)
+            raised += watch.look(self._values(watch.rule, final), final, self.labels)
+        raised.sort(key=lambda alarm: alarm.at)
+        self._over.extend(alarm for alarm in raised if alarm.rows is not None)
         self._end_windows(count)
         self._rows += count
         self._slide(count)
-        return found
+        return raised
 
-    def _values(self, rule: Rule, final: Final) -> Floats:
+    def _values(self, rule: AlarmRule, final: Tagged) -> Floats:
         """What a rule looks at, for each new row."""
         new = len(final)
         if rule.number is None:
@@ -239,7 +239,7 @@ class Monitor:
             self._past.extend(zip(*(some.tolist() for some in means), strict=True))
 
     def _slide(self, new: int) -> None:
-        """Let go of all but the last window."""
+        """Drop all but the last window."""
         gone = max(new - self._gap(new), 0)
         labels, n = self._last["label"], self._counts.size
         self._counts += np.bincount(labels[-new:], minlength=n) - np.bincount(labels[:gone], minlength=n)
@@ -249,26 +249,26 @@ class Monitor:
 class _Watch:
     """A rule as the rows go by."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: AlarmRule) -> None:
         self.rule = rule
         self.raised = self.lasted = 0
         self.on: Alarm | None = None
 
-    def look(self, values: Floats, final: Final, labels: Sequence[str]) -> list[Alarm]:
+    def look(self, values: Floats, final: Tagged, labels: Sequence[str]) -> list[Alarm]:
         """What is raised or over in the next rows."""
         true = values > self.rule.threshold if self.rule.above else values < self.rule.threshold
         self.lasted += int(np.count_nonzero(true))
         before = np.append(self.on is not None, true[:-1])
-        found = []
+        changes = []
         for k in np.flatnonzero(true != before).tolist():
             if self.on is None:
                 self.on = Alarm(self.rule.text, final.low + k + 1, labels[final.labels[k]], float(values[k]))
                 self.raised += 1
-                found.append(self.on)
+                changes.append(self.on)
             else:
-                found.append(replace(self.on, rows=final.low + k + 1 - self.on.row))
+                changes.append(replace(self.on, rows=final.low + k + 1 - self.on.row))
                 self.on = None
-        return found
+        return changes
 
 
 def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np.int8]) -> Columns:
@@ -277,21 +277,21 @@ def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np
 
 
 def _entropies(posteriors: Floats) -> Floats:
-    found = np.empty(len(posteriors))
-    for begin, end in cut(0, len(posteriors), _AT_ONCE):
+    values = np.empty(len(posteriors))
+    for begin, end in Ranges(0, len(posteriors), _AT_ONCE):
         part = posteriors[begin:end]
         logs = np.maximum(part, _LEAST)
         np.log(logs, out=logs)
-        np.einsum("ij,ij->i", part, logs, out=found[begin:end])
-    return np.maximum(-found, 0.0)
+        np.einsum("ij,ij->i", part, logs, out=values[begin:end])
+    return np.maximum(-values, 0.0)
 
 
-def _surprises(final: Final) -> Floats:
+def _surprises(final: Tagged) -> Floats:
     assert final.posteriors is not None, "they were wanted"
     labels = np.where(final.given >= 0, final.given, final.labels)
     chosen = final.posteriors[np.arange(labels.size), labels]
-    found: Floats = np.maximum(-np.log(np.maximum(chosen, _LEAST)), 0.0)
-    return found
+    values: Floats = np.maximum(-np.log(np.maximum(chosen, _LEAST)), 0.0)
+    return values
 
 
 def _mean(values: NDArray[Any]) -> float | None:

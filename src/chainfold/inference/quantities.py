@@ -12,28 +12,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL
-from chainfold.engines.block_pass import Belief
-from chainfold.engines.forward import Scorer
-from chainfold.kernels import decode, messages
-from chainfold.kernels.finality import count_pairs
+from chainfold.engines.belief import Belief
+from chainfold.engines.potentials import Potentials
+from chainfold.kernels.lattice import Lattice
+from chainfold.kernels.posteriors import count_pairs, entropy, given_probability
 from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within
 
-_FOLD_EVERY = 8192  # rows: after so many the recent sums are added to the totals, so that rounding stays small
+_FOLD_EVERY = 8192  # rows after which the recent sums are added to the totals, so that rounding stays small
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """Of all rows so far, as if each sequence had ended with its last one; logarithms are natural ones."""
+    """Sums over all rows of a stream so far, as if it ended with the last one; logarithms are natural ones.
+
+    positions        rows
+    sequences        sequences
+    unproven         rows that were settled before they were proven; with any, expected counts are not exact
+    log_z            log Z
+    log_likelihood   of the labels that the rows came with; None unless all have one
+    entropy          of the labelling
+    labels           [N]  expected number of each label
+    transitions      [N, N]  expected number of each label followed by each other
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> tagger = cf.StreamTagger(cf.Model(cf.Layout.full(3, 10), chain.true_weights()), quantities=True)
+    >>> _ = tagger.push(chain)
+    >>> tagger.quantities().positions
+    1000
+    """
 
     positions: int
     sequences: int
-    unproven: int  # rows that count as they were when they had to go: with them, expected counts are not exact
+    unproven: int
     log_z: float
-    log_likelihood: float | None  # of the labels that the rows came with; None unless all have one
-    entropy: float  # of the labelling
-    labels: Floats  # [N]  how often each label is expected
-    transitions: Floats  # [N, N]  and each two labels, one after the other
+    log_likelihood: float | None
+    entropy: float
+    labels: Floats
+    transitions: Floats
 
     @property
     def segments(self) -> Floats:
@@ -44,16 +61,16 @@ class Quantities:
 class Sums:
     """Follows a stream forward; asked about the posteriors of rows when they are final."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        n, width = scorer.n_labels, scorer.width
-        self._scorer = scorer
+    def __init__(self, potentials: Potentials) -> None:
+        n, width = potentials.n_labels, potentials.width
+        self._potentials = potentials
         self._counts = np.zeros(3, np.int64)  # positions, sequences, rows in the recent sums
         self._closed = np.zeros((3, 2))  # log Z, log likelihood, entropy of what has ended, each in two numbers
         self._before = np.array(NO_LABEL)
         self._given, self._entropy, self._entropies = np.zeros(2), np.zeros(2), np.zeros(width)
         self._labels, self._pairs = np.zeros((2, n)), np.zeros((2, n, width))  # recent, total
 
-    def forward(self, lattice: messages.Lattice, log_scale: tuple[float, float]) -> None:
+    def forward(self, lattice: Lattice, log_scale: tuple[float, float]) -> None:
         """Further rows, none of which is known to end its sequence but by the next one's start mark."""
         starts = lattice.starts
         ends = np.append(starts[1:], False)
@@ -64,16 +81,16 @@ class Sums:
                 self._add(which, value)
         self._counts[:2] += np.array([starts.size, np.count_nonzero(starts)])
 
-    def _given_of(self, lattice: messages.Lattice, ends: NDArray[np.bool_]) -> Floats:
+    def _given_of(self, lattice: Lattice, ends: NDArray[np.bool_]) -> Floats:
         out = np.empty(np.count_nonzero(ends))
-        decode.given_probability(lattice, ends, int(self._before), self._given, out)
+        given_probability(lattice, ends, int(self._before), self._given, out)
         self._before[...] = lattice.labels[-1]
         return out
 
-    def _entropy_of(self, lattice: messages.Lattice, ends: NDArray[np.bool_]) -> Floats:
+    def _entropy_of(self, lattice: Lattice, ends: NDArray[np.bool_]) -> Floats:
         out = np.empty(np.count_nonzero(ends))
-        log_edge = self._scorer.log_edge if lattice.edge is self._scorer.edge else np.empty(0)
-        decode.entropy(lattice, ends, log_edge, self._entropies, self._entropy, out)
+        log_edge = self._potentials.log_edge if lattice.edge is self._potentials.edge else np.empty(0)
+        entropy(lattice, ends, log_edge, self._entropies, self._entropy, out)
         return out
 
     def close(self, belief: Belief, log_kept: float) -> None:
@@ -82,7 +99,7 @@ class Sums:
         for which, value in enumerate(self._open(belief), 1):
             self._add(which, value)
 
-    def settle(self, lattice: messages.Lattice, posteriors: Floats) -> None:
+    def settle(self, lattice: Lattice, posteriors: Floats) -> None:
         """The posteriors of the next rows."""
         self._count(lattice, posteriors, self._labels[0], self._pairs[0])
         self._counts[2] += lattice.starts.size
@@ -94,7 +111,7 @@ class Sums:
 
     def now(
         self,
-        lattice: messages.Lattice,
+        lattice: Lattice,
         posteriors: Floats,
         unproven: int,
         belief: Belief | None = None,
@@ -125,18 +142,18 @@ class Sums:
         return {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
 
     def restore(self, state: dict[str, NDArray[Any]], positions: int) -> None:
-        """Go on from a state that was saved after so many positions."""
+        """Continue from a state that was saved after this many positions."""
         given, shapes = Arrays(state), {name.removeprefix("_"): getattr(self, name) for name in self._arrays}
-        found = {name: given.take(name, array.dtype, *array.shape) for name, array in shapes.items()}
+        arrays = {name: given.take(name, array.dtype, *array.shape) for name, array in shapes.items()}
         given.check_empty()
-        there, sequences, recent = found["counts"].tolist()
+        there, sequences, recent = arrays["counts"].tolist()
         need(there == positions and 0 <= sequences <= there, "its sums are those of other rows")
         need(0 <= recent < _FOLD_EVERY, "its sums are of more rows than they can be")
-        within("before", found["before"], NO_LABEL, self._scorer.n_labels - 1)
+        within("before", arrays["before"], NO_LABEL, self._potentials.n_labels - 1)
         for name in ("entropy", "entropies", "labels", "pairs"):
-            finite(name, found[name])
-        finite("closed", found["closed"][[0, 2]])  # but log likelihoods, which need not be known
-        for name, array in found.items():
+            finite(name, arrays[name])
+        finite("closed", arrays["closed"][[0, 2]])  # but log likelihoods, which need not be known
+        for name, array in arrays.items():
             shapes[name][...] = array
 
     _arrays = ("_counts", "_closed", "_before", "_given", "_entropy", "_entropies", "_labels", "_pairs")
@@ -151,7 +168,7 @@ class Sums:
 
     def _open(self, belief: Belief) -> tuple[float, float]:
         """Log likelihood and entropy of the sequence at the head, if it ends there."""
-        n, label = self._scorer.n_labels, int(self._before)
+        n, label = self._potentials.n_labels, int(self._before)
         gamma = belief.posterior()[:n]
         with np.errstate(divide="ignore", over="ignore"):  # what was restored may be too large to be added up
             logs = belief.logs()[:n] if belief.wide else np.log(gamma)
@@ -160,7 +177,7 @@ class Sums:
         rest = float(np.sum(gamma[there] * (self._entropies[:n][there] - logs[there])))
         return likelihood, max(float(self._entropy.sum()) + rest, 0.0)
 
-    def _count(self, lattice: messages.Lattice, posteriors: Floats, labels: Floats, pairs: Floats) -> None:
+    def _count(self, lattice: Lattice, posteriors: Floats, labels: Floats, pairs: Floats) -> None:
         labels += posteriors[:, : labels.size].sum(axis=0)
         if lattice.starts.size:
             count_pairs(lattice, posteriors, pairs)

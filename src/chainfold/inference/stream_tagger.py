@@ -1,46 +1,28 @@
-"""`StreamTagger`: rows of a stream in, labels that are final out; saved in the middle and continued elsewhere."""
+"""`StreamTagger`: rows of a stream in, final labels out; saved in the middle and continued elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from chainfold.chain.block import Block, Source
-from chainfold.engines.problem import DEFAULT_TOLERANCE, cut, under
+from chainfold.chain.vocabulary import label_names
+from chainfold.engines.ranges import Ranges
+from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
-from chainfold.inference.stream_window import Final, Window, joined
+from chainfold.inference.result import Tagged, joined
+from chainfold.inference.stream_window import StreamWindow
 from chainfold.model.file import fingerprint, open_model
-from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
-from chainfold.system.validate import MOST, Arrays, is_count, is_number, mapping, need
+from chainfold.system.validate import MOST, Arrays, is_count, is_number, mapping, need, under
 
 STREAM, VERSION = "saved stream", 3
 _AT_ONCE = 65536  # positions of a chain that are read at once
 _WINDOW, _ENCODER = "window", "encoder"  # parts of what is saved
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled(Final):
-    """The next rows of a stream, of which nothing will change any more; going through it gives their labels."""
-
-    names: tuple[str, ...]  # of the labels
-
-    def __iter__(self) -> Iterator[str]:
-        return (self.names[label] for label in self.labels.tolist())
-
-    @property
-    def probabilities(self) -> Floats:
-        """[B] the posterior of each row's label."""
-        if self.posteriors is None:
-            raise ChainfoldError("there are no probabilities: ask for marginals when the stream begins.")
-        return self.posteriors[np.arange(len(self)), self.labels]
 
 
 class StreamTagger:
@@ -49,10 +31,21 @@ class StreamTagger:
     Labels are those that Viterbi gives for the whole stream, marginals those of forward-backward to within the
     tolerance, however the rows are cut into pushes.
 
-    marginals    the probability of every label of every row, too; rows wait until these are final as well
-    quantities   keep the sums that `quantities` tells
-    max_lag      rows that a row may wait for at most; what has waited so long is given as unproven
-    memory       bytes that the rows that wait may take; the wait is bounded by it in any case
+    model        a `Model`, or the path of one
+    marginals    compute the probability of every label of every row, too; rows wait until these are final as well
+    quantities   keep the sums that `quantities` returns
+    max_lag      rows that a row may wait for at most; after that its label is returned as unproven
+    memory       bytes that waiting rows may take; it bounds the wait in any case
+    tolerance    relative error of marginals
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> tagger = cf.StreamTagger(cf.Model(cf.Layout.full(3, 10), chain.true_weights()))
+    >>> done = tagger.push(chain.block(0, 900))
+    >>> len(done) + tagger.waiting
+    900
+    >>> len(tagger.flush()) == 900 - len(done)
+    True
     """
 
     def __init__(
@@ -66,7 +59,7 @@ class StreamTagger:
         tolerance: float = DEFAULT_TOLERANCE,
     ) -> None:
         self.model = model if isinstance(model, Model) else open_model(model)
-        self._window = Window(
+        self._window = StreamWindow(
             self.model,
             posteriors=bool(marginals),
             quantities=bool(quantities),
@@ -83,33 +76,31 @@ class StreamTagger:
         }
         vocabulary = self.model.vocabulary
         self._encoder = None if vocabulary is None else RowEncoder(vocabulary)
-        n_labels = self.model.layout.n_labels
-        self.labels = tuple(map(str, range(n_labels))) if vocabulary is None else vocabulary.labels
+        self.labels = label_names(vocabulary, self.model.layout.n_labels)
 
-    def push(self, rows: Any, *, start: bool = False, end: bool = False) -> Labelled:
-        """Take one row or several; the rows that are final now, which may be earlier ones, or none.
+    def push(self, rows: Any, *, start: bool = False, end: bool = False) -> Tagged:
+        """Add one row or several; returns the rows that are final now, which may be earlier ones, or none.
 
-        A row is an item as `CRF` takes it (a dict or a list of strings) where the model was made of such; where it was
-        made of columns, a dict from their names, or the values in their order; several are a list of these, or a table.
-        An empty list is no rows for a model of columns. For one of items it could be a row without attributes as well,
-        and is refused: `{}` or `[[]]` is that row. A chain may have other numbers than the model (`Model.aligned`); a
-        block has no names, and must have the model's.
-
+        rows         a row, or several: a list of rows or a table. A row is an item as `CRF` takes it (a dict or a list
+                     of strings) where the model was trained on items; where it was trained on columns, a dict by
+                     their names, or the values in their order. Also a chain, whose numbers may differ from the model's
+                     (`Model.aligned`), or a block, which must have the model's. An empty list is no rows for a model
+                     of columns; for a model of items it is an error: `{}` or `[[]]` is a row without attributes.
         start, end   a sequence begins with the first of the rows, ends with the last
         """
         if isinstance(rows, Block) or callable(getattr(rows, "block", None)):
             blocks = self._blocks(rows)
-            return self._named([*(self._ended() if start else []), *self._followed(blocks, end)])
+            return joined([*(self._ended() if start else []), *self._followed(blocks, end)])
         if self._encoder is None:
             raise ChainfoldError("the model knows attributes by number alone; push chains or blocks of such numbers.")
         held = self._encoder.held if start else 0
         block = self._encoder.push(rows, start, end)  # where a row is wrong, nothing is changed
         before = [self._window.push(block.part(0, held), ended=True)] if start else []
-        return self._named([*before, *self._followed([block.part(held, block.labels.size)], end)])
+        return joined([*before, *self._followed([block.part(held, block.labels.size)], end)])
 
-    def flush(self) -> Labelled:
-        """The sequence ends here: all rows that wait are final now."""
-        return self._named(self._ended())
+    def flush(self) -> Tagged:
+        """End the sequence: all waiting rows are final now."""
+        return joined(self._ended())
 
     def quantities(self) -> Quantities:
         """Exact sums over all rows so far: log likelihood, entropy, expected labels, transitions and segments."""
@@ -117,7 +108,7 @@ class StreamTagger:
 
     @property
     def right_context(self) -> int:
-        """Rows that the model's template looks ahead: a row waits for so many before anything can be said of it."""
+        """Rows that the model's template looks ahead; a row waits for this many before it is scored."""
         return 0 if self._encoder is None else self._encoder.right_context
 
     @property
@@ -127,11 +118,11 @@ class StreamTagger:
 
     @property
     def unproven(self) -> int:
-        """Rows that had waited for too long, and were given as unproven."""
+        """Rows that had waited for too long, and were returned as unproven."""
         return self._window.unproven
 
     def save(self, path: str | Path) -> None:
-        """Keep all that is needed to go on elsewhere; the model itself is not in the file."""
+        """Write the state of the stream to a file; the model is not in it."""
         tensors = under(_WINDOW, self._window.state())
         if self._encoder is not None:
             tensors |= under(_ENCODER, self._encoder.state())
@@ -139,7 +130,7 @@ class StreamTagger:
 
     @classmethod
     def load(cls, path: str | Path, model: Model | str | Path) -> Self:
-        """Go on where a stream was saved, with the same model: the same output from there on."""
+        """Continue a saved stream with the same model: the same output from there on."""
         tensors, about = read_sealed(path, STREAM, VERSION)
         opened = model if isinstance(model, Model) else open_model(model)
         with damage(path, STREAM):
@@ -157,22 +148,19 @@ class StreamTagger:
         if isinstance(rows, Block):
             return [rows]
         source = self.model.aligned(rows)
-        return (source.block(low, high) for low, high in cut(0, source.positions, _AT_ONCE))
+        return (source.block(low, high) for low, high in Ranges(0, source.positions, _AT_ONCE))
 
-    def _followed(self, blocks: Iterable[Block], end: bool) -> list[Final]:
-        found = [self._window.push(block) for block in blocks]
-        return [*found, self._window.end()] if end else found
+    def _followed(self, blocks: Iterable[Block], end: bool) -> list[Tagged]:
+        results = [self._window.push(block) for block in blocks]
+        return [*results, self._window.end()] if end else results
 
-    def _ended(self) -> list[Final]:
+    def _ended(self) -> list[Tagged]:
         rest = [] if self._encoder is None else [self._window.push(self._encoder.finish())]
         return [*rest, self._window.end()]
 
-    def _named(self, parts: list[Final]) -> Labelled:
-        return Labelled(**vars(joined(parts)), names=self.labels)
-
 
 def _settings(given: Any) -> dict[str, Any]:
-    """Those of a stream that was saved, if they can be."""
+    """The settings of a saved stream, checked."""
     names = ("marginals", "quantities", "max_lag", "memory", "tolerance")
     settings = mapping("settings", given, names)
     need(all(type(settings[name]) is bool for name in names[:2]), "its settings are neither yes nor no")

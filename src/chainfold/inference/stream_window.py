@@ -1,65 +1,52 @@
-"""Blocks of a stream in, final rows out: the core of everything that follows a chain without an end.
+"""Blocks of a stream in, final rows out: labels and posteriors of a chain without an end.
 
 The window holds the rows that are not final: their back-pointers and, where posteriors are wanted, their forward
-vectors. After each push it gives all rows that no future can change any more (`kernels.live`). What is proven does not
-depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain, posteriors those of
-forward-backward to within the tolerance.
+vectors. After each push it returns all rows that no later row can change (`stream_viterbi`, `engines.certificate`).
+Proven results do not depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain,
+posteriors those of forward-backward to within the tolerance.
 
 A chain may never forget. `max_lag` bounds how many rows a row may wait for, and the memory allowed bounds it in any
-case: what has waited for too long is given as the rows so far have it, and marked as unproven. Rows that are pushed at
-once come at once: none of them has to wait for the others.
+case: a row that has waited for too long is returned with its label and posterior as of now, marked as unproven. Rows of
+one push do not wait for one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, check_block, frozen
-from chainfold.engines.block_pass import Belief, Horizon, widened
-from chainfold.engines.forward import SCORERS, Forward, Labels, Scored, Scorer, lattice_of
-from chainfold.engines.problem import DEFAULT_TOLERANCE, Settings, cut, under
+from chainfold.chain.vocabulary import label_names
+from chainfold.engines.belief import Belief, widened
+from chainfold.engines.block_pass import lattice_of
+from chainfold.engines.certificate import Certificate
+from chainfold.engines.ranges import Ranges
+from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.errors import BadSetting, ChainfoldError, ZeroProbability
 from chainfold.inference.buffer import Buffer, Columns
+from chainfold.inference.decoder import SCORERS, Decoder, Scored, Scorer, posteriors_of
 from chainfold.inference.quantities import Quantities, Sums
-from chainfold.kernels import decode, messages
-from chainfold.kernels import finality as live
-from chainfold.kernels.certificate import look_ahead
+from chainfold.inference.result import Tagged, joined
+from chainfold.inference.stream_viterbi import StreamViterbi
+from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
-from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need, probabilities, vectors, within
+from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need, probabilities, under, vectors, within
 
 DEFAULT_MEMORY = 256 << 20
 
 _PIECE = 8192  # rows that are worked on at once
 _PIECE_BYTES = 8 << 20  # of their transition matrices, where each row has its own
-_ROUNDING = 1e-6  # what a probability may be above one
-_AHEAD_OF_TIME = 8  # what has waited too long goes with so large a share, 1/8, of what has waited nearly as long
+_ROUNDING = 1e-6  # by which a probability may exceed one
+_AHEAD_OF_TIME = 8  # rows that have waited too long are settled together with 1/8 of those that may still wait
 
 
-@dataclass(frozen=True, eq=False)
-class Final:
-    """The next rows of a stream, of which nothing will change any more."""
-
-    low: int  # the first position
-    starts: NDArray[np.bool_]  # [B]
-    given: Labels  # [B] the labels that they came with, -1 where unknown
-    labels: Labels  # [B] the best labelling
-    posteriors: Floats | None  # [B, N] of every label, where they are wanted
-    proven: NDArray[np.bool_]  # [B] False: the row has waited too long, and later rows might have changed it
-    lag: NDArray[np.int64]  # [B] how many rows had come after it
-
-    def __len__(self) -> int:
-        return self.labels.size
-
-
-class Window:
-    """A model that follows a stream."""
+class StreamWindow:
+    """A model that labels a stream."""
 
     def __init__(
         self,
@@ -72,9 +59,9 @@ class Window:
         tolerance: float = DEFAULT_TOLERANCE,
         beside: int = 0,
     ) -> None:
-        """posteriors, quantities: are they wanted? max_lag: rows; memory: bytes of rows that wait.
+        """posteriors, quantities: compute them; max_lag: rows; memory: bytes of waiting rows.
 
-        beside: bytes that others keep of each such row, counted in.
+        beside: bytes that the caller keeps for each waiting row, included in `memory`.
         """
         settings = Settings(memory=memory, tolerance=tolerance)
         if max_lag is not None and (not isinstance(max_lag, (int, np.integer)) or max_lag < 0):
@@ -82,21 +69,23 @@ class Window:
         max_lag = None if max_lag is None else int(max_lag)
         self.model, self._posteriors = model, posteriors
         self._tolerance = settings.tolerance
-        self._scorer = scorer = Scorer(model)
-        self._forward = Forward(scorer, watch=quantities)
-        self._sums = Sums(scorer) if quantities else None
+        self._scorer = Scorer(model)
+        self._potentials = p = self._scorer.potentials
+        self._names = label_names(model.vocabulary, p.n_labels)
+        self._decoder = Decoder(self._scorer, watch=quantities)
+        self._sums = Sums(p) if quantities else None
         self._smooth = posteriors or quantities
         self._wide = False  # are the forward vectors in the buffer wide numbers?
         self._rows = Buffer(self._columns())
-        self._entry = np.zeros(scorer.width)  # the forward vector of the row before them
-        self._origin = np.zeros(scorer.n_labels, np.int64)
-        self._horizon = Horizon(scorer.width)
+        self._entry = np.zeros(p.width)  # the forward vector of the row before them
+        self._viterbi = StreamViterbi(self._decoder)
+        self._certificate = self._new_certificate()  # of the oldest row without a final posterior
         self._low = 0  # the position of the first row that waits
-        self._labelled = self._smoothed = 0  # rows in the buffer with their final label, with their final posterior
-        self._open = False  # has the sequence at the head not ended?
-        self._failed = False  # is it not known what is in the buffer?
-        self.unproven = 0  # rows that were given so
-        may_widen = scorer.watch or scorer.only_wide or quantities or model.layout.n_edge_attributes > 0
+        self._smoothed = 0  # rows in the buffer with their final posterior
+        self._open = False  # has the sequence at the head not ended yet?
+        self._failed = False  # a push has failed: the content of the buffer is undefined
+        self.unproven = 0  # rows that were returned as unproven
+        may_widen = p.watch or p.only_wide or quantities or model.layout.n_edge_attributes > 0
         row = sum(array[:1].nbytes for array in self._columns(may_widen).values())
         self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row + beside), 1)  # the buffer has twice its size
         self.limit = "memory" if max_lag is None or max_lag > self._most else "lag"  # what bounds the wait
@@ -104,7 +93,7 @@ class Window:
 
     @property
     def positions(self) -> int:
-        """Rows that have come."""
+        """Rows pushed so far."""
         return self._low + len(self._rows)
 
     @property
@@ -112,16 +101,16 @@ class Window:
         """Rows that are not final."""
         return len(self._rows)
 
-    def push(self, block: Block, ended: bool = False) -> Final:
-        """Take further rows; the rows that are final now. `ended`: their sequence ends with the last of them."""
-        found = list(self.pushed(block, ended))
-        return joined(found) if found else self._given_out(0)
+    def push(self, block: Block, ended: bool = False) -> Tagged:
+        """Add rows; returns the rows that are final now. ended: their sequence ends with the last of them."""
+        results = list(self.pushed(block, ended))
+        return joined(results) if results else self._take_out(0)
 
-    def pushed(self, block: Block, ended: bool = False) -> Iterator[Final]:
+    def pushed(self, block: Block, ended: bool = False) -> Iterator[Tagged]:
         """The same a few thousand rows at a time, as they become final."""
         size, layout = block.labels.size, self.model.layout
         if self._failed:
-            raise ChainfoldError("this stream has failed before; begin anew, or go on from a state that was saved.")
+            raise ChainfoldError("this stream has failed before; start a new one, or load a saved state.")
         if size:
             if not (self._open or block.starts[0]):
                 block = block._replace(starts=frozen(np.append(True, block.starts[1:]), np.bool_))
@@ -133,25 +122,21 @@ class Window:
                 size -= piece.labels.size
                 if size or not ended:
                     self._force()
-                yield self._given_out(self._final)
+                yield self._take_out(self._final)
             self._failed = False
         if ended:
             yield self.end()
 
-    def end(self) -> Final:
+    def end(self) -> Tagged:
         """The sequence ends here: all rows are final."""
         if not self._open:
-            return self._given_out(0)
+            return self._take_out(0)
         self._close()
-        if len(self._rows) > self._labelled:
-            rows = slice(self._labelled, None)
-            label = int(np.argmax(self._forward.delta[: self._scorer.n_labels]))
-            decode.trace(self._rows["back"][rows], label, self._rows["label"][rows])
-        self._labelled = len(self._rows)
+        self._viterbi.finish(self._rows)
         if self._smooth:
-            self._smooth_up_to(len(self._rows), self._forward.belief.posterior())
+            self._smooth_up_to(len(self._rows), self._decoder.belief.posterior())
         self._open = False
-        return self._given_out(len(self._rows))
+        return self._take_out(len(self._rows))
 
     def quantities(self) -> Quantities:
         """The sums over all rows so far."""
@@ -161,13 +146,13 @@ class Window:
         if not self._open:
             return self._sums.now(lattice, lattice.alpha, self.unproven)
         belief, log_kept = self._ended_belief()
-        _, posteriors = self._backward(lattice, belief.posterior())
+        _, posteriors = posteriors_of(self._potentials, lattice, belief.posterior())
         return self._sums.now(lattice, posteriors, self.unproven, belief, log_kept)
 
     @property
     def _final(self) -> int:
-        """The rows of the buffer of which all is final."""
-        return min(self._labelled, self._smoothed) if self._smooth else self._labelled
+        """Rows of the buffer whose label and posterior are final."""
+        return min(self._viterbi.done, self._smoothed) if self._smooth else self._viterbi.done
 
     # Forward
 
@@ -175,8 +160,8 @@ class Window:
         """The parts of a block that begins at position `low`, each with its own position."""
         size = _PIECE
         if block.edge_offsets.size:
-            size = min(max(_PIECE_BYTES // self._scorer.scores.nbytes, 64), size)
-        for begin, end in cut(0, block.labels.size, size):
+            size = min(max(_PIECE_BYTES // self._potentials.scores.nbytes, 64), size)
+        for begin, end in Ranges(0, block.labels.size, size):
             yield low + begin, block.part(begin, end)
 
     def _score(self, placed: tuple[int, Block]) -> tuple[Block, Scored]:
@@ -193,57 +178,57 @@ class Window:
             "given": piece.labels,
             "label": np.zeros(new, np.int32),
             "proven": np.ones(new, np.bool_),
-            "back": self._forward.viterbi(self.positions, scored)[0],
+            "back": self._decoder.viterbi(self.positions, scored)[0],
         }
         if self._smooth:
             columns |= self._forward_vectors(piece, scored, known)
         self._rows.add(columns)
-        self._find_labels(known)
+        self._viterbi.advance(self._rows, known)
         if self._smooth:
             self._find_posteriors(known)
 
     def _columns(self, wide: bool = False) -> Columns:
-        """What is kept of a row: arrays with one of it."""
-        scorer = self._scorer
+        """The columns of a row: arrays with one row each."""
+        p = self._potentials
         columns: Columns = {
             "start": np.zeros(1, np.bool_),
             "given": np.zeros(1, np.int32),
             "label": np.zeros(1, np.int32),
             "proven": np.zeros(1, np.bool_),
-            "back": np.zeros((1, scorer.n_labels), np.uint8 if scorer.n_labels <= 256 else np.uint16),
+            "back": np.zeros((1, p.n_labels), self._decoder.pointer),
         }
         if self._smooth:
-            columns |= {name: np.zeros((1, (1 + wide) * scorer.width)) for name in ("alpha", "predicted")}
+            columns |= {name: np.zeros((1, (1 + wide) * p.width)) for name in ("alpha", "predicted")}
             if self.model.layout.n_edge_attributes:
-                columns |= {"edge": np.zeros((1, scorer.scores.size)), "shift": np.zeros(1)}
+                columns |= {"edge": np.zeros((1, p.scores.size)), "shift": np.zeros(1)}
         return columns
 
     def _forward_vectors(self, piece: Block, scored: Scored, known: int) -> Columns:
         """The forward vectors of new rows: wide numbers wherever those of the rows that wait are."""
-        scorer, wide = self._scorer, self._wide and known > 0
-        lattice, log_scale, shift = self._forward.lattice(self.positions, piece, scored, wide)
+        wide = self._wide and known > 0
+        lattice, passed = self._decoder.forward(self.positions, piece, scored, wide)
         if self._sums is not None:
-            self._sums.forward(lattice, log_scale)
+            self._sums.forward(lattice, passed.log_scale)
         if known == 0:
             if lattice.wide != self._wide:
                 self._wide, self._rows = lattice.wide, Buffer(self._columns(lattice.wide))
             self._entry = lattice.entry
         elif lattice.wide and not self._wide:
             self._widen()
-        lattice.alpha[-1] = self._forward.belief.values  # as the next row will see it
+        lattice.alpha[-1] = self._decoder.belief.values  # as the next row will see it
         columns: Columns = {"alpha": lattice.alpha, "predicted": lattice.predicted}
         if self.model.layout.n_edge_attributes:
-            columns |= {"edge": np.broadcast_to(lattice.edge, (piece.labels.size, scorer.scores.size))}
-            columns |= {"shift": np.broadcast_to(shift, piece.labels.size)}
+            columns |= {"edge": np.broadcast_to(lattice.edge, (piece.labels.size, lattice.edge.shape[1]))}
+            columns |= {"shift": np.broadcast_to(passed.shift, piece.labels.size)}
         return columns
 
     def _widen(self) -> None:
         """The forward vectors of the rows that wait as wide numbers, as later ones need them."""
         rows, wait = self._rows, slice(self._smoothed, None)  # before them there are posteriors, which stay as they are
         own = self.model.layout.n_edge_attributes > 0
-        shift = (rows["shift"][wait] if own else self._scorer.shift).reshape(-1, 1)
-        predicted = np.zeros((len(rows), 2 * self._scorer.width))
-        predicted[:, : self._scorer.width] = rows["predicted"]
+        shift = (rows["shift"][wait] if own else self._potentials.shift).reshape(-1, 1)
+        predicted = np.zeros((len(rows), 2 * self._potentials.width))
+        predicted[:, : self._potentials.width] = rows["predicted"]
         predicted[wait] = widened(rows["predicted"][wait], shift)
         self._entry = widened(self._entry)
         rows.recast({"alpha": widened(rows["alpha"]), "predicted": predicted})
@@ -256,21 +241,21 @@ class Window:
         """The sequence at the head has ended: labels that may not end one are not possible there."""
         if not self._open:
             return
-        forward, never = self._forward, self._scorer.never_last
+        decoder, never = self._decoder, self._potentials.never_last
         if never.size:
-            forward.delta[never] = -np.inf
-            if not forward.heads.size:
+            decoder.delta[never] = -np.inf
+            if not decoder.heads.size:
                 raise ZeroProbability(self.positions - 1)
         if self._smooth:
-            forward.belief, log_kept = self._ended_belief()
+            decoder.belief, log_kept = self._ended_belief()
             if len(self._rows):
-                self._rows["alpha"][-1] = forward.belief.values
+                self._rows["alpha"][-1] = decoder.belief.values
             if self._sums is not None:
-                self._sums.close(forward.belief, log_kept)
+                self._sums.close(decoder.belief, log_kept)
 
     def _ended_belief(self) -> tuple[Belief, float]:
         """The forward vector of the head, if its sequence ends there, and the logarithm of what that leaves of it."""
-        belief, never = self._forward.belief, self._scorer.never_last
+        belief, never = self._decoder.belief, self._potentials.never_last
         if not never.size:
             return belief, 0.0
         ended = belief._replace(values=belief.values.copy())
@@ -282,43 +267,29 @@ class Window:
 
     # What is final
 
-    def _find_labels(self, known: int) -> None:
-        """Labels that are final, now that there are rows beyond the first `known`."""
-        back, heads = self._rows["back"], self._forward.heads
-        first = known
-        if self._labelled == known:  # the first new row is the oldest without a label
-            self._origin = np.arange(self._origin.size)
-            first += 1
-        if live.follow(back[first:], heads, self._origin):
-            rows = slice(self._labelled, None)
-            self._labelled += live.coalesced(back[rows], heads, self._origin, self._rows["label"][rows])
-
     def _find_posteriors(self, known: int) -> None:
-        """The same of posteriors."""
-        guard, oldest = self._horizon, self._smoothed
-        first = known
+        """Posteriors that are final, likewise."""
+        oldest, first = self._smoothed, known
         if oldest == known:
-            guard = self._horizon = Horizon(self._scorer.width)
+            self._certificate = self._new_certificate()
             first += 1
-        new = self._lattice(first, len(self._rows))
-        how = (self._tolerance, guard.ignore)
-        certified, _ = look_ahead(new, *how, guard.q, guard.scratch, guard.gamma)
-        if not certified:
+        if not self._certificate.extend(self._lattice(first, len(self._rows))):
             return
-        q, gamma = np.zeros_like(guard.q), np.zeros_like(guard.gamma)
-        after = self._lattice(oldest + 1, len(self._rows))
-        last = oldest + 1 + live.last_certified(after, *how, q, guard.scratch, gamma)
+        last, gamma, following = self._certificate.search(self._lattice(oldest + 1, len(self._rows)))
+        last += oldest + 1
         if last < oldest:  # rounding: the two do not agree yet, and will with the next rows
             return
         self._smooth_up_to(last + 1, gamma)
-        self._horizon = Horizon(self._scorer.width)
-        self._horizon.q[:] = q
+        self._certificate = following
+
+    def _new_certificate(self) -> Certificate:
+        return Certificate(self._potentials.width, self._tolerance)
 
     def _smooth_up_to(self, high: int, gamma: Floats) -> None:
         """The posteriors of the rows before `high`, given that of the last of them."""
         if high > self._smoothed:
             lattice = self._lattice(self._smoothed, high)
-            _, posteriors = self._backward(lattice, gamma)
+            _, posteriors = posteriors_of(self._potentials, lattice, gamma)
             if self._sums is not None:
                 self._sums.settle(lattice, posteriors)
             settled = self._rows["predicted"][self._smoothed : high]
@@ -326,101 +297,83 @@ class Window:
             self._smoothed = high
 
     def _force(self) -> None:
-        """Rows that have waited too long: what they are as of now."""
+        """Settle rows that have waited too long as they are now."""
         most, size = self._most, len(self._rows)
         if size - self._final <= most:
             return
         high = min(size - most + most // _AHEAD_OF_TIME, size)
-        if self._labelled < high:
-            self._force_labels(high)
+        if self._viterbi.done < high:
+            self._viterbi.force(self._rows, high)
         if self._smooth and self._smoothed < high:
             self._force_posteriors(high)
 
-    def _force_labels(self, high: int) -> None:
-        forward, rows = self._forward, slice(self._labelled, None)
-        best = np.empty(len(self._rows) - self._labelled, np.int32)
-        decode.trace(self._rows["back"][rows], int(np.argmax(forward.delta[: self._scorer.n_labels])), best)
-        self._rows["label"][self._labelled : high] = best[: high - self._labelled]
-        self._rows["proven"][self._labelled : high] = False
-        if high < len(self._rows):
-            live.origins(self._rows["back"][high:], forward.heads, self._origin)
-        self._labelled = high
-
     def _force_posteriors(self, high: int) -> None:
         size = len(self._rows)
-        gamma, _ = self._backward(self._lattice(high, size), self._forward.belief.posterior())
+        gamma, _ = posteriors_of(self._potentials, self._lattice(high, size), self._decoder.belief.posterior())
         self._rows["proven"][self._smoothed : high] = False
         self._smooth_up_to(high, gamma / gamma.sum())
         if high < size:
-            self._horizon = guard = Horizon(self._scorer.width)
-            live.last_certified(
-                self._lattice(high + 1, size), 0.0, guard.ignore, guard.q, guard.scratch, np.zeros_like(gamma)
-            )
+            self._certificate = self._new_certificate()
+            self._certificate.restart(self._lattice(high + 1, size))
 
-    def _lattice(self, low: int, high: int) -> messages.Lattice:
+    def _lattice(self, low: int, high: int) -> Lattice:
         """Rows low … high-1 of the buffer."""
-        rows, scorer = self._rows, self._scorer
+        rows, p = self._rows, self._potentials
         entry = rows["alpha"][low - 1] if low else self._entry
-        edge = scorer.scores if self._wide else scorer.edge
+        edge = p.scores if self._wide else p.edge
         if self.model.layout.n_edge_attributes:
             edge = rows["edge"][low:high]
         starts, given = frozen(rows["start"][low:high], np.bool_), frozen(rows["given"][low:high], np.int32)
         alpha, predicted = rows["alpha"][low:high], rows["predicted"][low:high]
         return lattice_of(starts, given, alpha, predicted, edge, Belief(entry, self._wide))
 
-    def _backward(self, lattice: messages.Lattice, gamma: Floats) -> tuple[Floats, Floats]:
-        """The posterior of the row before the lattice, and those in it."""
-        gamma, out = gamma.copy(), np.empty((lattice.starts.size, self._scorer.width))
-        fast = lattice.edge is self._scorer.edge
-        decode.posteriors(lattice, self._scorer.edge_t if fast else np.empty((0, 0)), gamma, out)
-        return gamma, out
-
     # Out
 
-    def _given_out(self, count: int) -> Final:
-        """The first rows of the buffer, which lets go of them."""
-        rows, n = self._rows, self._scorer.n_labels
+    def _take_out(self, count: int) -> Tagged:
+        """Remove the first rows from the buffer and return them."""
+        rows, n = self._rows, self._potentials.n_labels
         low, head = self._low, self._low + len(rows) - 1
         proven = rows["proven"][:count].copy()
-        found = Final(
+        final = Tagged(
             low=low,
             starts=rows["start"][:count].copy(),
             given=rows["given"][:count].copy(),
             labels=rows["label"][:count].copy(),
             posteriors=rows["predicted"][:count, :n].copy() if self._posteriors else None,
+            names=self._names,
             proven=proven,
             lag=head - np.arange(low, low + count),
         )
         if count:
             self.unproven += count - int(np.count_nonzero(proven))
             self._low += count
-            self._labelled -= count
+            self._viterbi.done -= count
             if self._smooth:
                 self._entry = rows["alpha"][count - 1].copy()
                 self._smoothed -= count
             rows.drop(count)
-        return found
+        return final
 
     # Saved and restored
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that is needed to go on elsewhere."""
-        forward, belief = self._forward, self._forward.belief
+        """All that is needed to continue elsewhere."""
+        decoder = self._decoder
         state = {
-            "counts": np.array([self._low, self._labelled, self._smoothed, self.unproven], np.int64),
+            "counts": np.array([self._low, self._viterbi.done, self._smoothed, self.unproven], np.int64),
             "flags": np.array([self._wide, self._open], np.bool_),
-            "delta": forward.delta,
-            "belief": belief.values,
+            "delta": decoder.delta,
+            "belief": decoder.belief.values,
             "entry": self._entry,
-            "origin": self._origin,
-            "q": self._horizon.q,
+            "origin": self._viterbi.origin,
+            "q": self._certificate.q,
         }
         state |= under("rows", self._rows.arrays)
         return state if self._sums is None else state | under("sums", self._sums.state())
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state, in a window of the same model and settings."""
-        given, n, width = Arrays(state), self._scorer.n_labels, self._scorer.width
+        """Continue from a state, in a window of the same model and settings."""
+        given, n, width = Arrays(state), self._potentials.n_labels, self._potentials.width
         wide, opened = given.flags("flags", 2)
         need(self._smooth or not wide, "it has wide numbers without posteriors")
         rows = self._checked_rows(Arrays(given.under("rows")), wide)
@@ -442,19 +395,19 @@ class Window:
         if self._sums is not None:
             self._sums.restore(given.under("sums"), low + size)
         given.check_empty()
-        self._low, self._labelled, self._smoothed, self.unproven = low, labelled, smoothed, unproven
+        self._low, self._viterbi.done, self._smoothed, self.unproven = low, labelled, smoothed, unproven
         self._wide, self._open = wide, opened
-        self._forward.delta[:] = delta
-        self._forward.belief = Belief(belief.copy(), wide)
-        self._entry, self._origin = entry.copy(), origin.copy()
-        self._horizon = Horizon(width)
-        self._horizon.q[...] = q
+        self._decoder.delta[:] = delta
+        self._decoder.belief = Belief(belief.copy(), wide)
+        self._entry, self._viterbi.origin = entry.copy(), origin.copy()
+        self._certificate = self._new_certificate()
+        self._certificate.q[...] = q
         self._rows = Buffer(self._columns(wide))
         self._rows.add(rows)
 
     def _checked_rows(self, given: Arrays, wide: bool) -> Columns:
         """The rows that wait, if kernels may read them."""
-        columns, n = self._columns(wide), self._scorer.n_labels
+        columns, n = self._columns(wide), self._potentials.n_labels
         size: int | None = None
         rows: Columns = {}
         for name, like in columns.items():
@@ -471,15 +424,3 @@ class Window:
             need(wide or (rows["edge"] >= 0.0).all(), "its edge are not all zero or more")
             finite("shift", rows["shift"])
         return rows
-
-
-def joined(parts: Sequence[Final]) -> Final:
-    """Rows that follow one another as one."""
-    if len(parts) == 1:
-        return parts[0]
-    columns: dict[str, Any] = {
-        one.name: np.concatenate([getattr(part, one.name) for part in parts])
-        for one in fields(Final)
-        if one.name != "low" and getattr(parts[0], one.name) is not None
-    }
-    return Final(**{"low": parts[0].low, "posteriors": None, **columns})

@@ -1,10 +1,9 @@
-"""A model at work on raw files, tables and chains: tag them, score it on them. One pass, in bounded memory."""
+"""Raw files, tables and chains: tag them with a model, evaluate a model on them. One pass, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -13,39 +12,20 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
-from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.for_model import blocks_for_model
-from chainfold.inference.tagger import Tagged, Tagger, Want
+from chainfold.inference.result import Tagged
+from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
-from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats
-from chainfold.model.model import Model
+from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator, Labelling
 from chainfold.readers.inputs import Raw, RawLines
 
 _PREDICTED, _PROBABILITY = "predicted", "probability"
 
 
-def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
-    """The model with further constraints on its labels; see `Constraints.of`."""
-    if scheme is None and not forbid and not allow:
-        return model
-    layout, found = model.layout, Constraints.of(names_of(model).labels, scheme, forbid, allow)
-    weights = model.weights.copy()
-    weights[layout.n_state : layout.n_state + layout.n_labels**2][~found.allowed.ravel()] = -np.inf
-    first = found.first if model.first is None else found.first & model.first
-    last = found.last if model.last is None else found.last & model.last
-    return replace(model, weights=weights, first=first, last=last)
-
-
-def names_of(model: Model) -> Vocabulary:
-    if model.vocabulary is None:
-        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
-    return model.vocabulary
-
-
-def score(
+def evaluate(
     model: Model,
     inputs: Any,
     *,
@@ -53,14 +33,29 @@ def score(
     memory: int | None = None,
     **options: Any,
 ) -> Scores:
-    """How well a model labels inputs whose labels are known. Labels that it never saw are always wrong."""
-    vocabulary = names_of(model)
+    """How well a model labels inputs whose labels are known.
+
+    inputs    files, tables or a chain, as for `tag_to`; labels that the model does not have are always wrong
+    spans     compare labelled spans, too; by default where labels look like those of a scheme
+    memory    bytes of pending results before they go to disk
+    options   how to read the inputs, as for `encode`
+
+    Returns `Scores`: accuracy, and precision, recall and F1 of labels and spans. Raises `ChainfoldError` where no
+    position has a known label.
+
+    >>> import chainfold as cf
+    >>> import pyarrow as pa
+    >>> table = pa.table({"word": ["a", "b", "a", "b"], "label": ["X", "Y", "X", "Y"]})
+    >>> model = cf.train(cf.chain_from_table(table))
+    >>> cf.evaluate(model, table).accuracy
+    1.0
+    """
+    vocabulary = vocabulary_of_model(model)
     options["labels"] = True
     known = blocks_for_model(inputs, vocabulary, **options)
     gold: deque[NDArray[np.int32]] = deque()
     count, unseen = Count(vocabulary.labels, spans), 0
     for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
-        assert tagged.labels is not None, "they were wanted"
         truth = _next(gold, tagged.labels.size)
         count.extend(known.unseen[unseen:])
         unseen = len(known.unseen)
@@ -72,10 +67,10 @@ def score(
 
 
 def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:
-    """The blocks alone; their labels are put aside."""
-    for one in known:
-        gold.append(one.gold)
-        yield one.block
+    """The blocks alone; their labels go to `gold`."""
+    for known_block in known:
+        gold.append(known_block.gold)
+        yield known_block.block
 
 
 def _next(gold: deque[NDArray[np.int32]], count: int) -> NDArray[np.int32]:
@@ -106,17 +101,33 @@ def tag_to(
     memory: int | None = None,
     **options: Any,
 ) -> None:
-    """Write the inputs in their own format, with what the model makes of them in new columns.
+    """Write the inputs in their own format, with the model's labels in new columns.
 
+    sink                       a binary file, open for writing
+    inputs                     files, or a stored chain
     marginals, all_marginals   the probability of the predicted label, of every label
-    nbest                      the best labellings of each sequence one after another, instead of the one
-    samples, seed              labellings drawn from their distribution
-    sequences                  a file for a CSV with the length, log probability and entropy of each sequence
-    piped                      the sink is not a file but standard output
+    nbest                      number of best labellings of each sequence, written one after another
+    samples, seed              number of labellings drawn from their distribution
+    sequences                  a binary file for a CSV with the length, log probability and entropy of each sequence
+    memory                     bytes of pending results before they go to disk
+    piped                      the sink is standard output
+    options                    how to read the inputs, as for `encode`
+
+    Raises `ChainfoldError` where the inputs cannot be read or labelled.
+
+    >>> import io, pathlib, tempfile
+    >>> import chainfold as cf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "words.txt"
+    >>> _ = path.write_text("a X\\nb Y\\n")
+    >>> model = cf.train(cf.encode(path, path.with_suffix(".chain")))
+    >>> sink = io.BytesIO()
+    >>> cf.tag_to(sink, model, path)
+    >>> sink.getvalue()
+    b'a X X\\nb Y Y\\n'
     """
     if nbest and (marginals or all_marginals or samples):
-        raise ChainfoldError("the best labellings stand alone: ask for no marginals or samples beside them.")
-    labels = names_of(model).labels
+        raise ChainfoldError("`nbest` cannot be combined with `marginals`, `all_marginals` or `samples`.")
+    labels = vocabulary_of_model(model).labels
     want = Want(
         labels=not nbest,
         posteriors=marginals or all_marginals,
@@ -129,21 +140,21 @@ def tag_to(
     columns = new_columns(labels, marginals, all_marginals)
     columns |= {f"sample {k + 1}": labels for k in range(samples)}
     options["labels"] = False
-    rows = LabelLines(sink, columns) if is_chain(inputs) else Rows(Annotator(sink, columns, piped), nbest > 0)
+    rows = LabelWriter(sink, columns) if is_chain(inputs) else RowWriter(Annotator(sink, columns, piped), nbest > 0)
     with rows as writer:
-        known = blocks_for_model(inputs, names_of(model), keep=writer.keep, **options)
-        found = Tagger(model, memory=memory).run((one.block for one in known), want)
+        known = blocks_for_model(inputs, vocabulary_of_model(model), keep=writer.keep, **options)
+        results = Tagger(model, memory=memory).run((known_block.block for known_block in known), want)
         if sequences is not None:
-            found = _told(found, sequences)
+            results = _with_sequences(results, sequences)
         if nbest:
-            _write_best(writer, found)
+            _write_best(writer, results)
             return
-        for tagged in found:
+        for tagged in results:
             writer.add(tagged.starts, *_values(tagged, marginals, all_marginals))
 
 
 class Writer(Protocol):
-    """Whatever takes labels for the rows that were read."""
+    """Takes labels for the rows that were read."""
 
     @property
     def keep(self) -> Any: ...
@@ -163,8 +174,8 @@ def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> 
     return columns
 
 
-class Rows:
-    """Rows as they were read, with new columns."""
+class RowWriter:
+    """RowWriter as they were read, with new columns."""
 
     def __init__(self, annotator: Annotator, best: bool = False) -> None:
         """best: sequences come several times."""
@@ -178,7 +189,7 @@ class Rows:
             )
         self._annotator.keep(raw)
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> RowWriter:
         self._annotator.__enter__()
         return self
 
@@ -189,7 +200,7 @@ class Rows:
         self._annotator.add(*values)
 
 
-class LabelLines:
+class LabelWriter:
     """A chain has no rows to write again: a line of new columns for each position, a blank line between sequences."""
 
     keep = None
@@ -198,7 +209,7 @@ class LabelLines:
         self._sink, self._names = sink, list(columns.values())
         self._begun = False
 
-    def __enter__(self) -> LabelLines:
+    def __enter__(self) -> LabelWriter:
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -234,20 +245,19 @@ def _texts(names: Sequence[str] | None, values: NDArray[Any]) -> Any:
 
 def _values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArray[Any]]:
     """The new columns of the next rows."""
-    assert tagged.labels is not None, "they were wanted"
     values: list[NDArray[Any]] = [tagged.labels]
     if marginals:
-        values.append(tagged.marginal)
+        values.append(tagged.probabilities)
     if all_marginals and tagged.posteriors is not None:
         values += list(np.ascontiguousarray(tagged.posteriors.T))
     return values if tagged.samples is None else [*values, *tagged.samples]
 
 
-def _told(found: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
-    """The same results; what is known of each sequence that ends in them is written to the sink."""
+def _with_sequences(results: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
+    """The same results; a line for each sequence that ends in them is written to the sink."""
     sink.write(b"sequence,positions,log_probability,entropy\n")
     number, end = 0, -1
-    for tagged in found:
+    for tagged in results:
         ended = tagged.sequences
         assert ended.log_probability is not None, "it was wanted"
         assert ended.entropy is not None, "it was wanted"
@@ -258,10 +268,10 @@ def _told(found: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
         yield tagged
 
 
-def _write_best(writer: Writer, found: Iterable[Tagged]) -> None:
+def _write_best(writer: Writer, results: Iterable[Tagged]) -> None:
     """Each sequence once for each of its best labellings; its positions are put together first."""
     waiting: list[NDArray[np.int32]] = []
-    for tagged in found:
+    for tagged in results:
         assert tagged.nbest is not None, "they were wanted"
         cuts = tagged.sequences.ends - tagged.low + 1
         *whole, rest = np.split(tagged.nbest, cuts, axis=1)

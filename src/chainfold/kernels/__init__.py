@@ -1,14 +1,21 @@
-"""Kernels: what numba compiles. Each opens with its recursion, in the paper's letters.
+"""Kernels: the mathematics of the chain, compiled by numba.
 
-    simd ── eight doubles at a time
-    wide ── numbers beyond the range of a double
-      ├── scores         state and edge scores of a block; what the observed labels count
-      ├── messages       forward vectors and posteriors, in doubles and in wide numbers
-      │     ├── collapse     the certificate: what the future can still change
-      │     ├── decode       the best labels, posteriors and drawn labels of a block
-      │     └── live         what is final of a stream
-      ├── vectors        one pass over all weights, for optimisers
-      └── expectation    the paper's log-domain algorithms, with signs
+Each module opens with its recursion, in the paper's letters. A kernel gets blocks of arrays and weights in slots, and
+nothing else. Begin reading with `lattice`, which has the recursion, then `forward` and `backward`.
 
-A kernel gets blocks of arrays and weights in slots, and nothing else.
+    simd ── eight doubles at a time            wide ── numbers beyond the range of a double
+    faults ── status codes of kernels, and their errors
+      ├── scores               state and edge scores of a block; counts of the observed labels
+      │     ├── lattice            a block after the forward pass; the derivation of the messages
+      │     │     ├── forward          forward vectors
+      │     │     │     ├── backward       posteriors and expected counts
+      │     │     │     └── whole_sequences  both, for whole sequences at once
+      │     │     ├── certificate      what the future can still change
+      │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
+      │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final
+      │     └── perceptron_update  the updates of perceptron, passive-aggressive and AROW
+      ├── expectation          the paper's log-domain algorithms, with signs
+      └── vectors              one pass over all weights, for optimisers
+
+A module imports those above it and to its left only.
 """

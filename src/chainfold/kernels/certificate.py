@@ -12,9 +12,12 @@ future is independent of the past, and the combination is known exactly: the wei
 
 The same agreement read the other way says what the past can still change. Start with any α_b that gives each possible
 label i some weight. Pr(f | i) = Q(i | f) α_{b+L}(f) / α_b(i); so where the columns agree in every row, so do the rows
-Pr(· | i), and α_{b+L} is within ε of the forward vector of any past whatever. From there on it stays so.
+Pr(· | i), and α_{b+L} is within ε of the forward vector of any past. From there on it stays so.
 
 All numbers are probabilities: nothing overflows, and rounding alone (about L · 1e-16) keeps the columns apart.
+
+`look_ahead` grows Q to the right, over positions as they come. `last_certified` grows it to the left, from the head of
+a stream, and finds the last position that is certified.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.messages import transfer
+from chainfold.kernels.lattice import end_posterior, transfer
 from chainfold.kernels.simd import WIDTH, fma, load, splat, store
 from chainfold.kernels.wide import real
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 NEGLIGIBLE = 1e-200
-"""A posterior that is this small whatever the future holds counts as zero; products of it would underflow."""
+"""A posterior that is this small for any future counts as zero; products of it would underflow."""
 
 _SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
 
@@ -112,3 +115,45 @@ def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, 
                 mix(q, weight, n_labels, gamma)
                 return True, t + 1
     return False, alpha.shape[0]
+
+
+@kernel(fastmath=STRICT)
+def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, gamma: Any) -> Any:
+    """The last position whose posterior is the same, to within the tolerance, for any label pinned at the head.
+
+        Q_t(i | f) = Pr(y_t = i | y_head = f, x) = Σ_k Pr(y_t = i | y_{t+1} = k) Q_{t+1}(k | f)
+
+    from the head back. The boundary t = -1 is the entry of the lattice. Returns t and gamma, its posterior, or -2; q is
+    Q_{t+1}, from which the next call continues. Before a start mark the posterior is α.
+    """
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
+    width = q.shape[1]
+    step = 1 if edge.shape[0] > 1 else 0
+    head = alpha[alpha.shape[0] - 1]
+    weight = np.zeros(width)
+    doubtful = 0
+    for i in range(width):
+        for f in range(width):
+            q[i, f] = 1.0 if i == f else 0.0
+    for t in range(alpha.shape[0] - 1, -1, -1):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if lattice.starts[t]:
+            end_posterior(previous, wide, n_labels, gamma)
+            return t - 1
+        transfer(previous, lattice.predicted[t], edge[t * step], wide, n_labels, scratch[0])
+        multiply(scratch[0], q, n_labels, scratch[1])
+        certified = row_agrees(scratch[1, doubtful], ignore[doubtful], head, n_labels, tolerance)
+        if certified:
+            for i in range(n_labels):
+                if not row_agrees(scratch[1, i], ignore[i], head, n_labels, tolerance):
+                    certified, doubtful = False, i
+                    break
+        if certified:
+            for f in range(n_labels):
+                weight[f] = real(head, f, wide)
+            mix(scratch[1], weight, n_labels, gamma)
+            return t - 1
+        if t > 0:
+            for c in range(0, q.size, WIDTH):
+                store(q, c, load(scratch[1], c))
+    return -2

@@ -8,7 +8,7 @@ which is all that it takes to cut the chain: the recursions below need no other 
 the chain is in one state only (label 0 by convention), where the paper sums over a free y_0.
 
 Feature m is active on (i, j) at t when it belongs to an attribute of t and the label j, to the transition (i, j), or to
-an edge attribute of t and (i, j); `Features` numbers them in the order of the weights.
+an edge attribute of t and (i, j); `FeatureIndex` numbers them in the order of the weights.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold.kernels.faults import NOT_FINITE, OK, ZERO
 from chainfold.system.jit import STRICT, kernel
 
 
-class Features(NamedTuple):
+class FeatureIndex(NamedTuple):
     """The weights in their own order: state rows, transitions, edge attributes."""
 
     begin: NDArray[np.int64]  # [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
@@ -134,7 +135,7 @@ def carry_expectations(block: Any, scores: Any, edge: Any, features: Any, z: Any
     each label i after which a feature was seen has a recursion of its own, and they are summed at the very end; that
     their sum obeys the same recursion is the step from there to here.
 
-    Returns -1, or the position t where no label is possible, or -2 - t where a score is not finite.
+    Returns (status, position of the fault).
     """
     n_labels, places = features.n_labels, h.shape[1]
     u = np.empty((n_labels, n_labels))
@@ -146,7 +147,7 @@ def carry_expectations(block: Any, scores: Any, edge: Any, features: Any, z: Any
         local_kernel(block, scores, edge, t, n_labels, u)
         peak = forward_z(z, u, n_labels, z_hat)
         if not peak > -np.inf:
-            return t if peak == -np.inf else -2 - t
+            return ZERO if peak == -np.inf else NOT_FINITE, t
         for m in range(h.shape[0]):
             for place in range(places):
                 old, old_sign = h[m, place], sign[m, place]
@@ -169,21 +170,24 @@ def carry_expectations(block: Any, scores: Any, edge: Any, features: Any, z: Any
                     h[m, place, j], sign[m, place, j] = signed_add(h[m, place, j], sign[m, place, j], term, sign_f)
         for j in range(n_labels):
             z[j] = z_hat[j]
-    return -1
+    return OK, 0
 
 
 @kernel(fastmath=STRICT)
 def kernels_and_forward(block: Any, scores: Any, edge: Any, u: Any, entry: Any, alpha: Any) -> Any:
-    """Algorithm 1, first half: u[t] = u_t and α_t(j) = ⊕_i u_t(i,j) + α_{t-1}(i). u: [B, N, N], alpha: [B, N]."""
+    """Algorithm 1, first half: u[t] = u_t and α_t(j) = ⊕_i u_t(i,j) + α_{t-1}(i). u: [B, N, N], alpha: [B, N].
+
+    Returns (status, position of the fault).
+    """
     n_labels = alpha.shape[1]
     previous = entry
     for t in range(block.labels.size):
         local_kernel(block, scores, edge, t, n_labels, u[t])
         peak = forward_z(previous, u[t], n_labels, alpha[t])
         if not peak > -np.inf:
-            return t if peak == -np.inf else -2 - t
+            return ZERO if peak == -np.inf else NOT_FINITE, t
         previous = alpha[t]
-    return -1
+    return OK, 0
 
 
 @kernel(fastmath=STRICT)

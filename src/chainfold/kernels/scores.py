@@ -7,8 +7,8 @@ Rows are padded from N labels to `width`, a multiple of the vector width. A padd
 probability zero everywhere, and no kernel needs to know where the labels end.
 
 W is kept in two parts. The first `dense` attributes, which are the frequent ones, have a full padded row each; every
-later one has a short row of (label, weight) entries. The rows of a block's attributes are found once, padded ones first
-at each position, so that the loops over them neither look anything up nor ask which kind they have before them.
+later one has a short row of (label, weight) entries. The rows of a block's attributes are looked up once, padded ones
+first at each position, so that the loops over them neither look anything up nor ask which kind they have before them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Tiles = tuple[tuple[int, ...], tuple[int, ...]]
 """The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
 
 
-class Rows(NamedTuple):
+class RowLayout(NamedTuple):
     """The layout of the state weights that kernels see; `Slots` has the numbers."""
 
     dense: int  # attributes 0 … dense-1 have padded rows
@@ -56,7 +56,7 @@ class Slots(NamedTuple):
     hot: NDArray[np.float64] = np.empty(0)  # of counts: what the first of the dense ones had before, a second level
 
 
-class Found(NamedTuple):
+class BlockRows(NamedTuple):
     """The rows of a block's state attributes, without those of value zero."""
 
     begin: NDArray[np.int64]  # [B + 1]
@@ -94,71 +94,73 @@ def short_row(rows: Any, attribute: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def find_rows(block: Any, rows: Any, width: Any, found: Any) -> None:
+def find_rows(block: Any, rows: Any, width: Any, block_rows: Any) -> None:
     """Where the row of each attribute begins: padded rows from the front of a position's share, short ones behind."""
     base, at = block.offsets[0], 0
     if block.values.size == 0 and rows.begin.size == 1:
-        for t in range(found.turn.size):
-            found.begin[t], found.turn[t] = block.offsets[t] - base, block.offsets[t + 1] - base
-        at = block.offsets[found.turn.size] - base
+        for t in range(block_rows.turn.size):
+            block_rows.begin[t], block_rows.turn[t] = block.offsets[t] - base, block.offsets[t + 1] - base
+        at = block.offsets[block_rows.turn.size] - base
         for k in range(at):
-            found.row[k] = block.ids[base + k] * width
+            block_rows.row[k] = block.ids[base + k] * width
     elif block.values.size == 0:
-        for t in range(found.turn.size):
-            found.begin[t], back = at, block.offsets[t + 1] - base
+        for t in range(block_rows.turn.size):
+            block_rows.begin[t], back = at, block.offsets[t + 1] - base
             for k in range(block.offsets[t], block.offsets[t + 1]):
                 attribute = block.ids[k]
                 if attribute < rows.dense:
-                    found.row[at] = attribute * width
+                    block_rows.row[at] = attribute * width
                     at += 1
                 else:
                     back -= 1
-                    found.row[back] = short_row(rows, attribute)
-            found.turn[t], at = at, block.offsets[t + 1] - base
+                    block_rows.row[back] = short_row(rows, attribute)
+            block_rows.turn[t], at = at, block.offsets[t + 1] - base
     else:
-        for t in range(found.turn.size):
-            found.begin[t] = at
+        for t in range(block_rows.turn.size):
+            block_rows.begin[t] = at
             for dense in (True, False):
                 for k in range(block.offsets[t], block.offsets[t + 1]):
                     attribute, value = block.ids[k], block.values[k]
                     if (attribute < rows.dense) == dense and value != 0.0:
-                        found.row[at] = attribute * width if dense else short_row(rows, attribute)
-                        found.value[at] = value
+                        block_rows.row[at] = attribute * width if dense else short_row(rows, attribute)
+                        block_rows.value[at] = value
                         at += 1
                 if dense:
-                    found.turn[t] = at
-    found.begin[found.turn.size] = at
+                    block_rows.turn[t] = at
+    block_rows.begin[block_rows.turn.size] = at
 
 
 @kernel(fastmath=STRICT, inline=True)
-def prefetch_short_rows(found: Any, rows: Any, t: Any, sparse: Any) -> None:
+def prefetch_short_rows(block_rows: Any, rows: Any, t: Any, sparse: Any) -> None:
     """Those of position t, which are scattered over the memory."""
-    for k in range(found.turn[t], found.begin[t + 1]):
-        prefetch(sparse, found.row[k] >> COUNT_BITS)
-        prefetch(rows.label, found.row[k] >> COUNT_BITS)
+    for k in range(block_rows.turn[t], block_rows.begin[t + 1]):
+        prefetch(sparse, block_rows.row[k] >> COUNT_BITS)
+        prefetch(rows.label, block_rows.row[k] >> COUNT_BITS)
 
 
 @kernel(fastmath=CONTRACT)
-def state_scores(found: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
+def state_scores(block_rows: Any, rows: Any, weights: Any, blank: Any, out: Any) -> None:
     """out[t, j] = s_t(j); `blank` is the score of no attribute: 0 for a label, -inf for padding."""
     tile, columns, width = sizes(rows.tiles)
-    plain = found.value.size == 0
-    for t in range(found.turn.size):
-        low, turn, high = found.begin[t], found.turn[t], found.begin[t + 1]
-        prefetch_short_rows(found, rows, min(t + AHEAD, found.turn.size - 1), weights.sparse)
+    plain = block_rows.value.size == 0
+    for t in range(block_rows.turn.size):
+        low, turn, high = block_rows.begin[t], block_rows.turn[t], block_rows.begin[t + 1]
+        prefetch_short_rows(block_rows, rows, min(t + AHEAD, block_rows.turn.size - 1), weights.sparse)
         for c in range(0, width, columns):
             score = load_tile(blank, c, tile)
             if plain:
                 for k in range(low, turn):
-                    score = score + load_tile(weights.dense, found.row[k] + c, tile)
+                    score = score + load_tile(weights.dense, block_rows.row[k] + c, tile)
             else:
                 for k in range(low, turn):
-                    score = fma(splat(found.value[k]), load_tile(weights.dense, found.row[k] + c, tile), score)
+                    score = fma(
+                        splat(block_rows.value[k]), load_tile(weights.dense, block_rows.row[k] + c, tile), score
+                    )
             store(out, t * width + c, score)
         for k in range(turn, high):
-            first = found.row[k] >> COUNT_BITS
-            value = 1.0 if plain else found.value[k]
-            for entry in range(first, first + (found.row[k] & COUNT)):
+            first = block_rows.row[k] >> COUNT_BITS
+            value = 1.0 if plain else block_rows.value[k]
+            for entry in range(first, first + (block_rows.row[k] & COUNT)):
                 out[t, rows.label[entry]] += value * weights.sparse[entry]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
 from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.model.model import Model, vocabulary_of_model
 
 Bools = NDArray[np.bool_]
 
@@ -65,13 +66,24 @@ class Constraints:
         """Is anything forbidden?"""
         return not bool(self.allowed.all() and self.first.all() and self.last.all())
 
-    def combined(self, other: Constraints) -> Constraints:
-        """What both allow."""
-        if self.first.size != other.first.size:
-            raise ChainfoldError(
-                f"constraints on {self.first.size} labels cannot be combined with constraints on {other.first.size}."
-            )
-        return Constraints(self.allowed & other.allowed, self.first & other.first, self.last & other.last)
+
+def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
+    """The model with further constraints on its labels; see `Constraints.of`. What it forbids stays forbidden."""
+    if scheme is None and not forbid and not allow:
+        return model
+    layout, constraints = model.layout, Constraints.of(vocabulary_of_model(model).labels, scheme, forbid, allow)
+    weights = model.weights.copy()
+    weights[layout.n_state : layout.n_state + layout.n_labels**2][~constraints.allowed.ravel()] = -np.inf
+    first, last = both_allow(constraints.first, model.first), both_allow(constraints.last, model.last)
+    return replace(model, weights=weights, first=first, last=last)
+
+
+def both_allow(mask: Bools, other: Bools | None) -> Bools:
+    """The labels that two masks allow; the second may have fewer labels, or be None where it allows all."""
+    mask = mask.copy()
+    if other is not None:
+        mask[: other.size] &= other
+    return mask
 
 
 def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:

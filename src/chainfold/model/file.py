@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,53 +60,6 @@ def fingerprint(model: Model) -> str:
     """A short name for all that decides what the model makes of a chain, however it was trained."""
     about = {name: value for name, value in _about(model).items() if name != "training"}
     return digest_of(_tensors_of(model), about)
-
-
-def without_zeros(model: Model) -> Model:
-    """The model without what says nothing: weights of zero, and attributes that have no other.
-
-    Attributes without a name stay, as they are known by their number alone; so do all transitions. A weight of -inf
-    says a lot. Every chain scores the same as before, but for attributes that are not in the vocabulary any more.
-    """
-    layout, vocabulary = model.layout, model.vocabulary
-    state, transitions, edges = np.split(model.weights, [layout.n_state, layout.n_state + layout.n_labels**2])
-    edges = edges.reshape(layout.n_edge_attributes, layout.n_labels**2)
-    kept = state != 0.0
-    ends = np.concatenate([[0], np.cumsum(kept)])[layout.features.begin]
-    filled, edge_filled = np.diff(ends) > 0, (edges != 0.0).any(axis=1)
-    if vocabulary is None or vocabulary.attributes is None:
-        filled[:] = True
-    if vocabulary is None or vocabulary.edge_attributes is None:
-        edge_filled[:] = True
-    offsets: NDArray[np.int64] | None = np.concatenate([[0], ends[1:][filled]])
-    labels: NDArray[np.int32] | None = layout.features.label[kept]
-    weights = state[kept]
-    attributes = int(filled.sum())
-    if layout.row_offsets is None and _as_rows(weights.size, attributes) >= attributes * layout.n_labels * 8:
-        offsets, labels, weights = None, None, state.reshape(-1, layout.n_labels)[filled].ravel()
-    return replace(
-        model,
-        layout=Layout(layout.n_labels, attributes, int(edge_filled.sum()), offsets, labels),
-        weights=np.concatenate([weights, transitions, edges[edge_filled].ravel()]),
-        vocabulary=None if vocabulary is None else _part(vocabulary, filled, edge_filled),
-    )
-
-
-def _as_rows(weights: int, attributes: int) -> int:
-    """Bytes of weights that are kept in rows: each with its label, and where each row begins."""
-    return weights * (8 + 4) + (attributes + 1) * 8
-
-
-def _part(vocabulary: Vocabulary, filled: NDArray[np.bool_], edge_filled: NDArray[np.bool_]) -> Vocabulary:
-    """The vocabulary of some of the attributes."""
-    names, edge_names = vocabulary.attributes, vocabulary.edge_attributes
-    return replace(
-        vocabulary,
-        attributes=None if names is None else names.filter(pa.array(filled)),
-        edge_attributes=None if edge_names is None else edge_names.filter(pa.array(edge_filled)),
-        counts=vocabulary.counts[filled],
-        marks=vocabulary.marks[filled],
-    )
 
 
 # From a model to what is written

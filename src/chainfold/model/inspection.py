@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from chainfold.chain.vocabulary import label_names
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.template import Template
 from chainfold.model.layout import Floats
@@ -130,7 +131,7 @@ class _Findings:
         self.state, self.transitions, self.edges = np.split(
             model.weights, [layout.n_state, layout.n_state + self.size**2]
         )
-        self.labels = [str(j) for j in range(self.size)] if vocabulary is None else list(vocabulary.labels)
+        self.labels = list(label_names(vocabulary, self.size))
         self.names = None if vocabulary is None else vocabulary.attributes
         self.edge_names = None if vocabulary is None else vocabulary.edge_attributes
         self._counts = None if vocabulary is None else vocabulary.counts

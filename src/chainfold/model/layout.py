@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL, Block, Source, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.kernels.expectation import Features
-from chainfold.kernels.scores import Found, Rows, Slots, find_rows, padded, tiles_of
+from chainfold.kernels.expectation import FeatureIndex
+from chainfold.kernels.scores import BlockRows, RowLayout, Slots, find_rows, padded, tiles_of
 from chainfold.kernels.simd import WIDTH, aligned
 
 Floats = NDArray[np.float64]
@@ -98,31 +98,31 @@ class Layout:
         return int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> RowLayout:
         """The shape of the state weights, for kernels."""
         tiles = tiles_of(self.n_labels)
         if self.row_offsets is None or self.row_labels is None:
-            return Rows(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles)
+            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles)
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
-        return Rows(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
+        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
 
-    def find_rows(self, block: Block, room: Found | None = None) -> Found:
+    def find_rows(self, block: Block, room: BlockRows | None = None) -> BlockRows:
         """The rows of a block's attributes, for kernels; in the room that is given, if it is large enough."""
         positions, entries, values = _found_sizes(block)
         room = _found(positions, entries, values) if room is None else room_for(block, room)
-        found = Found(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
+        found = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
         find_rows(block, self.rows, self.width, found)
         return found
 
     @cached_property
-    def features(self) -> Features:
+    def features(self) -> FeatureIndex:
         """The weights in their own order, for the algorithms of the paper."""
         begin, label = self.row_offsets, self.row_labels
         if begin is None or label is None:
             begin = np.arange(self.n_attributes + 1, dtype=np.int64) * self.n_labels
             label = np.tile(np.arange(self.n_labels, dtype=np.int32), self.n_attributes)
-        return Features(begin, label, self.n_labels)
+        return FeatureIndex(begin, label, self.n_labels)
 
     @property
     def slots(self) -> int:
@@ -204,7 +204,7 @@ class Layout:
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
 
 
-def room_for(block: Block, room: Found | None) -> Found:
+def room_for(block: Block, room: BlockRows | None) -> BlockRows:
     """A room that is large enough to find the rows of a block: the one given, or a new one with some to spare."""
     sizes = _found_sizes(block)
     if room is not None and all(array.size >= size for array, size in zip(room[1:], sizes, strict=True)):
@@ -218,9 +218,9 @@ def _found_sizes(block: Block) -> tuple[int, int, int]:
     return block.labels.size, entries, entries if block.values.size else 0
 
 
-def _found(positions: int, entries: int, values: int) -> Found:
+def _found(positions: int, entries: int, values: int) -> BlockRows:
     begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
-    return Found(begin, turn, row, np.empty(values))
+    return BlockRows(begin, turn, row, np.empty(values))
 
 
 def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

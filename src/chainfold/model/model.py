@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadSetting, ModelMismatch, WeightNotANumber, WeightShape
+from chainfold.errors import BadSetting, ChainfoldError, ModelMismatch, WeightNotANumber, WeightShape
 from chainfold.model.layout import Floats, Layout
 
 
@@ -69,3 +69,10 @@ class Model:
         ):
             if chain > model:
                 raise ModelMismatch(what, chain, model)
+
+
+def vocabulary_of_model(model: Model) -> Vocabulary:
+    """The vocabulary of a model that has one."""
+    if model.vocabulary is None:
+        raise ChainfoldError("the model has no names for its labels and attributes, so it can label chains alone.")
+    return model.vocabulary

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, vocabulary_of
+from chainfold.chain.vocabulary import label_names
 from chainfold.errors import BadChain
 
 _TEXT = pa.large_string()
@@ -45,7 +46,7 @@ class Lines:
     def __init__(self, source: Source) -> None:
         self._source = source
         vocabulary = vocabulary_of(source)
-        labels = [str(label) for label in range(source.n_labels)] if vocabulary is None else vocabulary.labels
+        labels = label_names(vocabulary, source.n_labels)
         _refuse("label", pa.array(labels, _TEXT), r"[\t\n\r]|^ *$|^@.")
         self._tokens = pa.array([*_FIXED, *labels], _TEXT)
         self._names = _fields(None if vocabulary is None else vocabulary.attributes)

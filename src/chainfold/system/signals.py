@@ -1,10 +1,14 @@
-"""How the command stops when it is asked to: one line, the exit code of the signal, nothing half done.
+"""How the command stops on Ctrl-C, SIGTERM and SIGHUP: one line, the exit code of the signal, nothing half done.
 
-Before a verb has begun there is nothing to clean up, and the process ends at once. In a verb the request is an
-exception, raised where it can be one: not in the middle of an import, which packages do not expect, and not in a
-callback, where Python would print and forget it. A second request ends the process at once.
+    listen           handle the signals from now on
+    in_verb          while a verb runs, a signal raises KeyboardInterrupt
+    interruptible    while a step must not be left unfinished, a signal is a request that the step asks about
 
-Only the standard library is imported here: this has to be there before anything slow is.
+Before a verb has begun there is nothing to clean up, and the process ends at once. In a verb the exception is raised
+where it can be: not during an import, which packages do not expect, and not in a callback, where Python prints and
+drops it. A second signal ends the process at once.
+
+Only the standard library is imported here: this module is imported before anything slow.
 """
 
 from __future__ import annotations
@@ -16,53 +20,46 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-SAME = 0.5  # seconds; a request so soon after another is the same one, sent to a group of processes and to each
-_PAUSE = 0.02  # seconds until a request that came at a bad moment is made again
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
-
+_SAME = 0.5  # seconds; a signal this soon after another is the same one, sent to a process group and to each process
+_PAUSE = 0.02  # seconds until a signal that came at a bad moment is sent again
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _MAIN = threading.main_thread().ident or 0
 
 
 class _Requests:
-    """What was asked, and what became of it."""
+    """The signals of a verb."""
 
     in_verb: bool = False
     number: int = signal.SIGINT
     short_of_memory: bool = False
-    first: float | None = None  # when
-    again: bool = False  # the next is the first one, made again
+    first: float | None = None  # when the first came
+    again: bool = False  # the next is the first one, sent again
     raised: bool = False
-    told: bool = False
+    reported: bool = False
 
 
 _requests = _Requests()
 
 
-def in_main_thread() -> bool:
-    """Elsewhere Python lets nobody hear of signals."""
-    return threading.current_thread() is threading.main_thread()
-
-
 def listen() -> None:
-    """Hear of Ctrl-C, SIGTERM and SIGHUP from now on, but for what whoever started the process wants to be ignored."""
-    if not in_main_thread():
+    """Handle Ctrl-C, SIGTERM and SIGHUP from now on, except those that the parent process has set to be ignored."""
+    if not _in_main_thread():
         return
-    for number in SIGNALS:
+    for number in _SIGNALS:
         if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
-            signal.signal(number, _heard)
-            atexit.register(signal.signal, number, signal.SIG_IGN)  # the last thing of all: the exit code is known
-    sys.unraisablehook = _not_raised
+            signal.signal(number, _handle)
+            atexit.register(signal.signal, number, signal.SIG_IGN)  # last of all: the exit code is known
+    sys.unraisablehook = _handle_unraisable
 
 
 @contextmanager
 def in_verb() -> Iterator[None]:
-    """While something is done that has to be told."""
+    """While a verb runs."""
     global _requests
     _requests = _Requests()
     _requests.in_verb = True
@@ -72,23 +69,52 @@ def in_verb() -> Iterator[None]:
         _requests.in_verb = False
 
 
-def asked_by(number: int) -> None:
-    """Whoever hears of requests instead has heard of this one."""
-    _requests.number = number
+@contextmanager
+def interruptible(requested: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether a signal has come.
+
+    `requested` is called when it does, and may raise where nothing would be left unfinished. A second signal raises
+    KeyboardInterrupt at any place, unless it comes so soon that it is the same one. Outside the main thread there are
+    no signals.
+    """
+    first: float | None = None
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        _raise_if_short_of_memory()
+        if first is not None:
+            if time.monotonic() - first > _SAME:
+                raise KeyboardInterrupt
+            return
+        first, _requests.number = time.monotonic(), number
+        requested()
+
+    handled = [n for n in _SIGNALS if signal.getsignal(n) != signal.SIG_IGN] if _in_main_thread() else []
+    before = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield lambda: first is not None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def code() -> int:
-    """The exit code after a request."""
+def exit_code() -> int:
+    """The exit code after a signal."""
     return 128 + _requests.number
 
 
-def interrupted() -> int:
-    """Say so, once; the exit code."""
-    if not _requests.told and sys.stderr is not None:
+def report_interrupt() -> int:
+    """Write a line about the signal, once; return the exit code."""
+    if not _requests.reported and sys.stderr is not None:
         with suppress(OSError):
             print(_line(), file=sys.stderr, flush=True)
-    _requests.told = True
-    return code()
+    _requests.reported = True
+    return exit_code()
+
+
+def _in_main_thread() -> bool:
+    """Python handles signals in the main thread only."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _line() -> str:
@@ -96,29 +122,29 @@ def _line() -> str:
     return f"chainfold: {'interrupted' if number == signal.SIGINT else f'ended by {signal.Signals(number).name}'}."
 
 
-def raise_if_short_of_memory() -> None:
-    """For whoever hears of a request: was it made because a thread could not begin?"""
+def _raise_if_short_of_memory() -> None:
+    """Raise if the signal was sent because a thread could not begin."""
     if _requests.short_of_memory:
         _requests.short_of_memory = False
         raise MemoryError("a thread could not be started")
 
 
-def _heard(number: int, frame: FrameType | None) -> None:
-    raise_if_short_of_memory()
+def _handle(number: int, frame: FrameType | None) -> None:
+    _raise_if_short_of_memory()
     now, again = time.monotonic(), _requests.again
     _requests.again = False
     if _requests.first is None:
         _requests.first, _requests.number = now, number
-    second = not again and now - _requests.first > SAME
+    second = not again and now - _requests.first > _SAME
     if second or not _requests.in_verb:
-        if not _requests.told:
+        if not _requests.reported:
             with suppress(OSError):
                 os.write(2, f"{_line()}\n".encode())
-        os._exit(code())
+        os._exit(exit_code())
     if _requests.raised:
         return
     if _importing(frame):
-        _ask_again(number)
+        _send_again(number)
         return
     _requests.raised = True
     raise KeyboardInterrupt
@@ -132,30 +158,30 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _ask_again(number: int) -> None:
-    """Soon, and such that a wait for input ends too. A bare thread: this must not wait for a lock."""
+def _send_again(number: int) -> None:
+    """Send a signal again soon, such that a wait for input ends, too. A bare thread: this must not wait for a lock."""
 
-    def ask() -> None:
+    def send() -> None:
         time.sleep(_PAUSE)
         _requests.again = True
         signal.pthread_kill(_MAIN, number)
 
-    _thread.start_new_thread(ask, ())
+    _thread.start_new_thread(send, ())
 
 
-def _not_raised(what: Any) -> None:
+def _handle_unraisable(unraisable: Any) -> None:
     """An exception that Python cannot raise, in a callback or before a thread has begun.
 
-    A request to stop is made again. Whoever waits for a thread that had no memory to begin would wait for ever: the
-    main thread is woken, and told, until it has heard; a signal that comes just before it waits does not wake it.
+    An interrupt is sent again. If a thread had no memory to begin, its starter would wait for ever: the main thread is
+    sent a signal until it has handled one; a signal that comes just before it waits does not wake it.
     """
-    if issubclass(what.exc_type, KeyboardInterrupt):
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
         _requests.raised = False
-        _ask_again(_requests.number)
-    elif issubclass(what.exc_type, MemoryError) and _requests.in_verb:
-        _requests.short_of_memory = not in_main_thread()
+        _send_again(_requests.number)
+    elif issubclass(unraisable.exc_type, MemoryError) and _requests.in_verb:
+        _requests.short_of_memory = not _in_main_thread()
         while _requests.short_of_memory:
             signal.pthread_kill(_MAIN, signal.SIGTERM)
             time.sleep(_PAUSE)
     else:
-        sys.__unraisablehook__(what)
+        sys.__unraisablehook__(unraisable)

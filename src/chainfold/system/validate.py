@@ -109,6 +109,11 @@ class Arrays:
         return array.reshape(sizes)
 
 
+def under(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of a part by the names that they have in the whole; `Arrays.under` takes them apart again."""
+    return {f"{part}.{name}": array for name, array in arrays.items()}
+
+
 def thinned(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Where most numbers are zero, the others and their places."""
     found: dict[str, NDArray[Any]] = {}

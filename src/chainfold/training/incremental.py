@@ -1,6 +1,6 @@
 """Learning from pieces that come one after another: the model grows by what is new in each, and keeps what it has.
 
-    Learnt           a model, and what its optimiser keeps beside the weights
+    IncrementalState           a model, and what its optimiser keeps beside the weights
     learn            one pass over a piece
     learn_online     likewise in order and in constant memory, by AdaGrad on hashed attributes
     online_trainer   what goes from one such pass to the next
@@ -21,24 +21,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import chainfold
+from chainfold import __version__
 from chainfold.chain.block import frozen
 from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.errors import ChainfoldError
-from chainfold.model.constraints import Constraints
+from chainfold.model.constraints import Constraints, both_allow
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
+from chainfold.model.remap import continued, moved
 from chainfold.training.loop import Training
-from chainfold.training.objective import Bools, Space
+from chainfold.training.objective import Bools, WeightSpace
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.trainer import OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings
-from chainfold.training.optimisers.base import Optimiser, Step, norm
+from chainfold.training.optimisers.base import Iteration, Optimiser, norm
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class IncrementalState:
     """What is known after some pieces."""
 
     model: Model
@@ -50,8 +51,8 @@ class Learnt:
 
 
 def learn(
-    piece: Chain, training: Training, before: Learnt | None = None, constraints: Constraints | None = None
-) -> tuple[Learnt, Step]:
+    piece: Chain, training: Training, before: IncrementalState | None = None, constraints: Constraints | None = None
+) -> tuple[IncrementalState, Iteration]:
     """Go once over a piece whose numbers continue those of the model before, by any algorithm but L-BFGS."""
     assert piece.vocabulary is not None, "pieces are held together by names"
     if before is not None:
@@ -66,7 +67,7 @@ def learn(
     while step is None:
         step = optimiser.advance()
     record = {
-        "chainfold": chainfold.__version__,
+        "chainfold": __version__,
         **training.record(),
         "max_iterations": None,
         "passes": passes + 1,
@@ -75,17 +76,17 @@ def learn(
     }
     model = space.model(_finite(optimiser.point), record)
     vectors, steps = _kept(optimiser, space.layout, training)
-    return Learnt(model, training.algorithm, vectors, passes + 1, steps), step
+    return IncrementalState(model, training.algorithm, vectors, passes + 1, steps), step
 
 
 def learn_online(
     piece: Chain | None,
     vocabulary: Vocabulary,
     trainer: OnlineTrainer,
-    before: Learnt | None,
+    before: IncrementalState | None,
     lengths: Sequence[int],
     unfinished: bool,
-) -> tuple[Learnt, Step]:
+) -> tuple[IncrementalState, Iteration]:
     """Go once over a piece with hashed attributes, in order; its first sequence goes on with an unfinished one.
 
     piece        None where it is empty
@@ -106,8 +107,8 @@ def learn_online(
     model = trainer.model(vocabulary, len(vocabulary.labels))
     model = replace(model, training={**model.training, "passes": passes, "objective": [loss]})
     point_norm, active = norm(model.weights), int(np.count_nonzero(model.weights))
-    step = Step(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
-    return Learnt(model, model.training["algorithm"], {}, passes, 0, goes_on and unfinished), step
+    step = Iteration(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
+    return IncrementalState(model, model.training["algorithm"], {}, passes, 0, goes_on and unfinished), step
 
 
 def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | None) -> OnlineTrainer:
@@ -119,48 +120,30 @@ def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | N
 
 
 def _space(
-    piece: Chain, training: Training, before: Learnt | None, constraints: Constraints | None
-) -> tuple[Space, Floats]:
+    piece: Chain, training: Training, before: IncrementalState | None, constraints: Constraints | None
+) -> tuple[WeightSpace, Floats]:
     """All weights of the model and of the piece, and where they begin."""
-    space = Space.of(
+    space = WeightSpace.of(
         piece,
         constraints=constraints,
         all_possible_states=training.all_possible_states,
         all_possible_transitions=training.all_possible_transitions,
     )
-    start = np.zeros(space.layout.size)
     if before is None:
-        return space, start
+        return space, np.zeros(space.layout.size)
     model = before.model
-    start[_places(model.layout, space.layout)] = model.weights
+    start = moved(model.weights, model.layout, space.layout, continued(model.layout, space.layout))
     forbidden = space.forbidden | (start == -np.inf)
     start[forbidden] = 0.0
     held = (space.held & (start == 0.0)) | forbidden
-    first, last = _both(space.first, model.first, piece.n_labels), _both(space.last, model.last, piece.n_labels)
+    first, last = (_both(*masks, piece.n_labels) for masks in ((space.first, model.first), (space.last, model.last)))
     return replace(space, forbidden=forbidden, held=held, first=first, last=last), start
 
 
 def _both(mask: Bools | None, before: Bools | None, n_labels: int) -> Bools | None:
-    """What a mask and one of the first labels let through."""
-    if before is None:
-        return mask
-    found = np.ones(n_labels, bool) if mask is None else mask.copy()
-    found[: before.size] &= before
-    return found
-
-
-def _places(old: Layout, new: Layout) -> NDArray[np.int64]:
-    """[M] the place of each weight of a layout in one that continues its numbers and has all of its pairs."""
-    state = np.searchsorted(_keys(new, new.n_labels), _keys(old, new.n_labels))
-    tables = np.arange(1 + old.n_edge_attributes)[:, None, None] * new.n_labels**2
-    i, j = np.ogrid[: old.n_labels, : old.n_labels]
-    return np.concatenate([state, (new.n_state + tables + i * new.n_labels + j).ravel()])
-
-
-def _keys(layout: Layout, n_labels: int) -> NDArray[np.int64]:
-    """A number for each pair of attribute and label, ascending."""
-    begin, label = layout.features.begin, layout.features.label
-    return np.repeat(np.arange(layout.n_attributes) * n_labels, np.diff(begin)) + label
+    if mask is None and before is None:
+        return None
+    return both_allow(np.ones(n_labels, bool) if mask is None else mask, before)
 
 
 def _merged(vocabulary: Vocabulary, model: Model) -> Vocabulary:
@@ -189,12 +172,11 @@ def _kept(optimiser: Optimiser, layout: Layout, training: Training) -> tuple[dic
     return vectors, int(state["counters"][2])
 
 
-def _restore(optimiser: Optimiser, space: Space, training: Training, before: Learnt) -> None:
+def _restore(optimiser: Optimiser, space: WeightSpace, training: Training, before: IncrementalState) -> None:
     """Go on with what was kept, where a new pass begins."""
-    places, vectors = _places(before.model.layout, space.layout), dict[str, Floats]()
-    for name, vector in before.vectors.items():
-        vectors[name] = np.zeros(space.layout.size)
-        vectors[name][places] = vector
+    old, new = before.model.layout, space.layout
+    numbers = continued(old, new)
+    vectors = {name: moved(vector, old, new, numbers) for name, vector in before.vectors.items()}
     state: dict[str, NDArray[Any]] = dict(optimiser.state())
     if training.algorithm in DESCENT:
         batches = int(state["batches"])

@@ -5,7 +5,7 @@
 as CRFsuite has it. (c1 · ‖θ‖₁ has no gradient at zero; the optimiser adds it itself.) The observed counts do not depend
 on θ and are taken once, so that an evaluation is log Z and its gradient.
 
-    Space            which weights there are, and which of them training may move
+    WeightSpace            which weights there are, and which of them training may move
     Objective        J and its gradient, over the whole chain
     BatchObjective   the same share by share, over consecutive positions
 """
@@ -22,22 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Source, vocabulary_of
-from chainfold.engines.log_likelihood import count_observed, evaluate
-from chainfold.engines.parallel import share
-from chainfold.engines.problem import Problem, Settings
-from chainfold.engines.workspace import Desk
+from chainfold.chain.vocabulary import label_names
+from chainfold.engines.log_likelihood import count_observed, run_engine
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings
+from chainfold.engines.stretch import share
+from chainfold.engines.workspace import Workspace
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.kernels import vectors
 from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
-from chainfold.training.optimisers.team import Team
+from chainfold.model.remap import by_name, moved
+from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class WeightSpace:
     """The weights of a chain's model. Training sees a finite number for each; those held stay at zero."""
 
     layout: Layout
@@ -55,7 +59,7 @@ class Space:
         constraints: Constraints | None = None,
         all_possible_states: bool = False,
         all_possible_transitions: bool = True,
-    ) -> Space:
+    ) -> WeightSpace:
         """The weights for a labelled chain.
 
         all_possible_states        a weight for every attribute with every label, not only for pairs that occur
@@ -102,7 +106,7 @@ class Space:
     def _forbidden_at(self, position: int) -> str:
         """The transition into a position, or from it to the end of its sequence, that the constraints forbid."""
         vocabulary = vocabulary_of(self.source)
-        names = range(self.layout.n_labels) if vocabulary is None else vocabulary.labels
+        names = label_names(vocabulary, self.layout.n_labels)
         block = self.source.block(max(position - 1, 0), position + 1)
         before, label = block.labels[0], block.labels[-1]
         pair = self.layout.n_state + before * self.layout.n_labels + label
@@ -114,6 +118,13 @@ class Space:
             move = f"{names[label]}>$"
         what = f"position {position} has the transition {move!r}"
         return f"{what}, which is forbidden; correct its label, or allow {move!r}."
+
+    def start(self, model: Model) -> Floats:
+        """[M] finite weights to begin with: the model's where it has the names, else zero, as are those held."""
+        finite = np.where(model.weights > -np.inf, model.weights, 0.0)
+        point = moved(finite, model.layout, self.layout, by_name(model, self.source))
+        point[self.held] = 0.0
+        return point
 
     def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
         """The model that a point of the optimiser stands for; it may hold the point itself, not a copy."""
@@ -129,7 +140,7 @@ class Objective:
 
     def __init__(
         self,
-        space: Space,
+        space: WeightSpace,
         *,
         c2: float = 0.0,
         engine: str = "parallel",
@@ -138,26 +149,29 @@ class Objective:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self._space, self._c2 = space, check_penalty("c2", c2)
-        self._how: dict[str, Any] = {"engine": engine, "threads": threads, "memory": memory, "progress": progress}
-        self._desk = Desk(space.layout, space.source, hold=memory is None)
-        self._team = Team(threads)
+        self._engine = engine
+        self._settings = Settings(threads, memory, observe=False, progress=progress or (lambda positions: None))
+        self._workspace = Workspace(space.layout, space.source, hold=memory is None)
+        self._threads = VectorThreads(threads)
         self._observed = space.observed()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         """Infinity where scores leave the range of numbers, unless that is so at the first point."""
         try:
-            found = evaluate(self._space.model(point), self._space.source, observe=False, desk=self._desk, **self._how)
+            evaluation = run_engine(
+                self._space.model(point), self._space.source, self._engine, self._settings, self._workspace
+            )
         except ScoreNotFinite:
             if not self._begun:
                 raise
             return math.inf, np.zeros(point.size)
         self._begun = True
-        gradient = found.expected
+        gradient = evaluation.expected
         how = (gradient, self._observed, point, self._c2)
-        square, score = self._team.run(vectors.penalise, point.size, 2, *how).tolist()
+        square, score = self._threads.run(vectors.penalise, point.size, 2, *how).tolist()
         gradient[self._space.held_places] = 0.0
-        likelihood = score - found.log_z if found.log_likelihood is None else found.log_likelihood
+        likelihood = score - evaluation.log_z if evaluation.log_likelihood is None else evaluation.log_likelihood
         return self._c2 * square - likelihood, gradient
 
 
@@ -169,11 +183,11 @@ class BatchObjective:
     are looked at, the share is approximate.)
     """
 
-    def __init__(self, space: Space, positions: int) -> None:
+    def __init__(self, space: WeightSpace, positions: int) -> None:
         if positions < 1:
             raise BadSetting("batch", positions, "at least 1 position")
         self._space = space
-        self._desk = Desk(space.layout, space.source)
+        self._workspace = Workspace(space.layout, space.source)
         self._borders = borders(space.source, positions)
 
     @property
@@ -182,8 +196,8 @@ class BatchObjective:
 
     def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
-        problem = Problem(self._space.model(point), self._space.source, Settings(), self._desk)
-        tally = share(problem, low, high)
+        problem = Problem(self._space.model(point), self._space.source, Settings(), self._workspace)
+        tally = share(problem, Potentials.of(problem), low, high).tally
         assert tally.observed is not None, "a chain to learn from is labelled"
         likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
         layout = self._space.layout

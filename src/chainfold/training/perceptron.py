@@ -26,19 +26,17 @@ from chainfold.errors import (
     BadSetting,
     ChainfoldError,
     EmptyChain,
-    ForbiddenLabel,
-    ScoreNotFinite,
-    ZeroProbability,
 )
-from chainfold.kernels import perceptron as kernels
+from chainfold.kernels import perceptron_update as kernels
+from chainfold.kernels.faults import check
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
 from chainfold.training.objective import borders
 from chainfold.training.optimisers.base import (
     ENOUGH_ITERATIONS,
+    Iteration,
     State,
-    Step,
     check_not_negative,
     check_whole,
     checked,
@@ -51,7 +49,7 @@ ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow"
 
 
 @dataclass(frozen=True)
-class MistakeSettings:
+class PerceptronSettings:
     """What to do and when to stop."""
 
     algorithm: str = "ap"  # ap, pa or arow
@@ -81,26 +79,26 @@ class MistakeSettings:
             object.__setattr__(self, name, int(getattr(self, name)))
 
 
-class Mistakes:
+class PerceptronTrainer:
     """Trains the weights of a model on a source, one block at a time.
 
-    Each epoch takes the blocks, and the pieces of each block, in an order drawn anew from the seed. The value of its
-    `Step` is the mean loss of a piece: the share of wrong labels for `ap`, the cost for `pa` and `arow`. `state` and
-    `restore` carry everything from one process to another between any two blocks: what follows has the same bits.
+    Each epoch takes the blocks, and the pieces of each block, in a new random order. The value of its `Iteration` is
+    the mean loss of a piece: the share of wrong labels for `ap`, the cost for `pa` and `arow`. `state` and `restore`
+    carry everything from one process to another between any two blocks: the results have the same bits.
     """
 
     def __init__(
         self,
         model: Model,
         source: Source,
-        settings: MistakeSettings | None = None,
+        settings: PerceptronSettings | None = None,
         held: NDArray[np.bool_] | None = None,
     ) -> None:
         """held: [M], weights that stay as they are."""
         if source.positions < 1:
             raise EmptyChain
         source = model.aligned(source, labels_needed=True)
-        self._layout, self._source, self._settings = model.layout, source, settings or MistakeSettings()
+        self._layout, self._source, self._settings = model.layout, source, settings or PerceptronSettings()
         self._rule = _rule(self._settings)
         self._learner = _learner(model, self._rule, self._settings.variance, held)
         self._borders, self._closed = _borders(source, self._settings.block)
@@ -122,7 +120,7 @@ class Mistakes:
             return SMALL_LOSS
         return ENOUGH_ITERATIONS if self._epoch >= self._settings.max_iterations else None
 
-    def advance(self) -> Step | None:
+    def advance(self) -> Iteration | None:
         """Learn from the next block; tells of the epoch if it was the last."""
         if self.finished:
             return None
@@ -175,10 +173,10 @@ class Mistakes:
             bool(self._closed[number]),
             self._rule,
             self._learner,
-            _space(block, begins, self._layout.width),
+            _scratch(block, begins, self._layout.width),
             self._seen,
         )
-        _check(status, low + fault)
+        check(status, low + fault)
         self._loss += loss
         self._seen += order.size
         self._pieces += order.size
@@ -192,14 +190,14 @@ class Mistakes:
         """The order of this epoch's blocks, or of the pieces of a block."""
         return np.random.default_rng([self._settings.seed, self._epoch, what]).permutation(size)
 
-    def _end_epoch(self) -> Step:
+    def _end_epoch(self) -> Iteration:
         if self._pieces == 0:
             raise ChainfoldError("every sequence has an unknown label, so there is nothing to learn from; label one.")
         value = self._loss / self._pieces
         self._epoch, self._place, self._pieces, self._loss = self._epoch + 1, 0, 0, 0.0
         self._converged = value <= self._settings.epsilon
         point = self.point
-        return Step(
+        return Iteration(
             iteration=self._epoch,
             value=value,
             gradient_norm=math.nan,
@@ -210,9 +208,9 @@ class Mistakes:
         )
 
 
-def _rule(settings: MistakeSettings) -> kernels.Rule:
+def _rule(settings: PerceptronSettings) -> kernels.UpdateRule:
     algorithm = ALGORITHMS[settings.algorithm]
-    return kernels.Rule(
+    return kernels.UpdateRule(
         algorithm,
         int(settings.type),
         float(settings.c),
@@ -222,7 +220,9 @@ def _rule(settings: MistakeSettings) -> kernels.Rule:
     )
 
 
-def _learner(model: Model, rule: kernels.Rule, variance: float, held: NDArray[np.bool_] | None) -> kernels.Learner:
+def _learner(
+    model: Model, rule: kernels.UpdateRule, variance: float, held: NDArray[np.bool_] | None
+) -> kernels.Learner:
     layout = model.layout
     moves = np.ones(layout.size) if held is None else np.where(held, 0.0, 1.0)
     weights = layout.pack(model.weights)
@@ -269,28 +269,13 @@ def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:
     return np.append(cuts, size).astype(np.int64)
 
 
-def _space(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Space:
-    """Space for any piece of the block: both its paths together touch no more than twice the features of one."""
+def _scratch(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Scratch:
+    """Scratch space for any piece of the block: its two paths touch no more than twice the features of one."""
     lengths = np.diff(begins)
     features = lengths + np.diff(block.offsets[begins])
     if block.edge_offsets.size:
         features = features + np.diff(block.edge_offsets[begins])
     longest, most = int(lengths.max()), 2 * int(features.max())
-    return kernels.Space(
+    return kernels.Scratch(
         np.empty((longest, width)), np.empty(longest, np.int32), np.empty(most, np.int64), np.empty(most)
     )
-
-
-def _check(status: int, position: int) -> None:
-    """Raise for what the kernel met at a position."""
-    if status == kernels.NO_PATH:
-        raise ZeroProbability(position)
-    if status == kernels.NOT_FINITE:
-        raise ScoreNotFinite(position)
-    if status == kernels.FORBIDDEN:
-        raise ForbiddenLabel(position)
-    for mark, place in ((kernels.NOT_FIRST, "start"), (kernels.NOT_LAST, "end")):
-        if status == mark:
-            raise ChainfoldError(
-                f"the label observed at position {position} may not {place} a sequence; allow it, or correct the label."
-            )

@@ -1,7 +1,7 @@
 """The paper's Algorithm 1: forward-backward in the log domain, as published.
 
 All local kernels u_t, forward and backward vectors are kept, O(N²T); the gradient is summed in logarithms. They are
-gone over block by block, so that whoever makes the tables may keep a part of them elsewhere than in memory.
+used block by block, so that `table` may keep a part of them outside of memory.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.engines.problem import LOG_ADDITION, Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.published.log_domain import LogScores, before_the_chain, check_fault, close, promise
+from chainfold.engines.engine import LOG_ADDITION, Cost, Engine, Report
+from chainfold.engines.problem import Problem
+from chainfold.engines.published.log_domain import LogScores, before_the_chain, close, promise
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.kernels.expectation import backward_vectors, kernels_and_forward, signed_total, terminate
+from chainfold.kernels.faults import check
 
 
 def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) -> tuple[Tally, Report]:
@@ -30,8 +34,8 @@ def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) ->
     for low, high in blocks:
         block = problem.read(low, high)
         previous = alpha[low - 1] if low else entry
-        fault = kernels_and_forward(block, *scores.of(low, block), u[low:high], previous, alpha[low:high])
-        check_fault(fault, low)
+        status, fault = kernels_and_forward(block, *scores.of(low, block), u[low:high], previous, alpha[low:high])
+        check(status, low + fault)
         tally.observe(low, block)
         problem.settings.progress((high - low) // 2)
     for low, high in reversed(blocks):
@@ -44,7 +48,7 @@ def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) ->
         terminate(problem.read(low, high), *vectors, layout.features, gradient, sign)
         problem.settings.progress(high - low - (high - low) // 2)
     close(tally, log_z, gradient, sign, layout.size)
-    return tally, problem.report(tally, promise(problem), blocks=len(blocks))
+    return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
@@ -54,12 +58,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="fb-log",
-    summary="Algorithm 1 as published, log domain",
-    keeps="O(N²T + M)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
+    "fb-log", "Algorithm 1 as published, log domain", "O(N²T + M)", "N²TA", "twice", run, cost, published=True
 )

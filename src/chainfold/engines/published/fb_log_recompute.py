@@ -6,12 +6,15 @@ vectors alone are kept, O(NT), and a kernel is computed twice.
 
 from __future__ import annotations
 
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.published.log_domain import there_and_back, there_and_back_cost
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.problem import Problem
+from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
 
 
-class Vectors:
+class LogVectors:
     """Keeps the forward vectors in memory."""
 
     def __init__(self) -> None:
@@ -25,21 +28,14 @@ class Vectors:
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
-    return there_and_back(problem, Vectors())
+    return forward_and_back(problem, LogVectors())
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    frame = there_and_back_cost(shape, settings)
+    frame = forward_and_back_cost(shape, settings)
     return frame._replace(memory=frame.memory + 8 * shape.positions * shape.n_labels)
 
 
 ENGINE = Engine(
-    name="fb-log-recompute",
-    summary="Case II as published, log domain",
-    keeps="O(NT + M)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
+    "fb-log-recompute", "Case II as published, log domain", "O(NT + M)", "N²TA", "twice", run, cost, published=True
 )

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
-from chainfold.engines.published.log_domain import there_and_back, there_and_back_cost
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.problem import Problem
+from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
 from chainfold.system.spill import SpillFile
 
 
-class Spill:
+class LogVectorFile:
     """Keeps the forward vectors in a file."""
 
     def __init__(self, n_labels: int, file: SpillFile) -> None:
@@ -28,22 +31,13 @@ class Spill:
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     with SpillFile(np.float64) as file:
-        return there_and_back(problem, Spill(problem.model.layout.n_labels, file))
+        return forward_and_back(problem, LogVectorFile(problem.model.layout.n_labels, file))
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    frame = there_and_back_cost(shape, settings)
+    frame = forward_and_back_cost(shape, settings)
     disk = 2 * 8 * shape.positions * shape.n_labels  # as in `fb-spill`
     return frame._replace(time=frame.time + disk)
 
 
-ENGINE = Engine(
-    name="fb-log-spill",
-    summary="Case IV as published, log domain",
-    keeps="O(B)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
-)
+ENGINE = Engine("fb-log-spill", "Case IV as published, log domain", "O(B)", "N²TA", "twice", run, cost, published=True)

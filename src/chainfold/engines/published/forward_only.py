@@ -6,8 +6,11 @@ paper says N⁴MT, for features that may be active on any pair of labels; ours e
 
 from __future__ import annotations
 
-from chainfold.engines.problem import Cost, Engine, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import carry_cost, carry_forward
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 
 
 def run(problem: Problem) -> tuple[Tally, Report]:
@@ -19,12 +22,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="forward-only",
-    summary="a recursion a place, the slow baseline",
-    keeps="O(N²M)",
-    time="N³MT",
-    reads="once",
-    run=run,
-    cost=cost,
-    published=True,
+    "forward-only", "a recursion a place, the slow baseline", "O(N²M)", "N³MT", "once", run, cost, published=True
 )

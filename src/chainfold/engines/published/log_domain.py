@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.engines.problem import LOG_ADDITION, Cost, Problem, Report, Settings, Shape, Tally
+from chainfold.engines.engine import LOG_ADDITION, Cost, Report
+from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, check_scores
-from chainfold.errors import ScoreNotFinite, ZeroProbability
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.tally import Tally
 from chainfold.kernels.expectation import (
     backward_vectors,
     carry_expectations,
@@ -19,6 +21,7 @@ from chainfold.kernels.expectation import (
     signed_total,
     terminate,
 )
+from chainfold.kernels.faults import check
 from chainfold.kernels.scores import edge_scores, state_scores
 from chainfold.model.layout import Floats
 
@@ -50,20 +53,12 @@ def before_the_chain(n_labels: int) -> Floats:
     return z
 
 
-def check_fault(fault: int, low: int) -> None:
-    """Raise what a kernel reported: t >= 0, no label possible there; t <= -2, a score that is not finite."""
-    if fault >= 0:
-        raise ZeroProbability(low + fault)
-    if fault <= -2:
-        raise ScoreNotFinite(low - 2 - fault)
-
-
 def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_weights: int) -> None:
     """log Z, and the expected counts ∇_m Z / Z = ± exp(ln|∇_m Z| - ln Z), from one signed logarithm or more each."""
     tally.scale((log_z,))
     logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
-    with np.errstate(over="ignore"):  # whoever takes the counts looks at them
+    with np.errstate(over="ignore"):  # the caller checks the counts
         expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
     tally.expected.add(layout.pack(expected, padding=0.0))
@@ -76,7 +71,7 @@ def promise(problem: Problem) -> Promise:
     return Promise(span=positions, terms=positions, logs=logs)
 
 
-class Keeper(Protocol):
+class VectorStack(Protocol):
     """A stack of forward vectors, block by block, each block with the one before it as its first row: [1 + B, N]."""
 
     def push(self, vectors: Floats) -> None:
@@ -88,7 +83,7 @@ class Keeper(Protocol):
         ...
 
 
-def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
+def forward_and_back(problem: Problem, keeper: VectorStack) -> tuple[Tally, Report]:
     """Algorithm 1 with nothing kept but the forward vectors.
 
     The local kernels are computed again on the way back, where each backward vector is used as soon as it is there.
@@ -104,7 +99,8 @@ def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
         block = problem.read(low, high)
         vectors = np.empty((1 + high - low, n_labels))
         vectors[0] = previous
-        check_fault(kernels_and_forward(block, *scores.of(low, block), u, vectors[0], vectors[1:]), low)
+        status, fault = kernels_and_forward(block, *scores.of(low, block), u, vectors[0], vectors[1:])
+        check(status, low + fault)
         previous = vectors[-1].copy()
         keeper.push(vectors)
         tally.observe(low, block)
@@ -121,10 +117,10 @@ def there_and_back(problem: Problem, keeper: Keeper) -> tuple[Tally, Report]:
         terminate(block, u, vectors[0], vectors[1:], beta, layout.features, gradient, sign)
         problem.settings.progress(size - size // 2)
     close(tally, log_z, gradient, sign, layout.size)
-    return tally, problem.report(tally, promise(problem), blocks=len(blocks))
+    return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 
-def there_and_back_cost(shape: Shape, settings: Settings) -> Cost:
+def forward_and_back_cost(shape: Shape, settings: Settings) -> Cost:
     """What is done, and what is held beside the keeper: a block with its matrices and scores."""
     block, vector = shape.block(settings), 8 * shape.n_labels
     additions = shape.positions * shape.n_labels**2 * (3 + shape.active)
@@ -143,12 +139,13 @@ def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
     for low, high in problem.blocks():
         blocks += 1
         block = problem.read(low, high)
-        check_fault(carry_expectations(block, *scores.of(low, block), layout.features, z, h, sign), low)
+        status, fault = carry_expectations(block, *scores.of(low, block), layout.features, z, h, sign)
+        check(status, low + fault)
         tally.observe(low, block)
         problem.settings.progress(high - low)
     log_z, _ = signed_total(z, np.ones(z.size, np.int8))
     close(tally, log_z, h, sign, layout.size)
-    return tally, problem.report(tally, promise(problem), blocks=blocks)
+    return tally, Report.of(problem, tally, promise(problem), blocks=blocks)
 
 
 def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:

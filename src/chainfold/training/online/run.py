@@ -31,20 +31,19 @@ import pyarrow as pa
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.problem import under
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
-from chainfold.system.validate import Arrays, is_count, mapping, need, spelt
-from chainfold.training.loop import EVERY_MINUTE, Every
+from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
+from chainfold.training.loop import EVERY_MINUTE, SaveInterval
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import Arriving
-from chainfold.training.online.journal import Journal, Journaled, Record
+from chainfold.training.online.journal import Journal, JournalReader, Record
 from chainfold.training.online.prequential import Interval, Prequential
-from chainfold.training.online.rows import arrays_of, block_of
+from chainfold.training.online.row_arrays import arrays_of, block_of
 from chainfold.training.online.share import NOTHING
-from chainfold.training.online.trainer import Learnt, OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.trainer import BatchResult, OnlineTrainer
 
 RUN, RUN_VERSION = "online run", 2
 _MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
@@ -54,7 +53,7 @@ _MEANING = ("labels", "label", "template", "columns", "hash_bits")
 T = TypeVar("T")
 
 
-class Asked(Exception):
+class StopRequested(Exception):
     """Raised by whoever wants the run to stop while it waits for rows."""
 
 
@@ -64,7 +63,7 @@ class Stopped(ChainfoldError):
     def __init__(self, positions: int, waiting: int, saved: Path) -> None:
         super().__init__(
             f"stopped after {positions:,} positions, which are learnt and kept in {saved}, as are {waiting:,} that "
-            f"wait for more; go on with --resume."
+            f"wait for more; continue with `resume`."
         )
 
 
@@ -76,9 +75,9 @@ class OnlineRun:
         output: Path,
         settings: OnlineSettings,
         *,
-        every: Every = EVERY_MINUTE,
+        every: SaveInterval = EVERY_MINUTE,
         tell: Callable[[Interval], None] = lambda interval: None,
-        progress: Callable[[Learnt], None] = lambda learnt: None,
+        progress: Callable[[BatchResult], None] = lambda learnt: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._output, self._settings, self._every = output, settings, every
@@ -90,7 +89,7 @@ class OnlineRun:
         self._again: bool | None = None  # would the rows of the run come once more? Not known before it has begun
         self._waiting = False  # for rows; nothing is lost if it is left then
         self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
-        self._journaled: Journaled | None = None  # what a killed run has left, and its state before that
+        self._journaled: JournalReader | None = None  # what a killed run has left, and its state before that
         self._restored = Record(0, [], NOTHING)
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
@@ -103,7 +102,7 @@ class OnlineRun:
             if settings != asdict(self._settings):
                 raise BadFile(
                     self.state_path,
-                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with --fresh.",
+                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with `fresh`.",
                 )
             self.vocabulary, self._again = _vocabulary(meaning, about["again"]), about["again"]
             size, names = 1 << meaning["hash_bits"], list(self.vocabulary.labels)
@@ -112,7 +111,7 @@ class OnlineRun:
             self.trainer = OnlineTrainer.of_state(given.rest(), size, len(names), self._settings)
             self._restored = Record(self.trainer.rows, names, NOTHING, held)
             self.prequential.restore(about["counts"], about["loss"], self.trainer.positions)
-        self._journaled = Journaled(self.journal_path, size, names)
+        self._journaled = JournalReader(self.journal_path, size, names)
         for _ in self._to_replay():
             pass
         self._know(self._journaled.labels)
@@ -149,7 +148,7 @@ class OnlineRun:
                     else:
                         self._take(block, arriving.waiting(), trainer, journal)
                     self._learn(trainer, journal)
-            except Asked:
+            except StopRequested:
                 self._save(journal)
                 raise self._stopped(trainer) from None
             if not trainer.rows:
@@ -182,14 +181,14 @@ class OnlineRun:
                 raise BadFile(
                     self.state_path,
                     f"is a run over {was}, and cannot go on with {now}; resume with the input of then, or begin anew "
-                    f"with --fresh.",
+                    f"with `fresh`.",
                 )
             same = all(getattr(meaning, name) == getattr(self.vocabulary, name) for name in _MEANING[1:])
             if not same:
                 raise BadFile(
                     self.state_path,
                     "is a run over other columns or attributes; resume with the input and options of then, or begin "
-                    "anew with --fresh.",
+                    "anew with `fresh`.",
                 )
         return self.trainer
 
@@ -222,20 +221,20 @@ class OnlineRun:
             raise BadFile(
                 self.state_path,
                 f"has {before:,} rows, and the input {skipped:,}; resume with the input of then, or begin anew with "
-                f"--fresh.",
+                f"`fresh`.",
             )
 
     def leave_if_waiting(self) -> None:
-        """Raise `Asked` where it only waits for rows."""
+        """Raise `StopRequested` where it only waits for rows."""
         if self._waiting:
-            raise Asked
+            raise StopRequested
 
     def wait(self, come: Callable[[], T]) -> T:
-        """Whatever it takes time to get; raises `Asked` if the run is to stop meanwhile, or was to before."""
+        """Whatever it takes time to get; raises `StopRequested` if the run is to stop meanwhile, or was to before."""
         self._waiting = True
         try:
             if self._stop():
-                raise Asked
+                raise StopRequested
             return come()
         finally:
             self._waiting = False
@@ -257,7 +256,7 @@ class OnlineRun:
                     self.journal_path,
                     f"has a record that begins with row {record.first + 1:,}, but {self.state_path} ends with row "
                     f"{rows:,}: they are not of the same run, or one is older; restore them, or begin anew with "
-                    f"--fresh.",
+                    f"`fresh`.",
                 )
             yield record
             rows = record.end
@@ -302,7 +301,7 @@ class OnlineRun:
         held = under("waiting", arrays_of(self._held))
         write_sealed(self.state_path, RUN, RUN_VERSION, {**self.trainer.state(), **held}, about)
 
-    def _count(self, learnt: Learnt) -> None:
+    def _count(self, learnt: BatchResult) -> None:
         self.prequential.add(learnt)
         self._progress(learnt)
 
@@ -317,7 +316,7 @@ class OnlineRun:
         if tuple(labels[:common]) != known[:common]:
             raise BadFile(
                 self.state_path,
-                "has other labels than the input; resume with the input of then, or begin anew with --fresh.",
+                "has other labels than the input; resume with the input of then, or begin anew with `fresh`.",
             )
         if len(labels) > len(known):
             self.vocabulary = replace(self.vocabulary, labels=tuple(labels))

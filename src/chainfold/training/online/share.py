@@ -1,8 +1,8 @@
-"""The share of some positions in the gradient, from no more of the chain than it takes.
+"""The share of some positions in the gradient, from a window of the chain.
 
-A window is the positions to learn from with some before and some after them, their attributes renumbered by what occurs
-in it, under the weights of these alone. Where the chain forgets within the window, the share is that of the whole chain
-(`engines.parallel` says why); elsewhere a larger window is needed, and `share_in` says which side of it.
+A window has the positions to train on, some before and some after them. Their attributes are renumbered by those that
+occur in it, under the weights of these alone. Where the chain forgets within the window, the share is that of the whole
+chain (`engines.stretch`); elsewhere a larger window is needed, and `share_in` says on which side.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.chain import Chain
-from chainfold.engines.block_pass import Belief, Horizon, Potentials, Sweep
-from chainfold.engines.problem import Problem, Settings, Tally
-from chainfold.engines.stream import Stream
-from chainfold.errors import ScoreNotFinite
-from chainfold.kernels import decode, messages
-from chainfold.kernels.scores import state_scores
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.settings import Settings
+from chainfold.engines.stretch import Halo, share
+from chainfold.inference.decoder import Decoder, Scorer
+from chainfold.kernels.viterbi import trace
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 
@@ -54,8 +54,8 @@ class Renumbering:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """Positions with what is around them; those to learn from are low … high-1."""
+class TrainingWindow:
+    """Positions with what is around them; those to train on are low … high-1."""
 
     block: Block
     low: int
@@ -64,21 +64,24 @@ class Window:
     ended: bool  # does one end with the last?
 
 
-class Share(NamedTuple):
-    """What the positions to learn from add to the gradient of the negative log likelihood, and what they are worth."""
+class WindowShare(NamedTuple):
+    """What the positions to train on add to the gradient of the negative log likelihood, and what they are worth."""
 
     loss: float
     ids: NDArray[np.int32]  # their attributes, each once
     rows: Floats  # [ids, N]
     transitions: Floats  # [N, N]
-    labels: NDArray[np.int32]  # the best labels of the positions to learn from
+    labels: NDArray[np.int32]  # the best labels of the positions to train on
     past_known: bool  # nothing before the window could change the share
     future_known: bool  # nothing after it
 
 
 def share_in(
-    window: Window, renumbering: Renumbering, weights: Callable[[NDArray[np.int32]], Floats], transitions: Floats
-) -> Share:
+    window: TrainingWindow,
+    renumbering: Renumbering,
+    weights: Callable[[NDArray[np.int32]], Floats],
+    transitions: Floats,
+) -> WindowShare:
     """The share of a window's positions; without what is outside, where that is not known to make no difference."""
     block = join_blocks([window.block])
     ids, local = renumbering(block.ids)
@@ -94,71 +97,28 @@ def share_in(
     )
     layout = Layout.full(n_labels, ids.size)
     model = Model(layout, np.concatenate([weights(ids).ravel(), transitions.ravel()]))
-    problem = Problem(model, chain, Settings())
-    potentials, tally = Potentials.of(problem), Tally(problem)
-    entry, past_known = _past(problem, potentials, window)
-    posterior, future_known = _future(problem, potentials, window, entry)
-    Stream(problem, potentials, tally).run(window.low, window.high, entry, posterior)
-    assert tally.observed is not None, "positions to learn from are labelled"
+    problem, whole = Problem(model, chain, Settings()), Halo(chain.positions, chain.positions)
+    potentials = Potentials.of(problem)
+    tally, past, future = share(problem, potentials, window.low, window.high, whole)
+    assert tally.observed is not None, "positions to train on are labelled"
     gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
     occurs = np.zeros(ids.size, np.bool_)
     occurs[local[block.offsets[window.low] : block.offsets[window.high]]] = True
-    return Share(
+    return WindowShare(
         loss=tally.log_z - tally.score,
         ids=ids[occurs],
         rows=gradient[: layout.n_state].reshape(-1, n_labels)[occurs],
         transitions=gradient[layout.n_state :].reshape(n_labels, n_labels),
-        labels=_best(problem, potentials)[window.low : window.high],
-        past_known=past_known,
-        future_known=future_known,
+        labels=_best(model, potentials, chain.block(0, chain.positions))[window.low : window.high],
+        past_known=past.certified or window.begun or (past.value is None and window.low > 0),
+        future_known=future.certified or window.ended or (future.value is None and window.high < chain.positions),
     )
 
 
-def _past(problem: Problem, potentials: Potentials, window: Window) -> tuple[Belief | None, bool]:
-    """The forward vector before the positions to learn from, None where a sequence starts there; is it known?"""
-    if problem.read(window.low, window.low + 1).starts[0]:
-        return None, window.begun or window.low > 0
-    belief = Sweep(problem, potentials).forward(0, problem.read(0, 1), None)
-    if window.low == 1:
-        return belief, window.begun
-    horizon = Horizon(potentials.width, ignore=np.where(belief.possible(), 0.0, np.inf))
-    sweep = Sweep(problem, potentials)
-    belief = sweep.forward(1, problem.read(1, window.low), belief)
-    if not window.begun:
-        sweep.look_ahead(horizon)
-    return belief, window.begun or horizon.certified
-
-
-def _future(
-    problem: Problem, potentials: Potentials, window: Window, entry: Belief | None
-) -> tuple[Floats | None, bool]:
-    """The posterior of the last position to learn from, None where a sequence ends there; is it known?"""
-    low, high, end = window.low, window.high, problem.positions
-    if high == end:
-        return None, window.ended
-    if problem.read(high, high + 1).starts[0]:
-        return None, True
-    belief = Sweep(problem, potentials).forward(low, problem.read(low, high), entry)
-    horizon, sweep = Horizon(potentials.width), Sweep(problem, potentials)
-    belief = sweep.forward(high, problem.read(high, end), belief)
-    sweep.look_ahead(horizon)
-    if horizon.certified:
-        return horizon.gamma, True
-    return horizon.mixed(belief), window.ended
-
-
-def _best(problem: Problem, potentials: Potentials) -> NDArray[np.int32]:
-    """The best labels of all positions."""
-    block, layout = problem.read(0, problem.positions), problem.model.layout
-    ends = np.append(block.starts[1:], True)
-    scores = np.empty((block.labels.size, layout.width))
-    state_scores(layout.find_rows(block), layout.rows, problem.weights, layout.blank, scores)
-    back = np.empty((block.labels.size, layout.n_labels), np.uint8 if layout.n_labels <= 256 else np.uint16)
-    finals, best = np.empty(int(ends.sum()), np.int64), np.empty(int(ends.sum()))
-    start, total = np.zeros(layout.width), np.zeros(2)
-    status, fault = decode.viterbi(block.starts, ends, scores, potentials.scores, start, total, back, finals, best)
-    if status != messages.OK:
-        raise ScoreNotFinite(fault)
+def _best(model: Model, potentials: Potentials, block: Block) -> NDArray[np.int32]:
+    """The best labels of all positions of a block that begins and ends a sequence."""
+    scorer = Scorer(model, potentials)
+    back, finals, _ = Decoder(scorer).viterbi(0, scorer.score(0, block, True))
     labels = np.empty(block.labels.size, np.int32)
-    decode.trace(back, finals[-1], labels)
+    trace(back, finals[-1], labels)
     return labels

@@ -1,4 +1,4 @@
-"""Learning from mistakes: the best path of each piece of a block and, where it is wrong, a step towards the labels.
+"""Perceptron, passive-aggressive and AROW: the best path of each piece of a block and, where it is wrong, an update.
 
     ŷ      = argmax_y Σ_t s_t(y_t) + e_t(y_{t-1}, y_t)              Viterbi, ties to the smaller label
     Δ      = F(x, y) - F(x, ŷ)                                      features of the labels minus those of the path
@@ -26,15 +26,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.scores import Found, Rows, Slots, edge_scores, sparse_slot, state_scores
+from chainfold.kernels.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
+from chainfold.kernels.scores import BlockRows, RowLayout, Slots, edge_scores, sparse_slot, state_scores
 from chainfold.kernels.simd import WIDTH, load, maximum, splat, store
 from chainfold.system.jit import STRICT, kernel
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2
-OK, NO_PATH, NOT_FINITE, FORBIDDEN, NOT_FIRST, NOT_LAST = 0, 1, 2, 3, 4, 5
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """How far a step goes."""
 
     algorithm: int  # PERCEPTRON, PASSIVE_AGGRESSIVE or AROW
@@ -46,9 +46,9 @@ class Rule(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """The weights as they are learnt, the model's shape, and the space to work in."""
+    """The weights in training, the model's shape, and the space to work in."""
 
-    rows: Rows
+    rows: RowLayout
     blank: NDArray[np.float64]  # [width]  0 for a label, -inf for padding
     first: NDArray[np.float64]  # [width]  the same, -inf also for labels that may not begin a sequence
     last: NDArray[np.float64]  # [width]  …that may not end one
@@ -60,7 +60,7 @@ class Learner(NamedTuple):
     edge: NDArray[np.float64]  # [N · width]  e_t of one position
 
 
-class Space(NamedTuple):
+class Scratch(NamedTuple):
     """Space for the longest piece of a block."""
 
     lattice: NDArray[np.float64]  # [longest, width]
@@ -69,8 +69,8 @@ class Space(NamedTuple):
     amount: NDArray[np.float64]  # likewise
 
 
-class Piece(NamedTuple):
-    """A stretch of a block that is learnt from as a whole."""
+class PieceArrays(NamedTuple):
+    """A range of a block's positions, on which one update is based."""
 
     labels: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 @kernel(fastmath=STRICT, inline=True)
 def piece_of(block: Any, low: Any, high: Any) -> Any:
     edge_offsets = block.edge_offsets[low : high + 1] if block.edge_offsets.size else block.edge_offsets[:0]
-    return Piece(
+    return PieceArrays(
         block.labels[low:high],
         block.offsets[low : high + 1],
         block.ids,
@@ -96,18 +96,18 @@ def piece_of(block: Any, low: Any, high: Any) -> Any:
 
 
 @kernel(fastmath=STRICT, inline=True)
-def rows_of(found: Any, low: Any, high: Any) -> Any:
-    return Found(found.begin[low : high + 1], found.turn[low:high], found.row, found.value)
+def rows_of(block_rows: Any, low: Any, high: Any) -> Any:
+    return BlockRows(block_rows.begin[low : high + 1], block_rows.turn[low:high], block_rows.row, block_rows.value)
 
 
 @kernel(fastmath=STRICT)
 def learn(
-    block: Any, found: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: Any, space: Any, seen: Any
+    block: Any, block_rows: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: Any, scratch: Any, seen: Any
 ) -> Any:
-    """Learn from pieces begins[p] … begins[p+1]-1, p in `order`; `closed` where a sequence ends with the block.
+    """Train on pieces begins[p] … begins[p+1]-1, p in `order`; `closed` where a sequence ends with the block.
 
     Returns (status, the faulty position, the sum of the losses); a loss is the share of wrong labels for the
-    perceptron, the cost for the others. `seen` pieces were learnt from before.
+    perceptron, the cost for the others. `seen`: pieces trained on before.
     """
     loss = 0.0
     for number in range(order.size):
@@ -116,15 +116,15 @@ def learn(
         enter = learner.first if block.starts[low] else learner.blank
         leave = learner.last if ends else learner.blank
         piece = piece_of(block, low, high)
-        status, fault = best_path(piece, rows_of(found, low, high), enter, leave, learner, space)
+        status, fault = best_path(piece, rows_of(block_rows, low, high), enter, leave, learner, scratch)
         if status != OK:
             return status, low + fault, loss
-        status, fault, wrong, count = difference(piece, enter, leave, learner, space)
+        status, fault, wrong, count = difference(piece, enter, leave, learner, scratch)
         if status != OK:
             return status, low + fault, loss
         if wrong > 0:
             weight = mean_weight(block, low, high)
-            cost = step(rule, wrong, settle(learner, space, count), weight, seen + number + 1, learner, space)
+            cost = step(rule, wrong, settle(learner, scratch, count), weight, seen + number + 1, learner, scratch)
             loss += weight * (wrong / (high - low) if rule.algorithm == PERCEPTRON else cost)
     return OK, 0, loss
 
@@ -141,15 +141,15 @@ def mean_weight(block: Any, low: Any, high: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def best_path(piece: Any, found: Any, enter: Any, leave: Any, learner: Any, space: Any) -> Any:
-    """δ_0 = s_0 + enter,  δ_t(j) = s_t(j) + max_i (δ_{t-1}(i) + e_t(i,j)),  the last δ + leave; ŷ into space.path.
+def best_path(piece: Any, block_rows: Any, enter: Any, leave: Any, learner: Any, scratch: Any) -> Any:
+    """δ_0 = s_0 + enter,  δ_t(j) = s_t(j) + max_i (δ_{t-1}(i) + e_t(i,j)),  the last δ + leave; ŷ into scratch.path.
 
     δ takes the place of the scores. The way back finds the best label before ŷ_t from δ_{t-1} alone, so that no
     pointers are kept. Returns (status, the faulty position).
     """
-    lattice, path, width = space.lattice, space.path, learner.blank.size
+    lattice, path, width = scratch.lattice, scratch.path, learner.blank.size
     n_labels, positions = learner.slots.transition.size // width, piece.labels.size
-    state_scores(found, learner.rows, learner.slots, learner.blank, lattice)
+    state_scores(block_rows, learner.rows, learner.slots, learner.blank, lattice)
     for t in range(positions):
         edge = learner.slots.transition
         if t > 0 and piece.edge_offsets.size:
@@ -175,7 +175,7 @@ def best_path(piece: Any, found: Any, enter: Any, leave: Any, learner: Any, spac
         if lattice[positions - 1, j] > lattice[positions - 1, label]:
             label = j
     if lattice[positions - 1, label] == -np.inf:
-        return NO_PATH, first_impossible(lattice, positions)
+        return ZERO, first_impossible(lattice, positions)
     for t in range(positions - 1, 0, -1):
         path[t] = label
         edge = learner.slots.transition
@@ -220,27 +220,27 @@ def first_impossible(lattice: Any, positions: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def difference(piece: Any, enter: Any, leave: Any, learner: Any, space: Any) -> Any:
+def difference(piece: Any, enter: Any, leave: Any, learner: Any, scratch: Any) -> Any:
     """Gather Δ. Returns (status, the faulty position, the number of wrong labels, the number of slots touched).
 
     A label that is forbidden differs from the path, which is never so; hence it is enough to look where they differ.
     """
     wrong, count, last = 0, np.int64(0), piece.labels.size - 1
     for t in range(last + 1):
-        label, found = piece.labels[t], space.path[t]
+        label, chosen = piece.labels[t], scratch.path[t]
         label_before = piece.labels[t - 1] if t > 0 else label
-        found_before = space.path[t - 1] if t > 0 else found
-        if label != found:
+        chosen_before = scratch.path[t - 1] if t > 0 else chosen
+        if label != chosen:
             wrong += 1
-            count = add_state(piece, t, label, 1.0, learner, space, count)
+            count = add_state(piece, t, label, 1.0, learner, scratch, count)
             if count < 0:
                 return FORBIDDEN, t, wrong, 0
-            count = add_state(piece, t, found, -1.0, learner, space, count)
-        if t > 0 and (label != found or label_before != found_before):
-            count = add_edge(piece, t, label_before, label, 1.0, learner, space, count)
+            count = add_state(piece, t, chosen, -1.0, learner, scratch, count)
+        if t > 0 and (label != chosen or label_before != chosen_before):
+            count = add_edge(piece, t, label_before, label, 1.0, learner, scratch, count)
             if count < 0:
                 return FORBIDDEN, t, wrong, 0
-            count = add_edge(piece, t, found_before, found, -1.0, learner, space, count)
+            count = add_edge(piece, t, chosen_before, chosen, -1.0, learner, scratch, count)
     if enter[piece.labels[0]] == -np.inf:
         return NOT_FIRST, 0, wrong, 0
     if leave[piece.labels[last]] == -np.inf:
@@ -249,7 +249,7 @@ def difference(piece: Any, enter: Any, leave: Any, learner: Any, space: Any) -> 
 
 
 @kernel(fastmath=STRICT)
-def add_state(piece: Any, t: Any, label: Any, sign: Any, learner: Any, space: Any, count: Any) -> Any:
+def add_state(piece: Any, t: Any, label: Any, sign: Any, learner: Any, scratch: Any, count: Any) -> Any:
     """Δ[a, label] += sign · x_t(a) for each attribute; returns the slots touched so far, -1 where one is forbidden."""
     for k in range(piece.offsets[t], piece.offsets[t + 1]):
         attribute = piece.ids[k]
@@ -260,59 +260,59 @@ def add_state(piece: Any, t: Any, label: Any, sign: Any, learner: Any, space: An
                 continue
             slot += learner.slots.dense.size
         value = piece.values[k] if piece.values.size else 1.0
-        count = add(slot, sign * value, learner, space, count)
+        count = add(slot, sign * value, learner, scratch, count)
         if count < 0:
             break
     return count
 
 
 @kernel(fastmath=STRICT)
-def add_edge(piece: Any, t: Any, before: Any, label: Any, sign: Any, learner: Any, space: Any, count: Any) -> Any:
+def add_edge(piece: Any, t: Any, before: Any, label: Any, sign: Any, learner: Any, scratch: Any, count: Any) -> Any:
     """The same for the edge into t: its transition, and each edge attribute with it."""
     size = learner.slots.transition.size
     begin = learner.weights.size - size - learner.slots.edge.size
     pair = begin + before * learner.blank.size + label
-    count = add(pair, sign, learner, space, count)
+    count = add(pair, sign, learner, scratch, count)
     if piece.edge_offsets.size:
         for k in range(piece.edge_offsets[t], piece.edge_offsets[t + 1]):
             if count >= 0:
                 value = piece.edge_values[k] if piece.edge_values.size else 1.0
-                count = add(pair + (1 + np.int64(piece.edge_ids[k])) * size, sign * value, learner, space, count)
+                count = add(pair + (1 + np.int64(piece.edge_ids[k])) * size, sign * value, learner, scratch, count)
     return count
 
 
 @kernel(fastmath=STRICT, inline=True)
-def add(slot: Any, amount: Any, learner: Any, space: Any, count: Any) -> Any:
+def add(slot: Any, amount: Any, learner: Any, scratch: Any, count: Any) -> Any:
     """Δ[slot] += amount; a slot whose sum has come back to zero may be listed again."""
     if learner.exists[slot] and amount != 0.0:
         if learner.weights[slot] == -np.inf:
             return -1
         if learner.delta[slot] == 0.0:
-            space.touched[count] = slot
+            scratch.touched[count] = slot
             count += 1
         learner.delta[slot] += amount
     return count
 
 
 @kernel(fastmath=STRICT)
-def settle(learner: Any, space: Any, count: Any) -> Any:
+def settle(learner: Any, scratch: Any, count: Any) -> Any:
     """Take Δ out of its array into (touched, amount), each slot once; returns how many there are."""
     kept = 0
     for k in range(count):
-        slot = space.touched[k]
+        slot = scratch.touched[k]
         if learner.delta[slot] != 0.0:
-            space.touched[kept], space.amount[kept] = slot, learner.delta[slot]
+            scratch.touched[kept], scratch.amount[kept] = slot, learner.delta[slot]
             learner.delta[slot] = 0.0
             kept += 1
     return kept
 
 
 @kernel(fastmath=STRICT)
-def step(rule: Any, wrong: Any, count: Any, weight: Any, number: Any, learner: Any, space: Any) -> Any:
+def step(rule: Any, wrong: Any, count: Any, weight: Any, number: Any, learner: Any, scratch: Any) -> Any:
     """Move the weights by the rule; `number` counts the pieces, this one included. Returns the cost."""
     margin, norm = 0.0, 0.0
     for k in range(count):
-        slot, amount = space.touched[k], space.amount[k]
+        slot, amount = scratch.touched[k], scratch.amount[k]
         margin += amount * learner.weights[slot]
         norm += amount * amount * (learner.second[slot] if rule.algorithm == AROW else 1.0)
     cost = wrong - margin
@@ -320,7 +320,7 @@ def step(rule: Any, wrong: Any, count: Any, weight: Any, number: Any, learner: A
         cost = (math.sqrt(wrong) if rule.error_sensitive else 1.0) - margin
     rate = weight * rate_of(rule, cost, norm)
     for k in range(count):
-        slot, amount = space.touched[k], space.amount[k]
+        slot, amount = scratch.touched[k], scratch.amount[k]
         if rule.algorithm == AROW:
             variance = learner.second[slot]
             learner.weights[slot] += rate * variance * amount

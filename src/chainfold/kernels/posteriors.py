@@ -1,8 +1,6 @@
-"""Labellings of a block: the best, the k best, drawn ones; posteriors, and probabilities and entropy of sequences.
+"""Posteriors, drawn labellings, probabilities and entropy of sequences, and expected transitions.
 
-Everything goes forward over the blocks, carrying what the next block needs, and back inside a block once the state of
-its last position is known. A sequence is from a start mark to an end mark; scores of labels that may not start or end
-one are -inf already. `lattice` is a block after the forward pass, in real or in wide numbers (see `messages`).
+They are computed from a block after the forward pass, in doubles or in wide numbers (`kernels.lattice`).
 
     Pr(i | j) = Pr(y_{t-1} = i | y_t = j, x up to t) = α_{t-1}(i) E_t(i,j) / predicted_t(j)
 
@@ -16,170 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.messages import NOT_FINITE, OK, ZERO, end_posterior, log_conditional, row_sum, transfer, two_sum
-from chainfold.kernels.simd import WIDTH, fma, load, max_lanes, maximum, splat, store, where_positive
+from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
+from chainfold.kernels.simd import WIDTH, fma, load, maximum, splat, store
 from chainfold.kernels.wide import log_share, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-_TINY = 1e-300
 _NORMALISED = 32  # positions after which a posterior is made to add up to one
-
-
-@kernel(fastmath=STRICT)
-def viterbi(
-    starts: Any, ends: Any, scores: Any, edge: Any, delta: Any, total: Any, back: Any, finals: Any, best: Any
-) -> Any:
-    """δ_t(j) = s_t(j) + max_i (δ_{t-1}(i) + e_t(i,j)), its maximum taken out at each position; ties to the smaller i.
-
-    scores: [B, width]  edge: [B or 1, N · width]  delta: [width], carried  total: [2], what was taken out since the
-    sequence began, carried. back: [B, N], the i chosen, at a start mark the best last label of the sequence before.
-    finals, best: for each sequence that ends here its last label and its score. Returns (status, position of a fault).
-    """
-    width, n_labels = scores.shape[1], back.shape[1]
-    step = 1 if edge.shape[0] > 1 else 0
-    high, choice = np.zeros(width), np.zeros(width)
-    numbers = np.arange(float(n_labels))
-    infinite = splat(np.inf)
-    sequence = 0
-    for t in range(scores.shape[0]):
-        if starts[t]:
-            label = 0
-            for j in range(1, n_labels):
-                if delta[j] > delta[label]:
-                    label = j
-            for j in range(width):
-                high[j], choice[j] = 0.0, label
-            total[0], total[1] = 0.0, 0.0
-        else:
-            base = t * step * n_labels * width
-            for c in range(0, width, WIDTH):
-                top, chosen = splat(-np.inf), splat(0.0)
-                for i in range(n_labels):
-                    reached = splat(delta[i]) + load(edge, base + i * width + c)
-                    chosen = where_positive(reached - top, splat(numbers[i]), chosen)
-                    top = maximum(reached, top)
-                store(high, c, top)
-                store(choice, c, chosen)
-        peaks = splat(-np.inf)
-        for c in range(0, width, WIDTH):
-            reached = load(high, c) + load(scores, t * width + c)
-            store(delta, c, reached)
-            peaks = maximum(where_positive(infinite - reached, reached, infinite), peaks)  # what is no number, too
-        peak = max_lanes(peaks)
-        if peak == np.inf:
-            return NOT_FINITE, t
-        if peak == -np.inf:
-            return ZERO, t
-        for c in range(0, width, WIDTH):
-            store(delta, c, load(delta, c) - splat(peak))
-        for j in range(n_labels):
-            back[t, j] = int(choice[j])
-        total[0], total[1] = two_sum(total[0], total[1], peak)
-        if ends[t]:
-            label = 0
-            while delta[label] < 0.0:
-                label += 1
-            finals[sequence], best[sequence] = label, total[0] + total[1]
-            sequence += 1
-    return OK, -1
-
-
-@kernel(fastmath=STRICT)
-def trace(back: Any, label: Any, labels: Any) -> Any:
-    """The labels of a block whose last one is known, by y_{t-1} = back_t(y_t); returns the one before the block."""
-    for t in range(back.shape[0] - 1, -1, -1):
-        labels[t] = label
-        label = back[t, label]
-    return label
-
-
-@kernel(fastmath=STRICT)
-def coalesce(back: Any, heads: Any) -> None:
-    """Each of the labels at the block's end becomes the label before the block on its best path: y ← back_t(y)."""
-    merged = False
-    for t in range(back.shape[0] - 1, -1, -1):
-        if merged:
-            heads[0] = back[t, heads[0]]
-            continue
-        merged = True
-        for k in range(heads.size):
-            heads[k] = back[t, heads[k]]
-            merged = merged and heads[k] == heads[0]
-    if merged:
-        for k in range(heads.size):
-            heads[k] = heads[0]
-
-
-@kernel(fastmath=STRICT, inline=True)
-def largest(numbers: Any) -> Any:
-    """Where the largest number is, the first of several; -1 if all are -inf."""
-    where, high = -1, -np.inf
-    for i in range(numbers.size):
-        if numbers[i] > high:
-            where, high = i, numbers[i]
-    return where
-
-
-@kernel(fastmath=STRICT)
-def rank(starts: Any, ends: Any, scores: Any, edge: Any, ranked: Any, back: Any, finals: Any, gaps: Any) -> None:
-    """The k best scores of each label: δ_t(j, ·) = s_t(j) + the k largest of δ_{t-1}(i, q) + e_t(i,j), over i and q.
-
-    ranked: [N, k], carried, the best of all taken out. back: [B, N, k], i · k + q. For each sequence that ends here,
-    finals: [S, k], its k best last states j · k + r, -1 where there are fewer; gaps: their scores, less the best one.
-    """
-    width = scores.shape[1]
-    n_labels, k = ranked.shape
-    step = 1 if edge.shape[0] > 1 else 0
-    fresh, heads, taken = np.empty((n_labels, k)), np.empty(n_labels), np.empty(n_labels, np.int64)
-    sequence = 0
-    for t in range(scores.shape[0]):
-        peak = -np.inf
-        for j in range(n_labels):
-            for i in range(n_labels):  # the best of each i; once it is taken, the next best takes its place
-                taken[i] = 0
-                heads[i] = -np.inf if starts[t] else ranked[i, 0] + edge[t * step, i * width + j]
-            for r in range(k):
-                i = largest(heads)
-                back[t, j, r] = 0
-                fresh[j, r] = heads[i] + scores[t, j] if i >= 0 else -np.inf
-                if i >= 0:
-                    back[t, j, r] = i * k + taken[i]
-                    taken[i] += 1
-                    heads[i] = ranked[i, taken[i]] + edge[t * step, i * width + j] if taken[i] < k else -np.inf
-            if starts[t]:
-                fresh[j, 0] = scores[t, j]
-            peak = max(peak, fresh[j, 0])
-        for j in range(n_labels):
-            for r in range(k):
-                ranked[j, r] = fresh[j, r] - peak
-        if ends[t]:
-            for j in range(n_labels):
-                taken[j], heads[j] = 0, ranked[j, 0]
-            for r in range(k):
-                j = largest(heads)
-                gaps[sequence, r] = heads[j] if j >= 0 else -np.inf
-                finals[sequence, r] = j * k + taken[j] if j >= 0 else -1
-                if j >= 0:
-                    taken[j] += 1
-                    heads[j] = ranked[j, taken[j]] if taken[j] < k else -np.inf
-            sequence += 1
-
-
-@kernel(fastmath=STRICT)
-def trace_ranked(ends: Any, back: Any, finals: Any, states: Any, labels: Any) -> None:
-    """k paths back through a block, (y, r)_{t-1} = back_t((y, r)_t), each sequence from its own last states.
-
-    states: [k], j · k + r or -1, of the last position in, of the position before the block out. labels: [k, B].
-    """
-    k = back.shape[2]
-    sequence = finals.shape[0]
-    for t in range(back.shape[0] - 1, -1, -1):
-        if ends[t]:
-            sequence -= 1
-        for r in range(k):
-            state = finals[sequence, r] if ends[t] else states[r]
-            labels[r, t] = state // k if state >= 0 else -1
-            states[r] = -1 if state < 0 else back[t, state // k, state % k]
 
 
 @kernel(fastmath=CONTRACT)
@@ -202,7 +42,7 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
             end_posterior(previous, wide, n_labels, gamma)
         elif edge_t.size:
             for c in range(0, width, WIDTH):
-                store(v, c, load(gamma, c) / maximum(load(predicted, t * width + c), splat(_TINY)))
+                store(v, c, load(gamma, c) / maximum(load(predicted, t * width + c), splat(TINY)))
             for c in range(0, width, WIDTH):
                 total = splat(0.0)
                 for j in range(n_labels):
@@ -219,7 +59,7 @@ def posteriors(lattice: Any, edge_t: Any, gamma: Any, out: Any) -> None:
             for i in range(n_labels):
                 total += gamma[i]
             for i in range(n_labels):
-                gamma[i] /= max(total, _TINY)
+                gamma[i] /= max(total, TINY)
 
 
 @kernel(fastmath=STRICT)
@@ -235,7 +75,7 @@ def draw(lattice: Any, posterior: Any, uniforms: Any, labels: Any) -> None:
     for t in range(posterior.shape[0]):
         start = lattice.starts[t]
         for j in range(n_labels):
-            v[j] = posterior[t, j] if start else posterior[t, j] / max(predicted[t, j], _TINY)
+            v[j] = posterior[t, j] if start else posterior[t, j] / max(predicted[t, j], TINY)
         for k in range(labels.shape[1]):
             base = labels[t, k] * width
             top, total = -np.inf, 0.0
@@ -386,3 +226,29 @@ def entropy(lattice: Any, ends: Any, log_edge: Any, given: Any, total: Any, out:
                     rest += math.exp(log_gamma) * (given[j] - log_gamma)
             out[sequence] = max(total[0] + (total[1] + rest), 0.0)
             sequence += 1
+
+
+@kernel(fastmath=CONTRACT)
+def count_pairs(lattice: Any, posteriors: Any, pairs: Any) -> None:
+    """pairs(i, j) += Σ_t ξ_t(i, j), ξ_t(i, j) = Pr(y_{t-1} = i | y_t = j) γ_t(j), but at start marks; [N, width]."""
+    alpha, predicted, edge, wide = lattice.alpha, lattice.predicted, lattice.edge, lattice.wide
+    width, n_labels = posteriors.shape[1], lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    scratch = np.zeros((n_labels, width))
+    for t in range(alpha.shape[0]):
+        if lattice.starts[t]:
+            continue
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if wide:
+            transfer(previous, predicted[t], edge[t * step], wide, n_labels, scratch)
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    pairs[i, j] += scratch[i, j] * posteriors[t, j]
+        else:
+            base = t * step * n_labels * width
+            for c in range(0, width, WIDTH):
+                v = load(posteriors, t * width + c) / maximum(load(predicted, t * width + c), splat(TINY))
+                for i in range(n_labels):
+                    at = i * width + c
+                    joint = splat(previous[i]) * load(edge, base + at)
+                    store(pairs, at, fma(joint, v, load(pairs, at)))

@@ -1,0 +1,123 @@
+"""Options that several verbs share, in groups, and the flags by which errors name them.
+
+Group       options that stand together, and what is made of their values
+grouped     a verb that takes one object for each group; typer sees the options
+in_flags    an error of the library with the flags of the verb that runs instead of parameter names
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import typer
+
+Verb = Callable[..., None]
+
+
+class Parameter(NamedTuple):
+    """One option: its type with a `typer.Option`, and its default."""
+
+    annotation: Any
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options by name, and what makes an object of their values, which it gets by name."""
+
+    parameters: Mapping[str, Parameter]
+    build: Callable[..., Any]
+
+    @classmethod
+    def of(cls, made: type) -> Group:
+        """The fields of a dataclass, annotated as typer's parameters are."""
+        hints = get_type_hints(made, include_extras=True)
+        defaults = {field.name: field.default for field in fields(made)}
+        missing = inspect.Parameter.empty
+        return cls({name: Parameter(hints[name], missing if d is MISSING else d) for name, d in defaults.items()}, made)
+
+    def only(self, *names: str) -> Group:
+        return Group({name: self.parameters[name] for name in names}, self.build)
+
+    def without(self, *names: str) -> Group:
+        return self.only(*(name for name in self.parameters if name not in names))
+
+
+def grouped(**groups: Group) -> Callable[[Verb], Verb]:
+    """A decorator: the parameters of these names are replaced by the options of their groups."""
+
+    def decorate(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def run(**values: Any) -> None:
+            for name, group in groups.items():
+                values[name] = group.build(**{option: values.pop(option) for option in group.parameters})
+            verb(**values)
+
+        signature = inspect.signature(verb, eval_str=True)
+        parameters = [parameter for given in signature.parameters.values() for parameter in _expanded(given)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    def _expanded(given: inspect.Parameter) -> Iterator[inspect.Parameter]:
+        if given.name not in groups:
+            yield given.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            return
+        for name, (annotation, default) in groups[given.name].parameters.items():
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    return decorate
+
+
+# Flags
+
+_flags: ContextVar[Mapping[str, tuple[str, str | None]]] = ContextVar("flags", default={})  # noqa: B039
+_NAMED = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`")
+
+
+@contextmanager
+def flags_of(verb: Verb) -> Iterator[None]:
+    """While a verb runs, `in_flags` knows its options."""
+    before = _flags.set({p.name: _flag(p) for p in inspect.signature(verb, eval_str=True).parameters.values()})
+    try:
+        yield
+    finally:
+        _flags.reset(before)
+
+
+def in_flags(sentence: str) -> str:
+    """A sentence in which `name` and `name=value`, in backquotes, are written as the verb's options."""
+    return _NAMED.sub(_as_given, sentence)
+
+
+def flag(name: str) -> str:
+    """An option's flag, or the name where the verb that runs has no such option."""
+    return _flags.get().get(name, (name, None))[0]
+
+
+def _as_given(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    if name not in _flags.get():
+        return match.group()
+    yes, no = _flags.get()[name]
+    if value is None or value == "True":
+        return yes
+    return no or f"without {yes}" if value == "False" else f"{yes} {value.strip(chr(34) + chr(39))}"
+
+
+def _flag(parameter: inspect.Parameter) -> tuple[str, str | None]:
+    """What gives the option, and what denies it."""
+    metadata = get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
+    for info in metadata:
+        if isinstance(info, typer.models.OptionInfo):
+            declared = [info.default] if isinstance(info.default, str) else []
+            yes, _, no = (declared or [f"--{parameter.name.replace('_', '-')}"])[0].partition("/")
+            return yes, no or None
+    return f"`{parameter.name}`", None

@@ -1,0 +1,124 @@
+"""A stretch of a chain with halos: what its positions add to log Z and the counts, from no more than it takes.
+
+A stretch is a range of positions with the forward vector before its first position and the posterior of its last one.
+Where a sequence starts, both are known. Elsewhere they are certified from halos, the positions before and after it:
+
+    the past     where the chain forgets within a halo before the stretch, α is known
+    the future   where it forgets within a halo after the stretch, γ is known
+
+A halo grows until it is certified, or until it has its largest size.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from chainfold.chain.block import frozen
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import BlockPass, boundary_flow
+from chainfold.engines.certificate import Certificate
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.engines.stream import StreamPass
+from chainfold.engines.tally import Tally
+from chainfold.model.layout import Floats
+
+
+class Halo(NamedTuple):
+    """Positions that a certificate looks at: at first, and at most."""
+
+    first: int = 64
+    last: int = 4096
+
+
+HALO = Halo()
+
+
+Value = TypeVar("Value")
+
+
+class Side(NamedTuple, Generic[Value]):
+    """What is known at one end of a stretch: the forward vector before it, or the posterior of its last position."""
+
+    value: Value | None  # None where a sequence starts or ends
+    certified: bool = False
+    reached: bool = True  # the halo reaches the start of a sequence, or the end of the chain
+
+    @property
+    def known(self) -> bool:
+        return self.certified or self.reached
+
+
+class Share(NamedTuple):
+    """What some positions add to log Z and the counts."""
+
+    tally: Tally
+    past: Side[Belief]
+    future: Side[Floats]
+
+
+def share(problem: Problem, potentials: Potentials, low: int, high: int, halo: Halo = HALO) -> Share:
+    """The share of positions low … high-1; over a whole chain, the shares add up.
+
+    Where the chain does not forget within the halo, the past or the future beyond it is left out.
+    """
+    tally, past, future = Tally(problem), Side[Belief](None), Side[Floats](None)
+    if not starts_at(problem, low):
+        past = past_of(problem, potentials, low, halo)
+    if not starts_at(problem, high):
+        before = BlockPass(problem, potentials).forward(low, problem.read(low, high), past.value)
+        future = future_of(problem, potentials, high, before, halo)
+    StreamPass(problem, potentials, tally).run(low, high, past.value, future.value)
+    return Share(tally, past, future)
+
+
+def starts_at(problem: Problem, position: int) -> bool:
+    """Does a sequence start there, or the chain end before it?"""
+    return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
+
+
+def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo = HALO) -> Side[Belief]:
+    """α of the position before `position`, from a halo that grows until its beginning no longer matters."""
+    size = halo.first
+    while True:
+        low = max(0, position - size)
+        first = problem.read(low, low + 1)
+        reached = bool(first.starts[0])
+        begun = first._replace(starts=frozen([True], np.bool_))  # any label is possible here, unless one starts
+        belief = BlockPass(problem, potentials).forward(low, begun, None, masked=reached)
+        if position == low + 1:
+            return Side(belief, False, reached)
+        block_pass, certificate = BlockPass(problem, potentials), Certificate.of_past(belief, _tolerance(problem))
+        belief = block_pass.forward(low + 1, problem.read(low + 1, position), belief)
+        certified = certificate.extend(block_pass.lattice())
+        if certified or reached or 2 * size > halo.last:
+            return Side(belief, certified, reached)
+        size *= 2
+
+
+def future_of(
+    problem: Problem, potentials: Potentials, position: int, before: Belief, halo: Halo = HALO
+) -> Side[Floats]:
+    """γ of the position before `position`, from a lookahead that grows until the future no longer matters.
+
+    before: α of the same position
+    """
+    certificate = Certificate(potentials.width, _tolerance(problem))
+    low, size = position, halo.first
+    belief, passes = before, list[BlockPass]()
+    while True:
+        high = min(low + size, problem.positions)
+        passes.append(BlockPass(problem, potentials))
+        belief = passes[-1].forward(low, problem.read(low, high), belief)
+        certified, reached = certificate.extend(passes[-1].lattice()), high == problem.positions
+        if certified or reached or high - position >= halo.last:
+            if problem.weighted:
+                return Side(boundary_flow(passes, certificate.last), certified, reached)
+            return Side(certificate.gamma if certified else certificate.mixed(belief), certified, reached)
+        low, size = high, 2 * size
+
+
+def _tolerance(problem: Problem) -> float:
+    return problem.settings.tolerance

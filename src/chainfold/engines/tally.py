@@ -1,0 +1,219 @@
+"""What an engine adds up: log Z and expected counts, the score and the counts of the observed labels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from chainfold.chain.block import NO_LABEL, Block
+from chainfold.engines.problem import Before, Problem
+from chainfold.engines.workspace import ArrayPool
+from chainfold.errors import ForbiddenLabel
+from chainfold.kernels.scores import PORTION, Slots, fold, observe
+from chainfold.kernels.simd import WIDTH
+from chainfold.model.layout import Floats, Layout
+from chainfold.system.archive import Tensors
+from chainfold.system.validate import Arrays, below_infinity, finite, need, under
+
+_FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
+_SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
+_MOST_TERMS = 64  # of a sum that is added up exactly, after which there are two
+_HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
+
+
+class Accumulator:
+    """A vector of sums in levels: kernels add to `recent`, which is folded into `total` now and then.
+
+    A million small terms added to one large number lose five digits to rounding; added in portions, hardly one. The
+    sums of the most frequent attributes, which come first, have a level in between (`kernels.scores.fold`).
+    """
+
+    def __init__(self, layout: Layout, pool: ArrayPool) -> None:
+        self.layout, self._pool = layout, pool
+        self._recent = pool.zeros(layout.slots)
+        self._total: Floats | None = None
+        self._pending = 0
+        self._hot = pool.zeros(min(_HOT, layout.dense * layout.width) // WIDTH * WIDTH)
+        self.slots: Slots = layout.view(self._recent)._replace(hot=self._hot)
+
+    def added(self, positions: int) -> None:
+        """Say that the sums over this many positions have been added to the slots."""
+        before, self._pending = self._pending, self._pending + positions
+        if positions <= PORTION and self._pending // PORTION > before // PORTION:  # else kernels do it
+            fold(self.slots)
+        if self._pending >= self._portion:
+            self._take_hot()
+            self.add(self._recent)
+            self._recent[:] = 0.0
+            self._pending = 0
+
+    def add(self, slots: Floats) -> None:
+        """Add to the totals."""
+        if self._total is None:
+            self._total = self._pool.take(slots.size)
+            self._total[:] = slots
+        else:
+            self._total += slots
+
+    def _take_hot(self) -> None:
+        self._recent[: self._hot.size] += self._hot
+        self._hot[:] = 0.0
+
+    @property
+    def _portion(self) -> int:
+        """Positions after which sums are folded."""
+        return max(_FOLD_EVERY, self._recent.size // _SLOTS_A_POSITION)
+
+    def terms(self, positions: int) -> float:
+        """The most terms that are added one after another on any level, beside those of one block."""
+        return min(self._portion, positions) + positions / self._portion
+
+    def result(self) -> Floats:
+        """The sums, in slots; nothing can be added after that."""
+        self._take_hot()
+        if self._total is None:
+            return self._recent
+        self._recent += self._total
+        self._pool.give(self._total)
+        self._total = None
+        return self._recent
+
+    def release(self) -> None:
+        """Give back the arrays, the result included."""
+        self._pool.give(self.result())
+        self._pool.give(self._hot)
+
+    def state(self) -> Tensors:
+        """All levels, but for the hot one in the order of the weights: padding is always zero."""
+        levels = {"recent": self._recent} if self._total is None else {"recent": self._recent, "total": self._total}
+        unpacked = {name: self.layout.unpack(level) for name, level in levels.items()}
+        return {"pending": np.array([self._pending]), "hot": self._hot, **unpacked}
+
+    def restore(self, state: Tensors) -> None:
+        """Continue from a state, to the bit."""
+        given, size = Arrays(state), self.layout.size
+        (pending,) = given.counts("pending", self._portion - 1)
+        recent, hot = given.take("recent", np.float64, size), given.take("hot", np.float64, self._hot.size)
+        total = given.take("total", np.float64, size) if "total" in given else None
+        given.check_empty()
+        for sums in (recent, hot, *([] if total is None else [total])):
+            finite("sums", sums)
+        self.layout.pack(recent, self._recent, padding=0.0)
+        self._hot[:] = hot
+        if total is not None:
+            self._total = self.layout.pack(total, self._pool.take(self._recent.size), padding=0.0)
+        self._pending = pending
+
+
+class Tally:
+    """The sums of an engine over the blocks of a stretch of the chain, in order."""
+
+    def __init__(self, problem: Problem) -> None:
+        layout = problem.model.layout
+        self._problem = problem
+        self.expected = Accumulator(layout, problem.pool)
+        observes = problem.source.labelled and problem.settings.observe
+        self.observed = Accumulator(layout, problem.pool) if observes else None
+        self._scales: list[float] = []
+        self._likelihoods: list[float] = []
+        self._previous = NO_LABEL
+
+    @property
+    def log_z(self) -> float:
+        return _sum(self._scales)
+
+    @property
+    def score(self) -> float:
+        """The score of the observed labels: their counts times the weights."""
+        assert self.observed is not None, "asked only where every label is known"
+        counts = self.observed.result()
+        counted = np.flatnonzero(counts)
+        return float(np.sum(counts[counted] * self._problem.packed[counted]))
+
+    @property
+    def weighted_likelihood(self) -> float:
+        """The log likelihood, where positions have weights."""
+        return _sum(self._likelihoods)
+
+    def scale(self, log_scale: tuple[float, ...], likelihood: float = 0.0) -> None:
+        """Add a block's share of log Z, a sum, and of the likelihood where positions have weights."""
+        self._scales = _shortened([*self._scales, *log_scale])
+        self._likelihoods = _shortened([*self._likelihoods, likelihood])
+
+    def observe(self, low: int, block: Block) -> None:
+        """Count the block's own labels; blocks come in order."""
+        if self.observed is None:
+            return
+        problem = self._problem
+        before = Before(self._previous, 1.0)
+        if problem.weighted or self._previous == NO_LABEL:
+            before = problem.before(low)
+        layout = problem.model.layout
+        self._previous, forbidden = observe(
+            block, layout.rows, problem.weights, layout.width, *before, problem.forbids_states, self.observed.slots
+        )
+        wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
+        if max(wrong) >= 0:
+            raise ForbiddenLabel(low + min(place for place in wrong if place >= 0))
+        self.observed.added(block.labels.size)
+
+    def add(self, other: Tally) -> None:
+        """Add the tally of the next stretch."""
+        self._scales = _shortened(self._scales + other._scales)
+        self._likelihoods = _shortened(self._likelihoods + other._likelihoods)
+        self.expected.add(other.expected.result())
+        if self.observed is not None and other.observed is not None:
+            self.observed.add(other.observed.result())
+        other.release()
+
+    def forget_labels(self) -> None:
+        """Stop counting the observed labels: one of them is unknown, and so are their sums."""
+        if self.observed is not None:
+            self.observed.release()
+            self.observed = None
+
+    def state(self) -> Tensors:
+        """All sums, without the label before the next block: the source has it."""
+        observed = {} if self.observed is None else self.observed.state()
+        return {
+            "scales": np.array(self._scales),
+            "likelihoods": np.array(self._likelihoods),
+            **under("expected", self.expected.state()),
+            **under("observed", observed),
+        }
+
+    def restore(self, state: Tensors) -> None:
+        """Continue from a state, to the bit."""
+        given = Arrays(state)
+        scales, likelihoods = (given.take(name, np.float64, None) for name in ("scales", "likelihoods"))
+        need(max(scales.size, likelihoods.size) < _MOST_TERMS, "it has more sums than it can have")
+        finite("scales", scales)
+        below_infinity("likelihoods", likelihoods)
+        self.expected.restore(given.under("expected"))
+        if self.observed is not None:
+            self.observed.restore(given.under("observed"))
+        given.check_empty()
+        self._scales, self._likelihoods = scales.tolist(), likelihoods.tolist()
+
+    def release(self) -> None:
+        """Give back the arrays of the sums."""
+        self.expected.release()
+        if self.observed is not None:
+            self.observed.release()
+
+
+def _shortened(terms: list[float]) -> list[float]:
+    """The same sum in two numbers, so that what is kept does not grow with the chain."""
+    if len(terms) < _MOST_TERMS:
+        return terms
+    total = _sum(terms)
+    return [total, _sum([*terms, -total])] if math.isfinite(total) else [total]
+
+
+def _sum(terms: list[float]) -> float:
+    """Exact, or not a number where it leaves the range of a double."""
+    try:
+        return math.fsum(terms)
+    except (OverflowError, ValueError):
+        return math.nan

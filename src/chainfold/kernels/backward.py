@@ -1,0 +1,244 @@
+"""Back over a block: posteriors, expected counts and, where positions have weights, their flow.
+
+`kernels.lattice` has the recursion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chainfold.kernels.forward import step_row
+from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
+from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, PORTION, fold, prefetch_short_rows, sizes
+from chainfold.kernels.simd import fma, load_tile, maximum, number, place, splat, store, sum_lanes, zeros
+from chainfold.kernels.wide import log_share
+from chainfold.system.jit import CONTRACT, STRICT, kernel
+
+_TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def scatter(block_rows: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
+    """The expected counts of position t's attributes: counts[a, j] += x_t(a) γ_t(j)."""
+    tile, columns, width = sizes(rows.tiles)
+    low, turn, high = block_rows.begin[t], block_rows.turn[t], block_rows.begin[t + 1]
+    plain = block_rows.value.size == 0
+    prefetch_short_rows(block_rows, rows, max(t - AHEAD, 0), counts.sparse)
+    for c in range(0, width, columns):
+        posterior = load_tile(gamma, c, tile)
+        if plain:
+            for k in range(low, turn):
+                slot = block_rows.row[k] + c
+                store(counts.dense, slot, load_tile(counts.dense, slot, tile) + posterior)
+        else:
+            for k in range(low, turn):
+                slot = block_rows.row[k] + c
+                value = splat(block_rows.value[k])
+                store(counts.dense, slot, fma(value, posterior, load_tile(counts.dense, slot, tile)))
+    for k in range(turn, high):
+        value = 1.0 if plain else block_rows.value[k]
+        first = block_rows.row[k] >> COUNT_BITS
+        for entry in range(first, first + (block_rows.row[k] & COUNT)):
+            counts.sparse[entry] += value * gamma[rows.label[entry]]
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def count_edges(alpha: Any, v: Any, low: Any, high: Any, n_labels: Any, tiles: Any, pairs: Any) -> None:
+    """pairs[i, j] += Σ_{low <= t < high} α_{t-1}(i) v_t(j), four labels i at a time or two; low > 0."""
+    tile, columns, width = sizes(tiles)
+    zero = zeros(tile)
+    for c in range(0, width, columns):
+        if len(tile) <= 6:
+            for i in range(0, n_labels, 4):
+                sum0, sum1, sum2, sum3 = zero, zero, zero, zero
+                for t in range(low, high):
+                    right = load_tile(v, t * width + c, tile)
+                    left = (t - 1) * width + i
+                    sum0 = fma(splat(number(alpha, left)), right, sum0)
+                    sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
+                    sum2 = fma(splat(number(alpha, left + 2)), right, sum2)
+                    sum3 = fma(splat(number(alpha, left + 3)), right, sum3)
+                at = i * width + c
+                add_to(pairs, at, sum0, tile)
+                add_to(pairs, at + width, sum1, tile)
+                add_to(pairs, at + 2 * width, sum2, tile)
+                add_to(pairs, at + 3 * width, sum3, tile)
+        else:
+            for i in range(0, n_labels, 2):
+                sum0, sum1 = zero, zero
+                for t in range(low, high):
+                    right = load_tile(v, t * width + c, tile)
+                    left = (t - 1) * width + i
+                    sum0 = fma(splat(number(alpha, left)), right, sum0)
+                    sum1 = fma(splat(number(alpha, left + 1)), right, sum1)
+                at = i * width + c
+                add_to(pairs, at, sum0, tile)
+                add_to(pairs, at + width, sum1, tile)
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def add_to(sums: Any, at: Any, terms: Any, tile: Any) -> None:
+    store(sums, at, load_tile(sums, at, tile) + terms)
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def normalise(gamma: Any, tiles: Any) -> None:
+    """γ / Σ γ; as it is if it adds up to nothing."""
+    tile, columns, width = sizes(tiles)
+    lane_sum = zeros(tile)
+    for c in range(0, width, columns):
+        lane_sum = lane_sum + load_tile(gamma, c, tile)
+    total = sum_lanes(lane_sum)
+    if total > 0.0:
+        for c in range(0, width, columns):
+            store(gamma, c, load_tile(gamma, c, tile) / splat(total))
+
+
+@kernel(fastmath=STRICT, inline=True)
+def take_out(gamma: Any, label: Any, change: Any, total: Any, n_labels: Any) -> None:
+    """The observed label takes its change of weight out of the flow; the largest part makes up for the rounding."""
+    gamma[label] -= change
+    sum_, largest = 0.0, 0
+    for j in range(n_labels):
+        sum_ += gamma[j]
+        if abs(gamma[j]) > abs(gamma[largest]):
+            largest = j
+    gamma[largest] += total - sum_
+
+
+@kernel(fastmath=CONTRACT)
+def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
+    """The fast way back, one transition matrix for all positions; edge_t: [N, width], E transposed.
+
+    gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
+    pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
+    """
+    alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
+    tile, columns, width = sizes(rows.tiles)
+    weighted = lattice.change.size > 0
+    high = alpha.shape[0]
+    for t in range(alpha.shape[0] - 1, -1, -1):
+        scatter(block_rows, rows, t, gamma, counts)
+        previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
+        if lattice.starts[t]:
+            scale = 0.0
+            for i in range(n_labels):
+                scale += number(previous, i)
+            scale = max(scale, TINY)  # the entry of a block that begins the chain is all zeros
+            weight = lattice.change[t] if weighted else 1.0
+            for c in range(0, width, columns):
+                store(predicted, t * width + c, zeros(tile))
+                store(gamma, c, splat(weight) * (load_tile(previous, c, tile) / splat(scale)))
+        else:
+            if weighted:
+                take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
+            for c in range(0, width, columns):
+                at = t * width + c
+                inverse = splat(1.0) / maximum(load_tile(predicted, at, tile), splat(TINY))  # γ need not be waited for
+                store(predicted, at, load_tile(gamma, c, tile) * inverse)
+            v = place(predicted, t * width)
+            for c in range(0, width, columns):
+                store(gamma, c, load_tile(previous, c, tile) * step_row(v, edge_t, 0, n_labels, c, rows.tiles))
+        if t > 0 and (high - t == _TILE or t == 1):
+            count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
+            high = t
+            if not weighted:
+                normalise(gamma, rows.tiles)
+            if (alpha.shape[0] - t) % PORTION == 0:
+                fold(counts)
+    for i in range(n_labels):
+        for c in range(0, width, columns):
+            at = i * width + c
+            store(pairs, at, fma(splat(entry[i]), load_tile(predicted, c, tile), load_tile(pairs, at, tile)))
+
+
+@kernel(fastmath=STRICT)
+def backward_general(
+    block: Any, block_rows: Any, lattice: Any, gamma: Any, rows: Any, scratch: Any, counts: Any
+) -> None:
+    """The way back for edges that differ from position to position, or in wide numbers.
+
+    ξ_t(i,j) = Pr(i | j) γ_t(j) is formed outright and counted for the transition and each edge attribute of t.
+    scratch: [2, N, width].
+    """
+    width, n_labels = scratch.shape[2], lattice.n_labels
+    weighted = lattice.change.size > 0
+    joint, pairs = scratch[0], scratch[1]
+    pairs[:] = 0.0
+    for t in range(lattice.starts.size - 1, -1, -1):
+        scatter(block_rows, rows, t, gamma, counts)
+        step_back(lattice, t, gamma, joint)
+        if not weighted and t % _TILE == 0:
+            normalise(gamma, rows.tiles)
+        if not lattice.starts[t]:
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    pairs[i, j] += joint[i, j]
+            if block.edge_offsets.size:
+                for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
+                    value = 1.0 if block.edge_values.size == 0 else block.edge_values[k]
+                    base = block.edge_ids[k] * n_labels * width
+                    for i in range(n_labels):
+                        for j in range(n_labels):
+                            counts.edge[base + i * width + j] += value * joint[i, j]
+        if t % PORTION == 0:
+            fold(counts)
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    counts.transition[i * width + j] += pairs[i, j]
+                    pairs[i, j] = 0.0
+
+
+@kernel(fastmath=STRICT, inline=True)
+def step_back(lattice: Any, t: Any, gamma: Any, joint: Any) -> None:
+    """γ_t becomes γ_{t-1}; joint: [N, width], ξ_t(i,j) out, not set at a start mark."""
+    n_labels, wide = lattice.n_labels, lattice.wide
+    weighted = lattice.change.size > 0
+    edge = lattice.edge[t if lattice.edge.shape[0] > 1 else 0]
+    previous = lattice.alpha[t - 1] if t > 0 else lattice.entry
+    if lattice.starts[t]:
+        end_posterior(previous, wide, n_labels, gamma)
+        if weighted:
+            for i in range(n_labels):
+                gamma[i] *= lattice.change[t]
+        return
+    if weighted:
+        take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
+    transfer(previous, lattice.predicted[t], edge, wide, n_labels, joint)
+    for i in range(n_labels):
+        for j in range(n_labels):
+            joint[i, j] *= gamma[j]
+    for i in range(n_labels):
+        gamma[i] = 0.0
+        for j in range(n_labels):
+            gamma[i] += joint[i, j]
+
+
+@kernel(fastmath=STRICT)
+def flow_back(lattice: Any, size: Any, gamma: Any, scratch: Any) -> None:
+    """The flow of position size-1 of a block becomes that of the position before the block; scratch: [N, width]."""
+    for t in range(size - 1, -1, -1):
+        step_back(lattice, t, gamma, scratch)
+
+
+@kernel(fastmath=STRICT)
+def path_likelihood(lattice: Any, label: Any, weight: Any) -> Any:
+    """Σ_t w_{t-1} log p(y_{t-1} | y_t, x up to t) over the block; label and weight: y and w before it.
+
+    p(i | j) = α_{t-1}(i) E_t(i,j) / predicted_t(j), and before a start mark α_{t-1}(i) / Σ α_{t-1}. Returns the sum and
+    the smallest of the logarithms that count.
+    """
+    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
+    step = 1 if edge.shape[0] > 1 else 0
+    total, compensation, least = 0.0, 0.0, 0.0
+    for t in range(alpha.shape[0]):
+        previous = alpha[t - 1] if t > 0 else lattice.entry
+        if weight > 0.0:
+            if lattice.starts[t]:
+                term = log_share(previous, label, wide, row_sum(previous, wide, n_labels))
+            else:
+                term = log_conditional(previous, lattice.predicted[t], edge[t * step], label, lattice.labels[t], wide)
+            least = min(least, term)
+            total, compensation = two_sum(total, compensation, weight * term)
+        label, weight = lattice.labels[t], lattice.weights[t]
+    return total + compensation, least

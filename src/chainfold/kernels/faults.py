@@ -1,0 +1,31 @@
+"""Status codes of kernels, and the error that each stands for.
+
+A kernel that can fail returns a status, and the position in its block where it failed.
+"""
+
+from __future__ import annotations
+
+from chainfold.errors import ChainfoldError, ForbiddenLabel, ScoreNotFinite, ZeroProbability
+
+OK = 0
+UNSAFE = 1  # numbers came near the end of the range of a double: do it again in wide numbers
+ZERO = 2  # no label is possible
+NOT_FINITE = 3  # a score is infinite, or not a number
+FORBIDDEN = 4  # the observed label has a weight of -inf
+NOT_FIRST = 5  # the observed label may not start a sequence
+NOT_LAST = 6  # the observed label may not end one
+
+_ERRORS = {ZERO: ZeroProbability, NOT_FINITE: ScoreNotFinite, FORBIDDEN: ForbiddenLabel}
+_PLACES = {NOT_FIRST: "start", NOT_LAST: "end"}
+
+
+def check(status: int, position: int) -> None:
+    """Raise the error of a status other than OK; position: in the chain."""
+    if status in _ERRORS:
+        raise _ERRORS[status](position)
+    if status in _PLACES:
+        raise ChainfoldError(
+            f"the label observed at position {position} may not {_PLACES[status]} a sequence; allow it, or correct the "
+            f"label."
+        )
+    assert status == OK, "UNSAFE is handled by the caller"

@@ -1,0 +1,76 @@
+"""Whole sequences, forward and back a few at a time, so that what is between stays in the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chainfold.kernels.backward import backward
+from chainfold.kernels.faults import OK
+from chainfold.kernels.forward import forward
+from chainfold.kernels.lattice import Lattice, two_sum
+from chainfold.kernels.scores import PORTION, BlockRows, fold, state_scores
+from chainfold.system.jit import CONTRACT, kernel
+
+
+@kernel(fastmath=CONTRACT)
+def whole_sequences(
+    block_rows: Any,
+    lattice: Any,
+    rows: Any,
+    weights: Any,
+    blank: Any,
+    edge_t: Any,
+    shift: Any,
+    watch: Any,
+    gamma: Any,
+    pairs: Any,
+    counts: Any,
+) -> Any:
+    """There and back over the sequences of a block, a few at a time, so that what is between stays in the cache.
+
+    The block begins and ends with whole sequences; alpha and predicted are the room for a few. Returns (positions done,
+    log of their scale in two numbers): a sequence that is longer than the room, or whose numbers leave the range, ends
+    it.
+    """
+    starts, n_labels = lattice.starts, lattice.n_labels
+    total, compensation, low, folded = 0.0, 0.0, 0, 0
+    while low < starts.size:
+        high = min(low + lattice.alpha.shape[0], starts.size)
+        while high > low and high < starts.size and not starts[high]:
+            high -= 1
+        if high == low:
+            break
+        size = high - low
+        here = BlockRows(block_rows.begin[low : high + 1], block_rows.turn[low:high], block_rows.row, block_rows.value)
+        part = Lattice(
+            starts[low:high],
+            lattice.alpha[:size],
+            lattice.predicted[:size],
+            lattice.edge,
+            lattice.entry,
+            lattice.labels,
+            lattice.weights,
+            lattice.change,
+            lattice.totals,
+            False,
+            n_labels,
+        )
+        state_scores(here, rows, weights, blank, part.alpha)
+        status, scale = forward(
+            part.starts, part.alpha, part.predicted, part.edge, shift, part.entry, n_labels, watch, rows.tiles
+        )
+        if status != OK:
+            break
+        total, compensation = two_sum(total, compensation, scale[0])
+        compensation += scale[1]
+        last, sum_ = part.alpha[size - 1], 0.0
+        for j in range(n_labels):
+            sum_ += last[j]
+        for j in range(gamma.size):
+            gamma[j] = last[j] / sum_
+        backward(here, part, edge_t, gamma, rows, pairs, counts)
+        low = high
+        if low - folded >= PORTION:
+            fold(counts)
+            folded = low
+    return low, (total, compensation)
