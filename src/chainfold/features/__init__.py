@@ -10,7 +10,7 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     numbers            columns of numbers: reading, bins, scales
     attributes         the codes of each feature at each row, and their ids
     labels             labels, sequence starts, groups and weights of rows
-    spool, kept        blocks and rows spilled to disk while an input is encoded
+    spool, row_spool   blocks and rows spilled to disk while an input is encoded
     encoder            rows to numbered blocks, and to a chain with its final numbers
     encode             `encode`, `encode_sequences`, `chain_from_table`, `chain_from_sequences`
     cache              encodes an input again only if it has changed

@@ -2,7 +2,7 @@
 
 Quantiles are found by counting. A double's sign, exponent and first 8 bits of mantissa are its cell: cells are in the
 order of their numbers, whole numbers up to 512 have cells of their own, and no cell is wider than 0.4 % of its numbers.
-There are about a million cells, so memory is bounded whatever the length of the column. Edges of bins are edges of
+There are about a million cells, so memory is bounded for columns of any length. Edges of bins are edges of
 cells, so that a number falls into the bin that its cell was counted for.
 """
 

@@ -76,7 +76,7 @@ class CrfsuiteReader(LineReader):
 
 
 def _room(data: bytes) -> AttributeArrays:
-    """Arrays that are large enough for whatever the lines hold."""
+    """Arrays that are large enough for the lines."""
     rows, entries = count_of(b"\n", data), count_of(b"\t", data)
     return AttributeArrays(
         names=np.empty(len(data), np.uint8),

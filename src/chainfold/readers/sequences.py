@@ -20,7 +20,7 @@ from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
 from chainfold.system.validate import MOST_WEIGHT
 
-_ROWS, _ENTRIES = 65536, 1 << 20  # after so many a stretch ends
+_ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
 
 
 def stretches_of(
@@ -88,7 +88,7 @@ def _iterated(things: Any, what: str) -> Iterator[Any]:
     if things is None:
         return iter(())
     if not isinstance(things, Iterable):
-        raise BadChain(f"{what} are {things!r}, which cannot be gone through; give lists of lists.")
+        raise BadChain(f"{what} are {things!r}, which is not iterable; give lists of lists.")
     return iter(things)
 
 
