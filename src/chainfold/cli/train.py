@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.model import Model
-    from chainfold.training.loop import Development
-    from chainfold.training.loop import IterationReport
-    from chainfold.training.loop import Training
     from chainfold.readers.progress import InputProgress
-    from chainfold.training.loop import Progress
+    from chainfold.training.loop import Development, IterationReport, Training
+
 
 _ENGINE = "Engine"
 _HEADINGS = ("iteration", "objective", "‖gradient‖", "‖weights‖", "non-zero", "development", "seconds")
