@@ -82,7 +82,7 @@ def test_a_short_wait_is_marked_and_said(trained: Trained) -> None:
     assert set(marks) == {"yes", "no"}
     truth = [line.split()[-1] for line in trained.tagged.decode().splitlines() if line]
     assert all(row[-2] == label for row, label in zip(rows, truth, strict=True) if row[-1] == "yes")
-    sentence = f"chainfold: {marks.count('no')} of {len(rows)} rows are not proven: --max-lag did not let them wait"
+    sentence = f"chainfold: {marks.count('no')} of {len(rows)} rows are not proven: --max-lag limits how long they wait"
     assert sentence in done.stderr
 
 
@@ -107,7 +107,7 @@ def test_labels_that_can_never_be_told_apart(limit: tuple[str, str], bound: str,
     done = run("tag", tmp_path / "m", "-", "--follow", "--lags", *never, *limit, given=b"x\n" * 500)
     assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 500
-    found = re.search(r"chainfold: (\d+) of 500 rows are not proven: (.*) did not let them wait longer", done.stderr)
+    found = re.search(r"chainfold: (\d+) of 500 rows are not proven: (.*) limits how long they wait", done.stderr)
     assert found is not None
     assert found[2] == bound
     assert 400 < int(found[1]) < 500
@@ -170,12 +170,12 @@ def test_bad_lines_are_unknown(trained: Trained) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--max-lag", "3"), "--max-lag means something with --follow alone"),
-        (("--on-error", "skip"), "--on-error means something with --follow alone"),
-        (("--lags",), "--lags means something with --follow alone"),
+        (("--max-lag", "3"), "--max-lag requires --follow"),
+        (("--on-error", "skip"), "--on-error requires --follow"),
+        (("--lags",), "--lags requires --follow"),
         (("--follow", "--on-error", "ignore"), "one of stop, skip, unknown"),
         (("--follow", "--max-lag", "-1"), "at least 0"),
-        (("--follow", "--nbest", "2"), "leave out --nbest"),
+        (("--follow", "--nbest", "2"), "--follow does not support --nbest"),
         (("--follow", "-"), "one input, and there are 2"),
     ],
 )
@@ -214,6 +214,24 @@ def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
         assert one.wait(PATIENCE) == 130, said
     assert trained.tagged.startswith(b"".join(expected[:given]) + rest)
     assert said.splitlines()[0] == "chainfold: interrupted."
+
+
+def test_rows_that_wait_for_the_template_are_counted_when_it_is_interrupted(trained: Trained, tmp_path: Path) -> None:
+    train = conll(tmp_path / "train.txt", 60)
+    ahead = ("--columns", "word,shape,tag", "--attributes", "word word[3] shape")
+    succeeded("train", train, "-o", tmp_path / "m", *ahead)
+    with following(tmp_path / "m", "-") as one:
+        for line in trained.lines[:3]:
+            the(one.stdin).write(line)
+        the(one.stdin).flush()
+        end = time.monotonic() + PATIENCE
+        while waiting_in(the(one.stdin)) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.5)  # they are in the pipe no more, and not with the template yet
+        one.send_signal(signal.SIGINT)
+        assert one.wait(PATIENCE) == 130
+        said = the(one.stderr).read().decode()
+    assert said == "chainfold: interrupted.\nchainfold: 3 rows at the end not final yet, and left out.\n"
 
 
 @pytest.mark.parametrize("begin", [b"\n\n", b"half a li"], ids=["blank lines", "half a line"])

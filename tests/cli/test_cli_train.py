@@ -20,6 +20,7 @@ import pytest
 
 from chainfold.chain.stored import open_chain
 from chainfold.model.file import open_model
+from chainfold.system import signals
 from chainfold.system.archive import read_sealed
 from chainfold.training.loop import RUN, RUN_VERSION
 from processes import PATIENCE, command, running
@@ -68,10 +69,10 @@ def test_verbose_is_a_line_an_iteration(text: Path, tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (("--algorithm", "magic"), "algorithm is 'magic', but must be one of lbfgs"),
-        (("--algorithm", "ap", "--c1", "1"), "c1 means nothing to algorithm 'ap'"),
+        (("--algorithm", "ap", "--c1", "1"), "--c1 does not apply to algorithm 'ap'"),
         (("--c1", "-1"), "c1 is -1.0"),
         (("--c2", "nan"), "c2 is nan"),
-        (("--max-iterations", "0"), "max_iterations is 0"),
+        (("--max-iterations", "0"), "--max-iterations is 0"),
         (("--patience", "0"), "patience is 0"),
         (("--threads", "0"), "threads is 0"),
         (("--engine", "warp"), "there is no engine 'warp'"),
@@ -85,7 +86,7 @@ def test_verbose_is_a_line_an_iteration(text: Path, tmp_path: Path) -> None:
         (("--label", "z"), "there is no label column 'z'; the columns are 0, 1, 2."),
         (("--weight", "1"), "line 1, column '1': the weight is"),
         (("--columns", "a,b"), "line 1 has 3 columns, but there are names for 2"),
-        *((("--save-every", each), f"save_every is {each!r}") for each in ("0", "-1", "1.5", "", "5x", "nan", "inf")),
+        *((("--save-every", each), f"--save-every is {each!r}") for each in ("0", "-1", "1.5", "", "5x", "nan", "inf")),
     ],
 )
 def test_bad_settings(options: tuple[str, ...], sentence: str, text: Path, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_outputs_that_cannot_be(text: Path, tmp_path: Path) -> None:
     assert "there is no folder" in failed("train", text, "-o", tmp_path / "nowhere" / "m")
     assert "there is no folder" in failed("train", text, "-o", text / "m")
     assert "is a directory" in failed("train", text, "-o", tmp_path)
-    assert "cannot go to standard output" in failed("train", text, "-o", "-")
+    assert "cannot be written to standard output" in failed("train", text, "-o", "-")
     (tmp_path / "m.run").mkdir()
     assert "is a directory" in failed("train", text, "-o", tmp_path / "m", "--fresh")
     (tmp_path / "m.run").rmdir()
@@ -194,7 +195,7 @@ def test_a_chain_gives_the_same_model_as_its_file(text: Path, tmp_path: Path) ->
     assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
     for option in (("--attributes", "word"), ("--min-count", "2"), ("--one-sequence",), ("--label", "tag")):
         sentence = failed("train", tmp_path / "c", "-o", tmp_path / "n", *option)
-        assert f"is a chain, encoded already; {option[0]} means nothing to it" in sentence
+        assert f"is an encoded chain, to which {option[0]} does not apply" in sentence
 
 
 def test_from_standard_input(text: Path, tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_a_development_set_may_only_report(text: Path, tmp_path: Path) -> None:
     done = run("train", text, "-o", tmp_path / "m", *dev, *made, "-v")
     assert all("development" in line and "*" not in line for line in done.stderr.splitlines())
     assert "│ on the development set" in done.stdout
-    assert "name one with --dev" in failed("train", text, "-o", tmp_path / "m", "--dev-report")
+    assert "--dev-report requires --dev" in failed("train", text, "-o", tmp_path / "m", "--dev-report")
 
 
 def test_a_single_label_is_refused(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def stopped_after(pieces: int) -> Iterator[Callable[[], bool]]:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, pieces: int = 5) -> None:
-    monkeypatch.setattr(sys.modules["chainfold.cli.train"], "interruptible", lambda heard: stopped_after(pieces))
+    monkeypatch.setattr(signals, "interruptible", lambda requested: stopped_after(pieces))
 
 
 def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,11 +347,11 @@ def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.Monke
         done = run("train", text, "-o", model)
     assert done.exit_code == 130
     assert done.stderr.count("\n") == 1
-    assert f"kept in {state}; go on with --resume." in done.stderr
+    assert f"kept in {state}; continue with --resume." in done.stderr
     assert not model.exists()
     kept = state.read_bytes()
     sentence = failed("train", text, "-o", model)
-    assert "holds an unfinished run; go on with --resume, or begin anew with --fresh." in sentence
+    assert "holds an unfinished run; continue with --resume, or begin anew with --fresh." in sentence
     assert "was begun with c2 = 1.0, and now it is 2.0" in failed("train", text, "-o", model, "--resume", "--c2", "2")
     other = conll(tmp_path / "other.txt", 50)
     assert "was begun with" in failed("train", other, "-o", model, "--resume")
@@ -387,7 +388,7 @@ def test_to_resume_what_was_never_begun(text: Path, tmp_path: Path) -> None:
     succeeded("train", text, "-o", tmp_path / "m")
     done = run("train", text, "-o", tmp_path / "n", "--resume")
     assert done.exit_code == 0
-    assert done.stderr == "chainfold: there is no unfinished run to go on with; a new one begins.\n"
+    assert done.stderr == "chainfold: there is no unfinished run to resume; a new one begins.\n"
     assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
 
 
@@ -413,7 +414,7 @@ def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
     assert "chainfold: saving after this step; Ctrl-C again stops at once.\n" in said.decode()
     last = said.decode().splitlines()[-1]
     assert last.startswith("chainfold: training was interrupted after iteration")
-    assert last.endswith("go on with --resume.")
+    assert last.endswith("continue with --resume.")
     assert (tmp_path / "m.run").exists()
     assert not (tmp_path / "m").exists()
     succeeded("train", text, "-o", tmp_path / "m", *LONG, "--resume")

@@ -133,7 +133,7 @@ def test_everything_is_made(run: tuple[Path, str]) -> None:
 
 
 def test_the_chain_beats_single_rows(run: tuple[Path, str]) -> None:
-    figures = re.search(r"labelled right +│ +([0-9.]+)% │ +([0-9.]+)% │", run[1])
+    figures = re.search(r"labelled correctly +│ +([0-9.]+)% │ +([0-9.]+)% │", run[1])
     assert figures is not None
     single, chain = map(float, figures.groups())
     assert chain > 97

@@ -22,7 +22,7 @@ from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.cli import failures
 from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
-from chainfold.features.kept import Kept
+from chainfold.features.row_spool import RowSpool
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.tables import one_sentence
 from chainfold.system.machine import address_room
@@ -57,18 +57,18 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (MemoryError(), "not enough memory; take a smaller input, or a machine with more memory."),
-        (MemoryError("Unable to allocate 2 TiB"), "not enough memory: Unable to allocate 2 TiB; take a smaller input"),
+        (MemoryError(), "not enough memory; use a smaller input, or a machine with more memory."),
+        (MemoryError("Unable to allocate 2 TiB"), "not enough memory: Unable to allocate 2 TiB; use a smaller input"),
         (
             ImportError(f"a page of advice.\n\n{MAPPED}\n"),
             f"a library cannot be loaded: {MAPPED}; install chainfold again",
         ),
         (OSError(LLVM), "a library cannot be loaded: Could not find/load shared object file 'libllvmlite.so'"),
-        (RuntimeError("can't start new thread"), "the operating system refuses another thread; take fewer --threads"),
+        (RuntimeError("can't start new thread"), "the operating system refuses another thread; use fewer --threads"),
         (system(errno.EMFILE), "Too many open files; close some, or raise the limit (ulimit -n)."),
         (system(errno.ENOMEM), "not enough memory: Cannot allocate memory."),
         (system(errno.EACCES, "/root/x"), "/root/x: Permission denied."),
-        (system(errno.EPERM), "the operating system refuses what it was asked for: Operation not permitted."),
+        (system(errno.EPERM), "the operating system refuses a request: Operation not permitted."),
         (system(errno.ENOSPC), "cannot write to standard output: No space left on device."),
     ],
 )
@@ -100,7 +100,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for use in (
         lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
-        lambda: Kept(None),
+        lambda: RowSpool(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),
     ):
         with pytest.raises(
@@ -111,7 +111,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    for use in (lambda: Kept(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
+    for use in (lambda: RowSpool(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
         with pytest.raises(BadFile, match="gone: cannot hold temporary files: No such file or directory"):
             use()
 
@@ -149,7 +149,7 @@ def test_too_little_room_is_said_before_anything_is_loaded(monkeypatch: pytest.M
     done = ended(None)
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("chainfold: a limit leaves this process 700 MB of address space, and a verb needs 1,")
+    assert done.stderr.startswith("chainfold: this process may use 700 MB of address space, and a verb needs 1,")
 
 
 def test_room_is_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,5 +172,5 @@ def test_a_verb_under_a_limit_on_memory() -> None:
     command = [sys.executable, "-m", "chainfold", "engines"]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
     assert done.returncode == 2
-    assert done.stderr.startswith("chainfold: a limit leaves this process 5")
+    assert done.stderr.startswith("chainfold: this process may use 5")
     assert done.stderr.count("\n") == 1

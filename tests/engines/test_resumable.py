@@ -251,7 +251,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     for act in (part.finish, lambda: part.save(tmp_path / "token")):
         with pytest.raises(ChainfoldError, match="no positions"):
             act()
-    with pytest.raises(ChainfoldError, match="nothing before the first piece"):
+    with pytest.raises(ChainfoldError, match="the first piece cannot continue"):
         part.add(chain, continues=True)
     part.add(chain)
     with pytest.raises(ChainfoldError, match="only one side has weights"):
@@ -389,7 +389,7 @@ def test_the_verb_says_what_cannot_be(stored: tuple[Model, Path, list[Path]], tm
     other = replace(model, weights=model.weights + 1.0)
     save_model(tmp_path / "other", other)
     assert "no such file" in failed("gradient", chain, *modelled, *token, "--last")
-    assert "nothing before the first piece" in failed("gradient", chain, *modelled, *token, "--continues")
+    assert "the first piece cannot continue" in failed("gradient", chain, *modelled, *token, "--continues")
     assert not (tmp_path / "token").exists()
     succeeded("gradient", chain, *modelled, *token)
     before = (tmp_path / "token").read_bytes()

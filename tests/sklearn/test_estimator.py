@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
 from chainfold.training.online.share import WindowShare
@@ -166,7 +166,7 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
         copied.fit(X, Y)
     with pytest.raises(ChainfoldError, match=r"c2 is -1\.0"):
         copied.set_params(algorithm="lbfgs").fit(X, Y)
-    with pytest.raises(ValueError, match="c1 means nothing to algorithm 'ap'"):
+    with pytest.raises(ValueError, match="`c1` does not apply to algorithm 'ap'"):
         CRF(algorithm="ap", c1=1.0).fit(X, Y)
     with pytest.raises(ChainfoldError, match="threads is 0"):
         CRF(threads=0).fit(X, Y)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
 from chainfold.training.loop import (
@@ -480,8 +480,8 @@ def test_values_beyond_all_measure_end_in_a_sentence() -> None:
     ("algorithm", "options", "sentence"),
     [
         ("newton", {}, "algorithm is 'newton', but must be one of lbfgs"),
-        ("ap", {"c2": 1.0}, "c2 means nothing to algorithm 'ap'"),
-        ("lbfgs", {"rate": 1.0}, "rate means nothing to algorithm 'lbfgs'"),
+        ("ap", {"c2": 1.0}, "`c2` does not apply to algorithm 'ap'"),
+        ("lbfgs", {"rate": 1.0}, "`rate` does not apply to algorithm 'lbfgs'"),
         ("lbfgs", {"c1": -1.0}, "c1 is -1.0"),
         ("lbfgs", {"c2": float("nan")}, "c2 is nan"),
         ("adam", {"max_iterations": 0}, "max_iterations is 0"),

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import typer
@@ -59,6 +60,17 @@ def chainfold(version: bool = typer.Option(False, "--version", help="Print the v
         raise typer.Exit
 
 
+class _Unused(MetaPathFinder):
+    """Hides two packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
+
+    `sys.modules[name] = None` would be plainer, but pyarrow's compiled import takes that None for the module.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in ("pandas", "scipy.linalg"):
+            raise ModuleNotFoundError(f"the command line does not use {name}", name=name)
+
+
 def main() -> None:
     """Run the command line, and end the process."""
     signals.listen()
@@ -67,8 +79,7 @@ def main() -> None:
         legible(stream)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no verb needs more, and each takes memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
-    for name in ("pandas", "scipy.linalg"):  # pyarrow and numba import them if they can; no verb needs this half second
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Unused())
     code: Any = 0
     try:
         app()

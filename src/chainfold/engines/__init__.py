@@ -1,24 +1,35 @@
 """Engines: exact ways to compute log Z and the expected counts of a chain under given weights.
 
-All agree; they differ in what they keep and how often they read.
+All agree; they differ in what they keep and how often they read. Begin reading with `problem` and `block_pass`, then
+`fb` and `stream`. An engine gets blocks of arrays and a layout of weights, through `Problem`.
 
-    rounding ── how large scores can be, error bounds         what can be promised of an evaluation
-    base ── Problem, Tally, Report, Engine                    what an engine is given and gives back
-      ├── sweep ── forward and back over one block            the two movements of the production engines
-      │     ├── twice ── there and back again
-      │     │     ├── fb              keeps everything                       O(NT)
-      │     │     ├── fb_recompute    keeps the forward vectors              O(NT), half
-      │     │     ├── fb_spill        keeps them on disk                     O(B)
-      │     │     └── checkpoint      keeps one in √T                        O(N√T)
-      │     └── stream                one pass, certified collapse           O(M + N(B + L))
-      │           └── parallel        stream on many stretches at once
-      ├── logdomain
-      │     ├── fb_log                Algorithm 1 as published               O(N²T)
-      │     ├── fb_log_recompute      its Case II                            O(NT)
-      │     ├── fb_log_spill          its Case IV                            O(B)
-      │     ├── emp                   Algorithm 2 as published               O(N² + NM)
-      │     └── forward_only          the slow baseline                      O(N²M)
-      └── plan                        which one, and why
+    rounding            how large scores can be; error bounds
+    ranges              ranges of positions
+    settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its cost
+    workspace           arrays, and a chain in memory, kept from one evaluation to the next
+    problem             Problem: a model on a chain, with the settings
+    tally               Tally: log Z and expected counts, score and counts of the observed labels
+    engine              Engine, Report, Cost
+    belief              forward vectors that sum to one, in doubles or wide numbers
+    potentials          the weights of a model as kernels take them
+    block_pass          forward and back over one block
+    certificate         the posterior of a position, known before the future is read
+    short_sequences     whole sequences, forward and back in one go
+    keeper              the frame of the engines that read the data twice
+      fb                keeps everything                       O(NT)
+      fb_recompute      keeps the forward vectors              O(NT), half
+      fb_spill          keeps them on disk                     O(B)
+      checkpoint        keeps one in √T                        O(N√T)
+    stream              one pass, certified collapse           O(M + N(B + L))
+    stretch             the share of a stretch of the chain, with halos
+    parallel            `stream` on many stretches at once
+    published/          the paper's own algorithms, in the log domain
+    plan                which engine, and why
+    log_likelihood      log Z, log likelihood and gradient, by any engine
+    resumable           the gradient of a chain that comes in pieces
+
+Each module imports those above it only; no engine imports another, except that `parallel` imports `stream`. This module
+imports all engines, for the registry; `plan` and what comes after it import the registry.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The exact gradient of a chain that comes in pieces, days apart if need be.
 
-A pass of the engine `stream` can stop anywhere and go on later. What it takes to go on is a *resume token*, one file:
+A pass of the engine `stream` can stop anywhere and continue later from a *resume token*, one file:
 
     sums       log Z, expected and observed counts, both levels of each
     rows       the data of the blocks that are pending, and of the positions that no step could be taken over as yet
@@ -33,16 +33,36 @@ from chainfold.model.file import fingerprint
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
-from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, under, within
+from chainfold.system.validate import (
+    LARGEST,
+    MOST,
+    MOST_WEIGHT,
+    Arrays,
+    is_count,
+    is_number,
+    mapping,
+    need,
+    thinned,
+    under,
+    within,
+)
 
 TOKEN, TOKEN_VERSION = "resume token", 3
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
 
 
 class PiecewiseGradient:
-    """`evaluate` with the engine `stream`, for a chain of which one piece after the other is given.
+    """`log_likelihood` with the engine `stream`, for a chain that comes in pieces.
 
-    The settings are those of `evaluate`, for all pieces.
+    The settings are those of `log_likelihood`, for all pieces. The result does not depend on where the pieces are cut.
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(2000, 3, 10, 2)
+    >>> model = cf.Model(cf.Layout.full(3, 10), chain.true_weights())
+    >>> gradient = cf.PiecewiseGradient(model)
+    >>> gradient.add(chain)
+    >>> gradient.finish().log_z == cf.log_likelihood(model, chain).log_z
+    True
     """
 
     def __init__(
@@ -63,15 +83,16 @@ class PiecewiseGradient:
 
     @property
     def positions(self) -> int:
-        """How many there are so far."""
+        """Positions added so far."""
         return 0 if self._pass is None else self._pass.source.positions
 
     def add(self, source: Source, *, continues: bool = False) -> None:
-        """The next piece; it is read once, in order, and not needed any more after that.
+        """Add the next piece; it is read once, in order, and not needed after that.
 
-        Its names may be numbered otherwise than the model's, as for `evaluate`.
+        source      a chain; its names may be numbered otherwise than the model's, as for `log_likelihood`
+        continues   its first position continues the last sequence of the piece before, in spite of its start mark
 
-        continues   its first position goes on with the last sequence of the piece before, whatever its start mark says
+        Raises `ChainfoldError` where the piece cannot follow the others, or the gradient is finished.
         """
         self._check_open()
         if source.positions < 1:
@@ -79,7 +100,7 @@ class PiecewiseGradient:
         needed = source.labelled and (self.settings.observe or has_weights(source))
         source = self.model.aligned(source, labels_needed=needed)
         if continues and not self.positions:
-            raise ChainfoldError("there is nothing before the first piece that it could continue.")
+            raise ChainfoldError("the first piece cannot continue another one.")
         weighted = bool(source.labelled and has_weights(source))
         if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
             raise ChainfoldError(
@@ -96,7 +117,7 @@ class PiecewiseGradient:
             self._pass.add(source, continues)
 
     def finish(self) -> Evaluation:
-        """What `evaluate` gives for all the pieces in one; nothing can be added after that."""
+        """The `Evaluation` of all pieces as one chain; nothing can be added after that."""
         begun = self._begun()
         with self._working():
             evaluation = begun.finish()
@@ -116,7 +137,7 @@ class PiecewiseGradient:
 
     @classmethod
     def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:
-        """Go on from a resume token, with the model under which it was begun."""
+        """Continue from a resume token, with the model under which it was begun."""
         tensors, about = read_sealed(path, TOKEN, TOKEN_VERSION)
         with damage(path, TOKEN):
             mapping("parts", about, ("model", "settings", "source", "labelled", "kind", "version"))
@@ -139,7 +160,7 @@ class PiecewiseGradient:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """What fails or is interrupted in the middle is not to be gone on with."""
+        """A piece that fails or is interrupted leaves the gradient unusable."""
         self._over = "a piece was not worked through to its end; load the last token again."
         yield
         self._over = None
@@ -197,7 +218,7 @@ class _Pass:
         (first,) = given.counts("first", MOST)
         label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
         within("label_before", label, NO_LABEL, layout.n_labels - 1)
-        within("weight_before", weight, 0.0, LARGEST)
+        within("weight_before", weight, 0.0, MOST_WEIGHT)
         need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
         block = _block(Arrays(given.under("rows")))
         size = block.labels.size
@@ -229,7 +250,7 @@ def _block(given: Arrays) -> Block:
 
 
 def _settings(given: Any) -> dict[str, Any]:
-    """Those of a token, if they can be."""
+    """The settings of a token, checked."""
     settings = mapping("settings", given, _CHOSEN)
     for name in ("memory", "block", "lookahead"):
         need(settings[name] is None or is_count(settings[name], 1, MOST), f"its {name} is no count")

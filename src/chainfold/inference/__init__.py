@@ -1,9 +1,19 @@
-"""Streams: labels, posteriors and sums of a chain that has no end, as its rows come.
+"""Inference: labels, posteriors, samples and sums of chains and of streams.
 
-buffer       the rows that are not final yet
-quantities   what is summed up over a stream
-window       blocks in, final rows out
-tagger       rows in, names out; saved and loaded
-monitor      what a person would want to see of a stream
-follow       a file or pipe, labelled as it grows
+Begin reading with `decoder`, the core of both taggers, then `tagger` for whole chains and `stream_window` for streams.
+
+    decoder          scores, Viterbi, forward vectors and posteriors of one block after the other
+    result           Tagged, the one result type
+    tagger           Tagger: a chain block by block, exact in bounded memory
+    whole_chain      tag, marginals, sample, nbest, entropies, log_probabilities
+    buffer           rows that wait, in columns
+    stream_viterbi   Viterbi for a stream: labels that are final
+    quantities       sums over a stream: log likelihood, entropy, expected counts
+    stream_window    blocks of a stream in, final rows out
+    stream_tagger    StreamTagger: rows in, labels out; saved and loaded
+    tag_files        files, tables and chains: tag them, evaluate a model on them
+    monitor          the state of a stream over time, and alarms
+    follow           a file or pipe, labelled as it grows
+
+A module imports those above it only.
 """

@@ -1,4 +1,4 @@
-"""Rows that wait, each in the same place of several arrays: put behind the last, let go of before the first."""
+"""A queue of rows in columns: rows are added at the end and dropped at the beginning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_ROOM = 64
 
 
 class Buffer:
-    """Columns of rows that grow at one end and are let go of at the other; the room is used again."""
+    """Columns of rows, added at the end and dropped at the beginning; the memory is used again."""
 
     def __init__(self, like: Columns) -> None:
         """like: an array for each column, whose rows have the shape and type."""
@@ -24,11 +24,11 @@ class Buffer:
         return self._end - self._begin
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The rows of a column, to look at and to write to, until more are added."""
+        """The rows of a column, a view that is valid until more are added."""
         return self._room[name][self._begin : self._end]
 
     def add(self, rows: Columns) -> None:
-        """Put rows behind the others, a value for each column."""
+        """Add rows at the end, an array for each column."""
         count = len(next(iter(rows.values())))
         self._make_room(count)
         for name, values in rows.items():
@@ -36,7 +36,7 @@ class Buffer:
         self._end += count
 
     def drop(self, count: int) -> None:
-        """Let go of the first rows."""
+        """Drop the first rows."""
         self._begin += count
         if self._begin == self._end:
             self._begin = self._end = 0
@@ -54,7 +54,7 @@ class Buffer:
         return {name: self[name] for name in self._room}
 
     def _make_room(self, count: int) -> None:
-        """For so many more rows: those at hand are moved to the beginning, of more room where there is too little."""
+        """Make room for more rows: move the others to the beginning, of larger arrays where these are too small."""
         size, room = len(self), len(next(iter(self._room.values())))
         if self._end + count <= room:
             return

@@ -77,6 +77,7 @@ class Decoder:
         """watch: forward vectors of all labels matter, however improbable they are."""
         p = scorer.potentials
         self._scorer, self._potentials, self._watch = scorer, p, watch
+        self.n_labels = p.n_labels
         self.pointer = np.uint8 if p.n_labels <= 256 else np.uint16
         self._score = np.zeros(2)
         self.delta = np.zeros(p.width)
@@ -85,12 +86,12 @@ class Decoder:
     @property
     def heads(self) -> NDArray[np.int64]:
         """The labels that are possible at the last position."""
-        return np.flatnonzero(self.delta[: self._potentials.n_labels] > -np.inf)
+        return np.flatnonzero(self.delta[: self.n_labels] > -np.inf)
 
     @property
     def best_head(self) -> int:
         """The label at the last position on the best path so far."""
-        return int(np.argmax(self.delta[: self._potentials.n_labels]))
+        return int(np.argmax(self.delta[: self.n_labels]))
 
     def viterbi(self, low: int, scored: Scored) -> tuple[NDArray[Any], NDArray[np.int64], Floats]:
         """Back-pointers; for each sequence that ends here, its best last label and the score of that."""
@@ -99,7 +100,7 @@ class Decoder:
             if wrong.size:
                 raise ScoreNotFinite(low + int(wrong[0]))
         count = int(np.count_nonzero(scored.ends))
-        back = np.empty((scored.starts.size, self._potentials.n_labels), self.pointer)
+        back = np.empty((scored.starts.size, self.n_labels), self.pointer)
         finals, best = np.empty(count, np.int64), np.empty(count)
         status, fault = viterbi(*scored[:4], self.delta, self._score, back, finals, best)
         check(status, low + fault)

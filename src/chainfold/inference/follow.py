@@ -77,7 +77,7 @@ class Following:
 
     def run(
         self,
-        what: Any,
+        inputs: Any,
         *,
         on_error: OnError = OnError.STOP,
         notice: Callable[[str], None] | None = None,
@@ -96,10 +96,10 @@ class Following:
         options["labels"] = False
         rows: Writer = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
         with self._waiting_for_rows():
-            if is_chain(what):
-                known: ModelBlocks | ChainBlocks = blocks_for_model(what, vocabulary, **options)
+            if is_chain(inputs):
+                known: ModelBlocks | ChainBlocks = blocks_for_model(inputs, vocabulary, **options)
             else:
-                known = live_rows(what, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+                known = live_rows(inputs, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
         if isinstance(known, ChainBlocks):
             rows = LabelWriter(self._sink, columns)
         self._held = known.held

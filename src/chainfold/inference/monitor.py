@@ -71,8 +71,8 @@ class AlarmRule:
         number = labels.index(name) if name in labels else None
         above = text[at] == ">"
         if number is not None and (threshold >= 1.0 if above else threshold <= 0.0):
-            what = "a share" if share else "the probability of a label"
-            raise ChainfoldError(f"the alarm {text!r} can never be raised: {what} is between 0 and 1.")
+            kind = "a share" if share else "the probability of a label"
+            raise ChainfoldError(f"the alarm {text!r} can never be raised: {kind} is between 0 and 1.")
         return cls(text, name, number, share, above, threshold)
 
 
@@ -96,7 +96,7 @@ class Alarm:
 class Status:
     """How a stream is now. Means and shares are those of the last window of final rows, None before there are any."""
 
-    rows: int  # that have come
+    rows: int  # pushed so far
     waiting: int  # of them, not final
     unproven: int  # given before that was proven
     window: int  # rows in the last window
@@ -109,7 +109,7 @@ class Status:
     given: int  # rows of which the surprise is that of the label given
     predicted: int  # or predicted
     accuracy_of_all: float | None
-    quantities: Quantities  # exact, of all rows that have come
+    quantities: Quantities  # exact, of all rows pushed so far
     raised: dict[str, int]  # by rule
     lasted: dict[str, int]  # rows, by rule
     on: tuple[Alarm, ...]  # those that hold now
@@ -156,7 +156,7 @@ class Monitor:
 
     @property
     def positions(self) -> int:
-        """Rows that have come."""
+        """Rows pushed so far."""
         return self._window.positions
 
     def status(self) -> Status:

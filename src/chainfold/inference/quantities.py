@@ -24,16 +24,33 @@ _FOLD_EVERY = 8192  # rows after which the recent sums are added to the totals, 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """Of all rows so far, as if each sequence had ended with its last one; logarithms are natural ones."""
+    """Sums over all rows of a stream so far, as if it ended with the last one; logarithms are natural ones.
+
+    positions        rows
+    sequences        sequences
+    unproven         rows that were settled before they were proven; with any, expected counts are not exact
+    log_z            log Z
+    log_likelihood   of the labels that the rows came with; None unless all have one
+    entropy          of the labelling
+    labels           [N]  expected number of each label
+    transitions      [N, N]  expected number of each label followed by each other
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> tagger = cf.StreamTagger(cf.Model(cf.Layout.full(3, 10), chain.true_weights()), quantities=True)
+    >>> _ = tagger.push(chain)
+    >>> tagger.quantities().positions
+    1000
+    """
 
     positions: int
     sequences: int
-    unproven: int  # rows that count as they were when they had to go: with them, expected counts are not exact
+    unproven: int
     log_z: float
-    log_likelihood: float | None  # of the labels that the rows came with; None unless all have one
-    entropy: float  # of the labelling
-    labels: Floats  # [N]  how often each label is expected
-    transitions: Floats  # [N, N]  and each two labels, one after the other
+    log_likelihood: float | None
+    entropy: float
+    labels: Floats
+    transitions: Floats
 
     @property
     def segments(self) -> Floats:

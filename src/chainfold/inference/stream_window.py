@@ -1,13 +1,13 @@
-"""Blocks of a stream in, final rows out: the core of everything that follows a chain without an end.
+"""Blocks of a stream in, final rows out: labels and posteriors of a chain without an end.
 
 The window holds the rows that are not final: their back-pointers and, where posteriors are wanted, their forward
-vectors. After each push it gives all rows that no future can change any more (`kernels.live`). What is proven does not
-depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain, posteriors those of
-forward-backward to within the tolerance.
+vectors. After each push it returns all rows that no later row can change (`stream_viterbi`, `engines.certificate`).
+Proven results do not depend on how the rows were cut into pushes: labels are those of Viterbi on the whole chain,
+posteriors those of forward-backward to within the tolerance.
 
 A chain may never forget. `max_lag` bounds how many rows a row may wait for, and the memory allowed bounds it in any
-case: what has waited for too long is given as the rows so far have it, and marked as unproven. Rows that are pushed at
-once come at once: none of them has to wait for the others.
+case: a row that has waited for too long is returned with its label and posterior as of now, marked as unproven. Rows of
+one push do not wait for one another.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from chainfold.inference.buffer import Buffer, Columns
 from chainfold.inference.decoder import SCORERS, Decoder, Scored, Scorer, posteriors_of
 from chainfold.inference.quantities import Quantities, Sums
 from chainfold.inference.result import Tagged, joined
+from chainfold.inference.stream_viterbi import StreamViterbi
 from chainfold.kernels.lattice import Lattice
-from chainfold.kernels.viterbi import coalesced, follow, origins, trace
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
@@ -41,12 +41,12 @@ DEFAULT_MEMORY = 256 << 20
 
 _PIECE = 8192  # rows that are worked on at once
 _PIECE_BYTES = 8 << 20  # of their transition matrices, where each row has its own
-_ROUNDING = 1e-6  # what a probability may be above one
-_AHEAD_OF_TIME = 8  # what has waited too long goes with so large a share, 1/8, of what has waited nearly as long
+_ROUNDING = 1e-6  # by which a probability may exceed one
+_AHEAD_OF_TIME = 8  # rows that have waited too long are settled together with 1/8 of those that may still wait
 
 
 class StreamWindow:
-    """A model that follows a stream."""
+    """A model that labels a stream."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class StreamWindow:
         tolerance: float = DEFAULT_TOLERANCE,
         beside: int = 0,
     ) -> None:
-        """posteriors, quantities: are they wanted? max_lag: rows; memory: bytes of rows that wait.
+        """posteriors, quantities: compute them; max_lag: rows; memory: bytes of waiting rows.
 
-        beside: bytes that others keep of each such row, counted in.
+        beside: bytes that the caller keeps for each waiting row, included in `memory`.
         """
         settings = Settings(memory=memory, tolerance=tolerance)
         if max_lag is not None and (not isinstance(max_lag, (int, np.integer)) or max_lag < 0):
@@ -78,13 +78,13 @@ class StreamWindow:
         self._wide = False  # are the forward vectors in the buffer wide numbers?
         self._rows = Buffer(self._columns())
         self._entry = np.zeros(p.width)  # the forward vector of the row before them
-        self._origin = np.zeros(p.n_labels, np.int64)
+        self._viterbi = StreamViterbi(self._decoder)
         self._certificate = self._new_certificate()  # of the oldest row without a final posterior
         self._low = 0  # the position of the first row that waits
-        self._labelled = self._smoothed = 0  # rows in the buffer with their final label, with their final posterior
-        self._open = False  # has the sequence at the head not ended?
-        self._failed = False  # is it not known what is in the buffer?
-        self.unproven = 0  # rows that were given so
+        self._smoothed = 0  # rows in the buffer with their final posterior
+        self._open = False  # has the sequence at the head not ended yet?
+        self._failed = False  # a push has failed: the content of the buffer is undefined
+        self.unproven = 0  # rows that were returned as unproven
         may_widen = p.watch or p.only_wide or quantities or model.layout.n_edge_attributes > 0
         row = sum(array[:1].nbytes for array in self._columns(may_widen).values())
         self._most = max((settings.memory or DEFAULT_MEMORY) // (2 * row + beside), 1)  # the buffer has twice its size
@@ -93,7 +93,7 @@ class StreamWindow:
 
     @property
     def positions(self) -> int:
-        """Rows that have come."""
+        """Rows pushed so far."""
         return self._low + len(self._rows)
 
     @property
@@ -102,15 +102,15 @@ class StreamWindow:
         return len(self._rows)
 
     def push(self, block: Block, ended: bool = False) -> Tagged:
-        """Take further rows; the rows that are final now. `ended`: their sequence ends with the last of them."""
+        """Add rows; returns the rows that are final now. ended: their sequence ends with the last of them."""
         results = list(self.pushed(block, ended))
-        return joined(results) if results else self._given_out(0)
+        return joined(results) if results else self._take_out(0)
 
     def pushed(self, block: Block, ended: bool = False) -> Iterator[Tagged]:
         """The same a few thousand rows at a time, as they become final."""
         size, layout = block.labels.size, self.model.layout
         if self._failed:
-            raise ChainfoldError("this stream has failed before; begin anew, or go on from a state that was saved.")
+            raise ChainfoldError("this stream has failed before; start a new one, or load a saved state.")
         if size:
             if not (self._open or block.starts[0]):
                 block = block._replace(starts=frozen(np.append(True, block.starts[1:]), np.bool_))
@@ -122,7 +122,7 @@ class StreamWindow:
                 size -= piece.labels.size
                 if size or not ended:
                     self._force()
-                yield self._given_out(self._final)
+                yield self._take_out(self._final)
             self._failed = False
         if ended:
             yield self.end()
@@ -130,16 +130,13 @@ class StreamWindow:
     def end(self) -> Tagged:
         """The sequence ends here: all rows are final."""
         if not self._open:
-            return self._given_out(0)
+            return self._take_out(0)
         self._close()
-        if len(self._rows) > self._labelled:
-            rows = slice(self._labelled, None)
-            trace(self._rows["back"][rows], self._decoder.best_head, self._rows["label"][rows])
-        self._labelled = len(self._rows)
+        self._viterbi.finish(self._rows)
         if self._smooth:
             self._smooth_up_to(len(self._rows), self._decoder.belief.posterior())
         self._open = False
-        return self._given_out(len(self._rows))
+        return self._take_out(len(self._rows))
 
     def quantities(self) -> Quantities:
         """The sums over all rows so far."""
@@ -154,8 +151,8 @@ class StreamWindow:
 
     @property
     def _final(self) -> int:
-        """The rows of the buffer of which all is final."""
-        return min(self._labelled, self._smoothed) if self._smooth else self._labelled
+        """Rows of the buffer whose label and posterior are final."""
+        return min(self._viterbi.done, self._smoothed) if self._smooth else self._viterbi.done
 
     # Forward
 
@@ -186,12 +183,12 @@ class StreamWindow:
         if self._smooth:
             columns |= self._forward_vectors(piece, scored, known)
         self._rows.add(columns)
-        self._find_labels(known)
+        self._viterbi.advance(self._rows, known)
         if self._smooth:
             self._find_posteriors(known)
 
     def _columns(self, wide: bool = False) -> Columns:
-        """What is kept of a row: arrays with one of it."""
+        """The columns of a row: arrays with one row each."""
         p = self._potentials
         columns: Columns = {
             "start": np.zeros(1, np.bool_),
@@ -270,17 +267,6 @@ class StreamWindow:
 
     # What is final
 
-    def _find_labels(self, known: int) -> None:
-        """Labels that are final, now that there are rows beyond the first `known`."""
-        back, heads = self._rows["back"], self._decoder.heads
-        first = known
-        if self._labelled == known:  # the first new row is the oldest without a label
-            self._origin = np.arange(self._origin.size)
-            first += 1
-        if follow(back[first:], heads, self._origin):
-            rows = slice(self._labelled, None)
-            self._labelled += coalesced(back[rows], heads, self._origin, self._rows["label"][rows])
-
     def _find_posteriors(self, known: int) -> None:
         """Posteriors that are final, likewise."""
         oldest, first = self._smoothed, known
@@ -311,31 +297,24 @@ class StreamWindow:
             self._smoothed = high
 
     def _force(self) -> None:
-        """Rows that have waited too long: what they are as of now."""
+        """Settle rows that have waited too long as they are now."""
         most, size = self._most, len(self._rows)
         if size - self._final <= most:
             return
         high = min(size - most + most // _AHEAD_OF_TIME, size)
-        if self._labelled < high:
-            self._force_labels(high)
+        if self._viterbi.done < high:
+            self._viterbi.force(self._rows, high)
         if self._smooth and self._smoothed < high:
             self._force_posteriors(high)
-
-    def _force_labels(self, high: int) -> None:
-        decoder, rows = self._decoder, slice(self._labelled, None)
-        best = np.empty(len(self._rows) - self._labelled, np.int32)
-        trace(self._rows["back"][rows], decoder.best_head, best)
-        self._rows["label"][self._labelled : high] = best[: high - self._labelled]
-        self._rows["proven"][self._labelled : high] = False
-        if high < len(self._rows):
-            origins(self._rows["back"][high:], decoder.heads, self._origin)
-        self._labelled = high
 
     def _force_posteriors(self, high: int) -> None:
         size = len(self._rows)
         gamma, _ = posteriors_of(self._potentials, self._lattice(high, size), self._decoder.belief.posterior())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(gamma.sum())
+        need(0.0 < total < np.inf, "the waiting rows of this stream contradict one another: no stream saved them")
         self._rows["proven"][self._smoothed : high] = False
-        self._smooth_up_to(high, gamma / gamma.sum())
+        self._smooth_up_to(high, gamma / total)
         if high < size:
             self._certificate = self._new_certificate()
             self._certificate.restart(self._lattice(high + 1, size))
@@ -353,8 +332,8 @@ class StreamWindow:
 
     # Out
 
-    def _given_out(self, count: int) -> Tagged:
-        """The first rows of the buffer, which lets go of them."""
+    def _take_out(self, count: int) -> Tagged:
+        """Remove the first rows from the buffer and return them."""
         rows, n = self._rows, self._potentials.n_labels
         low, head = self._low, self._low + len(rows) - 1
         proven = rows["proven"][:count].copy()
@@ -371,7 +350,7 @@ class StreamWindow:
         if count:
             self.unproven += count - int(np.count_nonzero(proven))
             self._low += count
-            self._labelled -= count
+            self._viterbi.done -= count
             if self._smooth:
                 self._entry = rows["alpha"][count - 1].copy()
                 self._smoothed -= count
@@ -381,22 +360,22 @@ class StreamWindow:
     # Saved and restored
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that is needed to go on elsewhere."""
+        """All that is needed to continue elsewhere."""
         decoder = self._decoder
         state = {
-            "counts": np.array([self._low, self._labelled, self._smoothed, self.unproven], np.int64),
+            "counts": np.array([self._low, self._viterbi.done, self._smoothed, self.unproven], np.int64),
             "flags": np.array([self._wide, self._open], np.bool_),
             "delta": decoder.delta,
             "belief": decoder.belief.values,
             "entry": self._entry,
-            "origin": self._origin,
+            "origin": self._viterbi.origin,
             "q": self._certificate.q,
         }
         state |= under("rows", self._rows.arrays)
         return state if self._sums is None else state | under("sums", self._sums.state())
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state, in a window of the same model and settings."""
+        """Continue from a state, in a window of the same model and settings."""
         given, n, width = Arrays(state), self._potentials.n_labels, self._potentials.width
         wide, opened = given.flags("flags", 2)
         need(self._smooth or not wide, "it has wide numbers without posteriors")
@@ -419,11 +398,11 @@ class StreamWindow:
         if self._sums is not None:
             self._sums.restore(given.under("sums"), low + size)
         given.check_empty()
-        self._low, self._labelled, self._smoothed, self.unproven = low, labelled, smoothed, unproven
+        self._low, self._viterbi.done, self._smoothed, self.unproven = low, labelled, smoothed, unproven
         self._wide, self._open = wide, opened
         self._decoder.delta[:] = delta
         self._decoder.belief = Belief(belief.copy(), wide)
-        self._entry, self._origin = entry.copy(), origin.copy()
+        self._entry, self._viterbi.origin = entry.copy(), origin.copy()
         self._certificate = self._new_certificate()
         self._certificate.q[...] = q
         self._rows = Buffer(self._columns(wide))

@@ -44,7 +44,8 @@ def evaluate(
     position has a known label.
 
     >>> import chainfold as cf
-    >>> table = {"word": ["a", "b", "a", "b"], "label": ["X", "Y", "X", "Y"]}
+    >>> import pyarrow as pa
+    >>> table = pa.table({"word": ["a", "b", "a", "b"], "label": ["X", "Y", "X", "Y"]})
     >>> model = cf.train(cf.chain_from_table(table))
     >>> cf.evaluate(model, table).accuracy
     1.0
@@ -100,16 +101,32 @@ def tag_to(
     memory: int | None = None,
     **options: Any,
 ) -> None:
-    """Write the inputs in their own format, with what the model makes of them in new columns.
+    """Write the inputs in their own format, with the model's labels in new columns.
 
+    sink                       a binary file, open for writing
+    inputs                     files, or a stored chain
     marginals, all_marginals   the probability of the predicted label, of every label
-    nbest                      the best labellings of each sequence one after another, instead of the one
-    samples, seed              labellings drawn from their distribution
-    sequences                  a file for a CSV with the length, log probability and entropy of each sequence
-    piped                      the sink is not a file but standard output
+    nbest                      number of best labellings of each sequence, written one after another
+    samples, seed              number of labellings drawn from their distribution
+    sequences                  a binary file for a CSV with the length, log probability and entropy of each sequence
+    memory                     bytes of pending results before they go to disk
+    piped                      the sink is standard output
+    options                    how to read the inputs, as for `encode`
+
+    Raises `ChainfoldError` where the inputs cannot be read or labelled.
+
+    >>> import io, pathlib, tempfile
+    >>> import chainfold as cf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "words.txt"
+    >>> _ = path.write_text("a X\\nb Y\\n")
+    >>> model = cf.train(cf.encode(path, path.with_suffix(".chain")))
+    >>> sink = io.BytesIO()
+    >>> cf.tag_to(sink, model, path)
+    >>> sink.getvalue()
+    b'a X X\\nb Y Y\\n'
     """
     if nbest and (marginals or all_marginals or samples):
-        raise ChainfoldError("the best labellings stand alone: ask for no marginals or samples beside them.")
+        raise ChainfoldError("`nbest` cannot be combined with `marginals`, `all_marginals` or `samples`.")
     labels = vocabulary_of_model(model).labels
     want = Want(
         labels=not nbest,

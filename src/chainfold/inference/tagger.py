@@ -1,9 +1,9 @@
 """Labels for a chain that comes block by block: Viterbi, posteriors, the k best, drawn labellings, entropy.
 
-One forward stream. A block's results are final, and given, as soon as the state of its last position is:
+One forward pass. A block's results are final, and returned, as soon as the state of its last position is:
 
     best label     all labels that are still possible at the head lead back to the same one
-    posterior      certified to within the tolerance, whatever the future holds (`engines.certificate`)
+    posterior      certified to within the tolerance, for any future (`engines.certificate`)
     k best         the sequence has ended
 
 Until then its forward vectors and back-pointers are pending: in memory as far as allowed, in a nameless file beyond, so
@@ -48,16 +48,32 @@ _AT_ONCE = 8  # pieces that a block of a source has
 
 @dataclass(frozen=True)
 class Want:
-    """What to find out."""
+    """What a `Tagger` computes.
 
-    labels: bool = True  # the best labelling
-    posteriors: bool = False  # of every label at every position
-    probability: bool = False  # of the best labelling of each sequence
-    given: bool = False  # probability of the labels that the blocks come with
-    entropy: bool = False  # of each sequence
-    nbest: int = 0  # so many best labellings of each sequence
-    samples: int = 0  # so many labellings drawn from their distribution
-    seed: int = 0  # of the samples
+    labels        the best labelling
+    posteriors    of every label at every position
+    probability   log probability of the best labelling of each sequence
+    given         log probability of the labels that the blocks come with
+    entropy       of each sequence
+    nbest         number of best labellings of each sequence
+    samples       number of labellings drawn from their distribution
+    seed          of the samples
+
+    Raises `BadSetting` where a number is not whole or is negative.
+
+    >>> import chainfold as cf
+    >>> cf.Want(posteriors=True).labels
+    True
+    """
+
+    labels: bool = True
+    posteriors: bool = False
+    probability: bool = False
+    given: bool = False
+    entropy: bool = False
+    nbest: int = 0
+    samples: int = 0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("nbest", "samples", "seed"):
@@ -72,10 +88,20 @@ class Want:
 
 
 class Tagger:
-    """A model ready to label chains."""
+    """Labels chains with a model, block by block, in bounded memory.
+
+    model       a `Model`
+    memory      bytes of pending results before they go to disk
+    tolerance   relative error of posteriors
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(1000, 3, 10, 2)
+    >>> tagger = cf.Tagger(cf.Model(cf.Layout.full(3, 10), chain.true_weights()))
+    >>> sum(len(tagged) for tagged in tagger.run(chain, cf.Want(posteriors=True)))
+    1000
+    """
 
     def __init__(self, model: Model, *, memory: int | None = None, tolerance: float = DEFAULT_TOLERANCE) -> None:
-        """memory: bytes of pending results before they go to disk; tolerance: relative error of posteriors."""
         settings = Settings(memory=memory, tolerance=tolerance)
         self.model = model
         self.memory, self.tolerance = settings.memory or DEFAULT_MEMORY, settings.tolerance
@@ -83,10 +109,11 @@ class Tagger:
         self._names = label_names(model.vocabulary, model.layout.n_labels)
 
     def run(self, blocks: Source | Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
-        """The results of a chain in stretches that cover it in order.
+        """The results of a chain, a `Tagged` for each of the parts that cover it in order.
 
-        A chain, or its blocks of any size. A chain's own numbers may differ from the model's (`Model.aligned`); blocks
-        have no names, and must have the model's numbers.
+        blocks   a chain, or its blocks of any size. The numbers of a chain may differ from the model's
+                 (`Model.aligned`); blocks must have the model's numbers.
+        want     the best labelling, unless given
         """
         wanted = want or Want()
         self._check_room(wanted)
@@ -106,7 +133,7 @@ class Tagger:
         return piece, self._scorer.score(piece.low, piece.block, piece.ended)
 
     def _check_room(self, want: Want) -> None:
-        """Raise if so many labellings at once would need more memory than is allowed, however small the blocks."""
+        """Raise if the labellings would need more memory than is allowed even with the smallest blocks."""
         for name, each in (("nbest", 4 * self.model.layout.n_labels), ("samples", 4)):
             most = max(self.memory, _BLOCK_BYTES) // (_LEAST_BLOCK * each)
             if getattr(want, name) > most:

@@ -10,7 +10,7 @@ nothing else. Begin reading with `lattice`, which has the recursion, then `forwa
       │     ├── lattice            a block after the forward pass; the derivation of the messages
       │     │     ├── forward          forward vectors
       │     │     │     ├── backward       posteriors and expected counts
-      │     │     │     └── short_sequences    both, for whole sequences at once
+      │     │     │     └── whole_sequences  both, for whole sequences at once
       │     │     ├── certificate      what the future can still change
       │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
       │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final

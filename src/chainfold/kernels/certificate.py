@@ -12,7 +12,7 @@ future is independent of the past, and the combination is known exactly: the wei
 
 The same agreement read the other way says what the past can still change. Start with any α_b that gives each possible
 label i some weight. Pr(f | i) = Q(i | f) α_{b+L}(f) / α_b(i); so where the columns agree in every row, so do the rows
-Pr(· | i), and α_{b+L} is within ε of the forward vector of any past whatever. From there on it stays so.
+Pr(· | i), and α_{b+L} is within ε of the forward vector of any past. From there on it stays so.
 
 All numbers are probabilities: nothing overflows, and rounding alone (about L · 1e-16) keeps the columns apart.
 
@@ -33,7 +33,7 @@ from chainfold.kernels.wide import real
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 NEGLIGIBLE = 1e-200
-"""A posterior that is this small whatever the future holds counts as zero; products of it would underflow."""
+"""A posterior that is this small for any future counts as zero; products of it would underflow."""
 
 _SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
 
@@ -120,12 +120,12 @@ def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, 
 
 @kernel(fastmath=STRICT)
 def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, gamma: Any) -> Any:
-    """The last position whose posterior is the same, to within the tolerance, whatever label is pinned at the head.
+    """The last position whose posterior is the same, to within the tolerance, for any label pinned at the head.
 
         Q_t(i | f) = Pr(y_t = i | y_head = f, x) = Σ_k Pr(y_t = i | y_{t+1} = k) Q_{t+1}(k | f)
 
     from the head back. The boundary t = -1 is the entry of the lattice. Returns t and gamma, its posterior, or -2; q is
-    Q_{t+1}, for whoever goes on from there. Before a start mark the posterior is α.
+    Q_{t+1}, from which the next call continues. Before a start mark the posterior is α.
     """
     alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
     width = q.shape[1]

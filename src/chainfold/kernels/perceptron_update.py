@@ -1,4 +1,4 @@
-"""Learning from mistakes: the best path of each piece of a block and, where it is wrong, a step towards the labels.
+"""Perceptron, passive-aggressive and AROW: the best path of each piece of a block and, where it is wrong, an update.
 
     ŷ      = argmax_y Σ_t s_t(y_t) + e_t(y_{t-1}, y_t)              Viterbi, ties to the smaller label
     Δ      = F(x, y) - F(x, ŷ)                                      features of the labels minus those of the path
@@ -47,7 +47,7 @@ class UpdateRule(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """The weights as they are learnt, the model's shape, and the space to work in."""
+    """The weights in training, the model's shape, and the space to work in."""
 
     rows: RowLayout
     blank: NDArray[np.float64]  # [width]  0 for a label, -inf for padding
@@ -71,7 +71,7 @@ class Scratch(NamedTuple):
 
 
 class PieceArrays(NamedTuple):
-    """A stretch of a block that is learnt from as a whole."""
+    """A range of a block's positions, on which one update is based."""
 
     labels: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -105,10 +105,10 @@ def rows_of(block_rows: Any, low: Any, high: Any) -> Any:
 def learn(
     block: Any, block_rows: Any, begins: Any, order: Any, closed: Any, rule: Any, learner: Any, scratch: Any, seen: Any
 ) -> Any:
-    """Learn from pieces begins[p] … begins[p+1]-1, p in `order`; `closed` where a sequence ends with the block.
+    """Train on pieces begins[p] … begins[p+1]-1, p in `order`; `closed` where a sequence ends with the block.
 
     Returns (status, the faulty position, the sum of the losses); a loss is the share of wrong labels for the
-    perceptron, the cost for the others. `seen` pieces were learnt from before.
+    perceptron, the cost for the others. `seen`: pieces trained on before.
     """
     loss = 0.0
     for number in range(order.size):

@@ -1,7 +1,7 @@
 """Numbers of any size: m · 2^k, with 1/2 <= m < 1 and a whole number k that is kept as a double.
 
 A product is m m' · 2^(k + k'), a sum is taken at the largest k of its terms, and each has a relative error of one
-rounding, whatever k is. A logarithm in a double is worse: its rounding grows with its size, and becomes a relative
+rounding, for any k. A logarithm in a double is worse: its rounding grows with its size, and becomes a relative
 error of the number. Zero is m = 0, k = -inf.
 
 A row of wide numbers has the m of all labels, then their k: [2 · width].

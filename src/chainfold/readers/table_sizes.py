@@ -1,7 +1,7 @@
 """What Parquet and Arrow IPC would take in memory, known before it is taken: by page headers and message headers.
 
 A small file may hold a text of many gigabytes. As a line of text, a cell of a table may have 64 MB. Where a page or a
-batch says that one of its cells has more, it is refused before it is read; other cells are looked at when they are.
+batch says that one of its cells has more, it is refused before it is read; other cells are checked when they are.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class CheckedStream:
         """packed: is the stream itself compressed?"""
         self._stream, self._packed, self._name = stream, packed, name
         self._looked_at = io.BytesIO()  # what is to be given next
-        self._left = 0  # bytes that follow and need not be looked at
+        self._left = 0  # bytes that follow and need no check
         self._row = 1
 
     def read(self, size: int) -> bytes:

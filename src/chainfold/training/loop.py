@@ -88,7 +88,8 @@ class Training:
         for name in self.options:
             if name not in known:
                 raise ChainfoldError(
-                    f"{name} means nothing to algorithm {algorithm!r}, whose settings are {', '.join(sorted(known))}."
+                    f"`{name}` does not apply to algorithm {algorithm!r}, whose settings are "
+                    f"{', '.join(f'`{setting}`' for setting in sorted(known))}."
                 )
         if not isinstance(self.patience, int) or self.patience < 1:
             raise BadSetting("patience", self.patience, "at least 1")

@@ -1,7 +1,7 @@
 """The paper's Algorithm 1: forward-backward in the log domain, as published.
 
 All local kernels u_t, forward and backward vectors are kept, O(N²T); the gradient is summed in logarithms. They are
-gone over block by block, so that whoever makes the tables may keep a part of them elsewhere than in memory.
+used block by block, so that `table` may keep a part of them outside of memory.
 """
 
 from __future__ import annotations
@@ -58,12 +58,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="fb-log",
-    summary="Algorithm 1 as published, log domain",
-    keeps="O(N²T + M)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
+    "fb-log", "Algorithm 1 as published, log domain", "O(N²T + M)", "N²TA", "twice", run, cost, published=True
 )

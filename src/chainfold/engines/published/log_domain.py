@@ -59,7 +59,7 @@ def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_w
     tally.scale((log_z,))
     logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
     totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
-    with np.errstate(over="ignore"):  # whoever takes the counts looks at them
+    with np.errstate(over="ignore"):  # the caller checks the counts
         expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
     tally.expected.add(layout.pack(expected, padding=0.0))
