@@ -5,7 +5,7 @@ from __future__ import annotations
 from chainfold.training.optimisers import base
 
 
-def run(optimiser: base.Optimiser) -> list[base.Step]:
+def run(optimiser: base.Optimiser) -> list[base.Iteration]:
     steps = []
     while not optimiser.finished:
         step = optimiser.advance()

@@ -218,7 +218,7 @@ def test_sizes_are_compared_with_the_file_before_anything_is_allocated(field: st
 def test_a_stream_that_states_terabytes_takes_no_memory() -> None:
     data = whole("hashed")[1].stream()
     begin = data.index(messages.STREAM, 8) + 8  # of the first batch
-    body = begin + flatbuffer.Table.root(data[begin:])._place(3)  # where it states the size of its body
+    body = begin + flatbuffer.FlatTable.root(data[begin:])._place(3)  # where it states the size of its body
     for stated in (2**45, -1):
         forged = data[:body] + stated.to_bytes(8, "little", signed=True) + data[body + 8 :]
         with pytest.raises(errors.BadFile, match="are damaged"):
@@ -310,9 +310,9 @@ def test_memory_that_is_not_there_is_not_taken_for_damage(tmp_path: Path) -> Non
 def test_big_endian_chains_and_machines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "chain"
     path.write_bytes(whole("named")[0])
-    number = flatbuffer.Table.number
+    number = flatbuffer.FlatTable.number
     with monkeypatch.context() as patch:
-        patch.setattr(flatbuffer.Table, "number", lambda *given: 1 if given[2] == "<h" else number(*given))
+        patch.setattr(flatbuffer.FlatTable, "number", lambda *given: 1 if given[2] == "<h" else number(*given))
         for source in (path, io.BytesIO(whole("named")[1].stream())):
             with pytest.raises(errors.BadFile, match=DAMAGED):
                 open_chain(source)

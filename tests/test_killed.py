@@ -17,15 +17,15 @@ import processes
 from chainfold.errors import BadFile
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed, write_sealed
-from chainfold.training.loop import Every
+from chainfold.training.loop import SaveInterval
 from chainfold.training.online import run as running
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import arriving
-from chainfold.training.online.journal import Journal, Journaled, Record
-from chainfold.training.online.prequential import Interval, Table
-from chainfold.training.online.rows import arrays_of
+from chainfold.training.online.journal import Journal, JournalReader, Record
+from chainfold.training.online.prequential import Interval, IntervalTable
+from chainfold.training.online.row_arrays import arrays_of
 from chainfold.training.online.run import OnlineRun
 from chainfold.training.online.share import NOTHING
-from chainfold.training.online.weights import OnlineSettings
 from verbs import conll, failed, run, succeeded
 
 HOW: Any = {
@@ -121,7 +121,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def go_on(output: Path, inputs: list[Any]) -> OnlineRun:
-    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    online = OnlineRun(output, SETTINGS, every=SaveInterval(iterations=2))
     if online.state_path.exists():
         online.restore()
     online.run(arriving(inputs, piped=online.piped, **HOW))
@@ -212,7 +212,7 @@ class Endless(Lines):
 
 def left_by_a_kill(output: Path, lines: list[str], how: Any = HOW) -> None:
     """The state and the journal of a run over a pipe that has given these lines."""
-    online = OnlineRun(output, SETTINGS, every=Every(iterations=2))
+    online = OnlineRun(output, SETTINGS, every=SaveInterval(iterations=2))
     pipe: Any = Endless(list(lines))
     with pytest.raises(Killed):
         online.run(arriving([pipe], **how))
@@ -273,7 +273,7 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     journal.write_bytes(whole)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     journal.write_bytes(whole[:-1])
-    found = Journaled(journal, 1 << 10)
+    found = JournalReader(journal, 1 << 10)
     assert list(found.records())
     done = run(*again, given=b"")
     assert done.exit_code == 0
@@ -294,13 +294,13 @@ def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Pat
     sentence = failed("learn", "-", *ONLINE, "-o", model, "--resume", given=b"")
     assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
     online = OnlineRun(model, SETTINGS)
-    online._journaled = Journaled(tmp_path / "m.journal", 1 << 10)
+    online._journaled = JournalReader(tmp_path / "m.journal", 1 << 10)
     first = next(record for record in online._journaled.records() if record.end > record.first)
     online._restored = Record(first.first, [], NOTHING)
     assert list(online._to_replay())
     with Journal(tmp_path / "other") as journal:
         journal.append(first._replace(block=NOTHING._replace(**arrays_of(first.block, first.block))))
-    online._journaled = Journaled(tmp_path / "other", 1 << 10)
+    online._journaled = JournalReader(tmp_path / "other", 1 << 10)
     online._restored = Record(first.first + 1, [], NOTHING)  # in the midst of a record
     with pytest.raises(BadFile, match="they are not of the same run, or one is older"):
         list(online._to_replay())
@@ -334,7 +334,7 @@ def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> 
     head, first = "positions,accuracy,running_accuracy,loss\n", "100,0.500000,0.500000,1.000000\n"
     for torn in ("", "200,0.500000,0.500000,1.0", "200,0.5", "\0\0", "x\udcff"):
         path.write_bytes((head + first + torn).encode(errors="surrogateescape"))
-        with Table(path, 250) as table:
+        with IntervalTable(path, 250) as table:
             assert path.read_text() == head + first
             table.add(Interval(200, 0.25, 0.375, 2.0))
         assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"

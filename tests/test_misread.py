@@ -26,7 +26,7 @@ from verbs import conll, failed, run, succeeded
 # JSON
 
 LINES = '{"tokens": ["EU", "rejects"], "labels": ["B-ORG", "O"]}\n{"tokens": ["call"], "labels": ["B-X"]}\n'
-JSON = "looks like JSON, which is not read; give CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow, or name "
+JSON = "looks like JSON, which is not read; give CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow, or set "
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,11 @@ def test_comments_wait_for_the_line_that_tells_the_width() -> None:
 
 def test_comments_that_may_be_rows_are_refused() -> None:
     assert problem(ALIKE) == (
-        "line 1, '# id 1', may be a row or a comment; say --comments '# ' if lines that begin so are comments, or "
-        "--comments '' if all lines are rows."
+        "line 1, '# id 1', may be a row or a comment; set `comments` to '# ' if such lines are comments, or "
+        "to '' if all lines are rows."
     )
-    assert problem("#word pos tag\n" + PLAIN).startswith(
-        "line 1, '#word pos tag', may be a row or a comment; say --com"
-    )
-    assert "--comments '#' if" in problem("#word pos tag\n" + PLAIN)
+    assert problem("#word pos tag\n" + PLAIN).startswith("line 1, '#word pos tag', may be a row or a comment; set `com")
+    assert "`comments` to '#' if" in problem("#word pos tag\n" + PLAIN)
     assert problem(PLAIN + "\n# id 2\nx N B\n\n# id 3\nx N B\n").startswith("line 9, '# id 3', may be a row")
     assert problem(WIDE + "\n# id 3\nx N B\n").startswith("line 8, '# id 3', may be a row or a comment")
     assert problem("# id 1\n# id 2\n", format=Format.CONLL).startswith("line 1, '# id 1', may be a row or a comment")
@@ -171,7 +169,7 @@ def test_words_that_begin_with_a_hash_are_words() -> None:
 
 def test_a_comment_within_a_sequence_is_named() -> None:
     assert problem("a N B\n# some words here\nb N B\n") == (
-        "line 2 has 4 columns, but the lines before it have 3; if it is a comment, say --comments '# '."
+        "line 2 has 4 columns, but the lines before it have 3; if it is a comment, set `comments` to '# '."
     )
 
 
@@ -264,8 +262,8 @@ def test_comments_change_what_is_encoded(tmp_path: Path) -> None:
 LOG = "user,word,label\n1,a,X\n1,b,Y\n2,c,X\n1,d,Y\n"
 SORTED = "user,word,label\n1,a,X\n1,b,Y\n1,d,Y\n2,c,X\n"
 AGAIN = (
-    "line 5, column 'user': group '1' comes again after another; sort the rows by group, or say --groups-return if "
-    "each of its runs is a sequence of its own."
+    "line 5, column 'user': group '1' comes again after another; sort the rows by group, or set --groups-return if "
+    "each of its runs is a sequence."
 )
 
 

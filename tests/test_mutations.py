@@ -96,7 +96,7 @@ MUTANTS = [
         "if alpha[f] > 0.0 and (alpha.size == row.size or alpha[row.size + f] > -1074.0):",
         "stream",
     ),
-    Mutant("parallel", "engines/parallel.py", "if not past.known or past.belief", "if past.belief", "parallel"),
+    Mutant("parallel", "engines/parallel.py", "if not past.known or past.value", "if past.value", "parallel"),
     Mutant("parallel", "engines/parallel.py", "if future.known else None", "if True else None", "cut"),
     Mutant("parallel", "engines/certificate.py", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
     Mutant("every engine", "kernels/forward.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),

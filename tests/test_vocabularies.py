@@ -22,8 +22,8 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.log_likelihood import count_observed, run_engine
 from chainfold.engines.settings import Settings
 from chainfold.engines.workspace import Workspace
-from chainfold.training.objective import Objective, Space
-from chainfold.training.perceptron import Mistakes, MistakeSettings
+from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
 
@@ -99,7 +99,7 @@ def stretches(chain: Source) -> list[Any]:
 
 
 def learnt(chain: Source) -> list[Any]:
-    mistakes = Mistakes(model(), chain, MistakeSettings(max_iterations=1))
+    mistakes = PerceptronTrainer(model(), chain, PerceptronSettings(max_iterations=1))
     mistakes.advance()
     return [mistakes.point]
 
@@ -126,7 +126,7 @@ DOORS: dict[str, Callable[[Source], list[Any]]] = {
     "StreamTagger": pushed,
     "PiecewiseGradient": in_pieces,
     "count_observed": lambda chain: [count_observed(model(), chain)],
-    "Mistakes": learnt,
+    "perceptron": learnt,
     "dev": dev_scores,
     "CRF": by_estimator,
     **{name: lambda chain, name=name: evaluated(cf.log_likelihood(model(), chain, name)) for name in ALL_ENGINES},  # type: ignore[misc]
@@ -184,7 +184,7 @@ def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     same: list[bool] = []
     monkeypatch.setattr(Vocabulary, "same_numbers", lambda self, other: same.append(self is other) or True)  # type: ignore[func-returns-value]
     for source in (made("abc", "acb"), cf.open_chain(tmp_path / "chain")):
-        space = Space.of(source)
+        space = WeightSpace.of(source)
         for objective in (Objective(space), Objective(space, engine="stream", memory=1 << 30)):
             objective(np.zeros(space.layout.size))
     assert same
@@ -225,7 +225,7 @@ def test_labels_that_the_model_has_never_seen_are_unknown_where_none_is_needed()
     assert cf.log_likelihood(model(), chain, observe=False).log_likelihood is None
 
 
-@pytest.mark.parametrize("door", ["stream", "parallel", "fb", "PiecewiseGradient", "count_observed", "Mistakes"])
+@pytest.mark.parametrize("door", ["stream", "parallel", "fb", "PiecewiseGradient", "count_observed", "perceptron"])
 def test_and_refused_where_they_are_needed(door: str) -> None:
     with pytest.raises(errors.UnseenLabel, match="position 3 has label 'x', which the model has never seen, so the "):
         DOORS[door](made("cb", "ax", "ba"))

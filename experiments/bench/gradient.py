@@ -9,8 +9,8 @@ import numpy as np
 from chainfold import SyntheticChain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
-from chainfold.training.objective import Objective, Space
-from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
+from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
 from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
 from experiments.bench.section import Context, Section
@@ -33,7 +33,7 @@ class Ours:
     """chainfold on a chain: its space of weights, and a run of L-BFGS whose points everything is evaluated at."""
 
     def __init__(self, source: Source) -> None:
-        self.space = Space.of(source)
+        self.space = WeightSpace.of(source)
         one, two = (Objective(self.space, c2=1.0, threads=threads) for threads in (1, 2))
         never = LbfgsSettings(epsilon=0.0, period=0)
         self._lbfgs = Lbfgs(two, np.zeros(self.space.layout.size), never, threads=2)

@@ -33,8 +33,8 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli import demo_log as intrusion
 from chainfold.errors import BadFile, BadSetting
 from chainfold.features.encode import encode
-from chainfold.inference.functions import tag
 from chainfold.inference.tagger import blocks_of
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model, save_model
 from chainfold.system.machine import cores
 from chainfold.training.loop import Training, train

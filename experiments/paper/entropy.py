@@ -21,7 +21,7 @@ import numpy as np
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import open_chain
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.inference.functions import entropies, log_probabilities, sample
+from chainfold.inference.whole_chain import entropies, log_probabilities, sample
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
 from chainfold.semiring import entropy

@@ -1,7 +1,7 @@
 """How soon the certificate settles a boundary, and how far its bound is from the error really made.
 
 A chain is gone over in small blocks, as `stream` does, and from each block's end the certificate is taken ahead until
-it holds (`kernels.collapse`). How many positions that took is one number of the distribution. The posterior that it
+it holds (`engines.certificate`). How many positions that took is one number of the distribution. The posterior that it
 then gives for the boundary, before it has read the rest, is set against the true one, which forward-backward over the
 whole chain gives.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # nothing is imported here: the command has to hear of Ctrl-C first
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from chainfold.chain.block import Block, Source
     from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
-    from chainfold.inference.functions import (
+    from chainfold.inference.quantities import Quantities
+    from chainfold.inference.result import Tagged
+    from chainfold.inference.stream_tagger import StreamTagger
+    from chainfold.inference.tag_files import evaluate, tag_to
+    from chainfold.inference.tagger import Tagger, Want
+    from chainfold.inference.whole_chain import (
         Ranked,
         entropies,
         log_probabilities,
@@ -28,11 +34,6 @@ if TYPE_CHECKING:
         sample,
         tag,
     )
-    from chainfold.inference.quantities import Quantities
-    from chainfold.inference.result import Tagged
-    from chainfold.inference.stream_tagger import StreamTagger
-    from chainfold.inference.tag_files import evaluate, tag_to
-    from chainfold.inference.tagger import Tagger, Want
     from chainfold.metrics import Count, Scores
     from chainfold.model.constraints import Constraints
     from chainfold.model.file import open_model, save_model
@@ -101,7 +102,7 @@ _HOME = {
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
     "Quantities": "inference.quantities",
-    "Ranked": "inference.functions",
+    "Ranked": "inference.whole_chain",
     "Saving": "training.loop",
     "Scores": "metrics",
     "Source": "chain.block",
@@ -119,17 +120,17 @@ _HOME = {
     "chain_from_table": "features.encode",
     "encode": "features.encode",
     "encode_sequences": "features.encode",
-    "entropies": "inference.functions",
+    "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",
     "log_likelihood": "engines.log_likelihood",
-    "log_probabilities": "inference.functions",
-    "marginals": "inference.functions",
-    "nbest": "inference.functions",
+    "log_probabilities": "inference.whole_chain",
+    "marginals": "inference.whole_chain",
+    "nbest": "inference.whole_chain",
     "open_chain": "chain.stored",
     "open_model": "model.file",
-    "sample": "inference.functions",
+    "sample": "inference.whole_chain",
     "save_model": "model.file",
-    "tag": "inference.functions",
+    "tag": "inference.whole_chain",
     "tag_to": "inference.tag_files",
     "train": "training.loop",
     "write_chain": "chain.stored",
@@ -140,6 +141,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: numba takes longer to load than `chainfold --help` may take."""
     if name not in _HOME:
         raise AttributeError(f"module 'chainfold' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"chainfold.{_HOME[name]}"), name)
 
 

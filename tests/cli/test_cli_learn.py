@@ -22,11 +22,11 @@ from chainfold.chain.block import join_blocks
 from chainfold.errors import ChainfoldError
 from chainfold.model.file import open_model
 from chainfold.system.archive import read_sealed
-from chainfold.training.loop import Every
+from chainfold.training.loop import SaveInterval
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import Arriving, arriving
-from chainfold.training.online.journal import Journaled
-from chainfold.training.online.run import RUN, RUN_VERSION, Asked, OnlineRun, Stopped
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.journal import JournalReader
+from chainfold.training.online.run import RUN, RUN_VERSION, OnlineRun, Stopped, StopRequested
 from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
@@ -105,7 +105,7 @@ def killed_at(moment: int) -> Any:
 
 
 def go_on(output: Path, text: Path, every: int, progress: Any = lambda learnt: None) -> None:
-    online = OnlineRun(output, OnlineSettings(batch=64), every=Every(iterations=every), progress=progress)
+    online = OnlineRun(output, OnlineSettings(batch=64), every=SaveInterval(iterations=every), progress=progress)
     if online.state_path.exists():
         online.restore()
     online.run(arriving([str(text)], piped=online.piped, **MADE))  # type: ignore[arg-type]
@@ -155,11 +155,11 @@ def test_the_journal_of_a_pipe_gives_back_all_that_was_handed_over(seed: int, tm
     OnlineRun(tmp_path / "whole", settings).run(fed.after(0))
     handed, kills = 0, 0
     while kills < 100:
-        every = Every(iterations=dice.randint(1, 12))
+        every = SaveInterval(iterations=dice.randint(1, 12))
         online = OnlineRun(tmp_path / "m", settings, every=every, progress=killed_at(dice.randint(3, 15)))
         if online.state_path.exists():
             online.restore()
-            journal = [record.end for record in Journaled(online.journal_path, 1 << 12).records()]
+            journal = [record.end for record in JournalReader(online.journal_path, 1 << 12).records()]
             assert online.trainer is not None
             handed = max([online.trainer.rows, *journal])
         older = online.journal_path.read_bytes() if online.journal_path.exists() else b""
@@ -203,14 +203,14 @@ class Dripping(io.RawIOBase):
         return len(piece)
 
 
-@pytest.mark.parametrize("end", [Killed, Asked])
+@pytest.mark.parametrize("end", [Killed, StopRequested])
 @pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
 def test_rows_that_have_come_through_a_pipe_are_learnt_from_whatever_they_wait_for(
     attributes: str, end: type[BaseException], tmp_path: Path
 ) -> None:
     """A pipe that is left begins a new sequence when the run goes on, as a blank line would."""
     how: Any = MADE | {"attributes": attributes, "format": "conll"}
-    settings, every, dice = OnlineSettings(batch=16), Every(iterations=3), random.Random(0)
+    settings, every, dice = OnlineSettings(batch=16), SaveInterval(iterations=3), random.Random(0)
     lines = conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
     blank = lines.index("\n", 50)
     cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]

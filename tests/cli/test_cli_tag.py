@@ -18,7 +18,7 @@ import pytest
 
 from chainfold.chain.block import Source
 from chainfold.chain.stored import open_chain
-from chainfold.inference import functions
+from chainfold.inference import whole_chain
 from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model
 from verbs import conll, failed, sentences, succeeded
@@ -41,7 +41,7 @@ class Trained:
         assert self.model.vocabulary is not None
         self.names = self.model.vocabulary.labels
         self.source: Source = gathered(self.chain, self.model)
-        self.labels = [self.names[label] for label in functions.tag(self.model, self.source)]
+        self.labels = [self.names[label] for label in whole_chain.tag(self.model, self.source)]
 
     def by_sentence(self) -> list[list[str]]:
         found = iter(self.labels)
@@ -228,14 +228,14 @@ def test_a_chain_gives_lines_of_labels(trained: Trained) -> None:
 
 
 def marginals_of_best(trained: Trained) -> Any:
-    posteriors = functions.marginals(trained.model, trained.source)
+    posteriors = whole_chain.marginals(trained.model, trained.source)
     return posteriors[np.arange(len(trained.labels)), [trained.names.index(label) for label in trained.labels]]
 
 
 def test_marginals(trained: Trained) -> None:
     lines = fields(succeeded("tag", trained.path, trained.text, "--marginals", "--all-marginals"))
     numbers = np.array([[float(field) for field in line[4:]] for line in lines])
-    posteriors = functions.marginals(trained.model, trained.source)
+    posteriors = whole_chain.marginals(trained.model, trained.source)
     np.testing.assert_allclose(numbers[:, 1:].sum(axis=1), 1.0, atol=3e-6)
     np.testing.assert_allclose(numbers[:, 1:], posteriors, rtol=1e-5)
     np.testing.assert_allclose(numbers[:, 0], marginals_of_best(trained), rtol=1e-5)
@@ -245,7 +245,7 @@ def test_marginals(trained: Trained) -> None:
 
 def test_samples(trained: Trained) -> None:
     lines = fields(succeeded("tag", trained.path, trained.text, "--samples", "3", "--seed", "4"))
-    drawn = functions.sample(trained.model, trained.source, 3, 4)
+    drawn = whole_chain.sample(trained.model, trained.source, 3, 4)
     for k in range(3):
         assert [line[4 + k] for line in lines] == [trained.names[label] for label in drawn[k]]
     assert [line[3] for line in lines] == trained.labels
@@ -256,7 +256,7 @@ def test_samples(trained: Trained) -> None:
 def test_the_best_labellings(trained: Trained) -> None:
     blocks = succeeded("tag", trained.path, trained.text, "--nbest", "4").decode().rstrip("\n").split("\n\n")
     position = 0
-    for rows, best in zip(ROWS, functions.nbest(trained.model, trained.source, 4), strict=True):
+    for rows, best in zip(ROWS, whole_chain.nbest(trained.model, trained.source, 4), strict=True):
         for rank, (labels, log_probability) in enumerate(zip(best.labels, best.log_probabilities, strict=True)):
             head, *lines = blocks[position].splitlines()
             assert head.split()[:2] == ["#", str(rank)]
@@ -277,9 +277,9 @@ def test_a_table_of_sequences(option: tuple[str, ...], trained: Trained, tmp_pat
     assert [int(row["sequence"]) for row in rows] == list(range(len(ROWS)))
     assert [int(row["positions"]) for row in rows] == [len(rows) for rows in ROWS]
     found = [float(row["log_probability"]) for row in rows]
-    best = functions.tag(trained.model, trained.source)
-    np.testing.assert_allclose(found, functions.log_probabilities(trained.model, trained.source, best), rtol=1e-8)
-    entropies = functions.entropies(trained.model, trained.source)
+    best = whole_chain.tag(trained.model, trained.source)
+    np.testing.assert_allclose(found, whole_chain.log_probabilities(trained.model, trained.source, best), rtol=1e-8)
+    entropies = whole_chain.entropies(trained.model, trained.source)
     np.testing.assert_allclose([float(row["entropy"]) for row in rows], entropies, rtol=1e-8)
     piped = succeeded("tag", trained.path, trained.text, "-o", tmp_path / "out", "--sequences", "-", *option)
     assert piped == (tmp_path / "s.csv").read_bytes()

@@ -29,7 +29,7 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli.options import parse_interval
 from chainfold.cli.watch import Every, blocks
 from chainfold.cli.watch_screen import About, summary, view
-from chainfold.inference import functions
+from chainfold.inference import whole_chain
 from chainfold.inference.monitor import Monitor, Status
 from chainfold.model.file import open_model
 from processes import PATIENCE, command, running
@@ -50,10 +50,10 @@ class Trained:
         assert model.vocabulary is not None
         source = Renumbered(open_chain(self.chain), model.vocabulary)
         self.names = model.vocabulary.labels
-        self.labels = [self.names[label] for label in functions.tag(model, source)]
-        self.posteriors = functions.marginals(model, source)
+        self.labels = [self.names[label] for label in whole_chain.tag(model, source)]
+        self.posteriors = whole_chain.marginals(model, source)
         self.gold = [tag for rows in sentences(30, seed=7, noise=0.4) for _, _, tag in rows]
-        self.log_likelihood = float(functions.log_probabilities(model, source).sum())
+        self.log_likelihood = float(whole_chain.log_probabilities(model, source).sum())
 
 
 @pytest.fixture(scope="module")

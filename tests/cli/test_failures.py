@@ -22,7 +22,7 @@ from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.cli import failures
 from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
-from chainfold.features.kept import Kept
+from chainfold.features.row_spool import RowSpool
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.tables import one_sentence
 from chainfold.system.machine import address_room
@@ -100,7 +100,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for use in (
         lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
-        lambda: Kept(None),
+        lambda: RowSpool(None),
         lambda: CRF(max_iterations=1).fit(str(rows)),
     ):
         with pytest.raises(
@@ -111,7 +111,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    for use in (lambda: Kept(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
+    for use in (lambda: RowSpool(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
         with pytest.raises(BadFile, match="gone: cannot hold temporary files: No such file or directory"):
             use()
 

@@ -20,7 +20,7 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.spec import FOR_MODEL as SPEC_FOR_MODEL
 from chainfold.features.spec import InputSpec
 from chainfold.training.loop import ALGORITHMS, option_names
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.adagrad import OnlineSettings
 from verbs import conll, failed
 
 MODULES = sorted(Path(chainfold.cli.__file__).parent.glob("*.py"))

@@ -19,7 +19,7 @@ from chainfold.chain.stored import StoredChain
 from chainfold.cli import demo_log as intrusion
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import ChainfoldError
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from experiments.paper import corpus as module
 from experiments.paper.corpus import KDD_COLUMNS, Corpus

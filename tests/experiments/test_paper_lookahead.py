@@ -16,7 +16,7 @@ from chainfold import Chain, Layout, Model
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import write_chain
 from chainfold.chain.synthetic import SyntheticChain
-from chainfold.inference.functions import marginals
+from chainfold.inference.whole_chain import marginals
 from chainfold.model.file import save_model
 from experiments.paper import lookahead
 from experiments.paper.lookahead import TOLERANCES, Boundaries, bounds, lookaheads, pieces

@@ -608,7 +608,7 @@ def test_sequences_with_weights(tmp_path: Path) -> None:
         ([1.0, -2.0], "the weight of sequence 1 is -2.0"),
         ([1.0, float("nan")], "the weight of sequence 1 is nan"),
         ([1.0, "much"], "the weight of sequence 1 is 'much'"),
-        (3.0, "the weights are 3.0, which cannot be gone through"),
+        (3.0, "the weights are 3.0, which is not iterable"),
     ],
 )
 def test_bad_weights_of_sequences(labels: Any, weights: Any, sentence: str) -> None:
@@ -631,8 +631,8 @@ def test_generators_go_to_disk(tmp_path: Path) -> None:
         ([], [["B"]], "more sequences of labels than the 0"),
         ([[{"a": 10**400}]], None, "the value of 'a'"),
         ([[["\ud800"]]], None, "half of a character"),
-        ([1], None, "cannot be gone through"),
-        (3, None, "cannot be gone through"),
+        ([1], None, "is not iterable"),
+        (3, None, "is not iterable"),
         (["ab"], None, "no sequence of items"),
         ([[["a"]]], ["A"], "no sequence of items"),
         ([[{"a": float("nan")}]], None, "the value of 'a' is nan"),

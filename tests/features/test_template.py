@@ -354,9 +354,9 @@ def test_columns_are_found_by_name_and_by_index() -> None:
 
 
 def test_columns_that_are_not_there() -> None:
-    with pytest.raises(ChainfoldError, match=r"'U:…/…' looks at column 2, but there are 2 .* from 0: word, pos\.$"):
+    with pytest.raises(ChainfoldError, match=r"'U:…/…' uses column 2, but there are 2 .* from 0: word, pos\.$"):
         parse_template("U:%x[0,0]/%x[0,2]", "t").resolved(["word", "pos"])
-    with pytest.raises(ChainfoldError, match=r"'wrod=…' looks at column 'wrod', but the columns are word, pos\.$"):
+    with pytest.raises(ChainfoldError, match=r"'wrod=…' uses column 'wrod', but the columns are word, pos\.$"):
         parse_attributes("wrod").resolved(["word", "pos"])
     with pytest.raises(ChainfoldError, match=r"the columns are 0, 1; name the columns with `columns`\.$"):
         parse_attributes("word").resolved(["0", "1"])

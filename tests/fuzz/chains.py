@@ -18,7 +18,7 @@ import pyarrow as pa
 from chainfold import Chain, Layout, Model, encode, evaluate, log_likelihood, open_chain, tag_to, write_chain
 from chainfold.chain import stored as store
 from chainfold.cli.data import _facts
-from chainfold.readers.decode import decode
+from chainfold.readers.chain_text import write_lines
 from fuzz.forging import Forgery
 from fuzz.nasty import INTEGERS, REALS, anything, damaged, word
 
@@ -254,7 +254,7 @@ def _data(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
 
 
 def _decode(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
-    decode(chain, io.BytesIO())
+    write_lines(chain, io.BytesIO())
 
 
 def _model(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:

@@ -29,7 +29,7 @@ def journals(dice: random.Random, folder: Path) -> None:
         at = size * dice.randrange(3)
         data = data[:at] + _sealed(_forged(data[at : at + size][journal._HEAD :], dice)) + data[at + size :]
     path.write_bytes(data)
-    for record in journal.Journaled(path, N_ATTRIBUTES, LABELS).records():
+    for record in journal.JournalReader(path, N_ATTRIBUTES, LABELS).records():
         assert record.block.labels.max() < len(record.labels)
         assert record.block.ids.max(initial=0) < N_ATTRIBUTES
 

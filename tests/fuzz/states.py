@@ -27,11 +27,11 @@ from chainfold import Chain, Layout, Model, PiecewiseGradient, StreamTagger, Tra
 from chainfold.chain.block import Block
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import open_model
-from chainfold.training.loop import Development, Every, Interrupted, Saving, _identity, _Run
-from chainfold.training.objective import Space
+from chainfold.training.loop import Development, Interrupted, SaveInterval, Saving, _identity, _Run
+from chainfold.training.objective import WeightSpace
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.run import OnlineRun
 from chainfold.training.online.trainer import OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings
 
 Tensors = dict[str, NDArray[Any]]
 About = dict[str, Any]
@@ -471,7 +471,7 @@ def runs() -> list[Valid]:
 def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
     training = Training(algorithm, {**options, "max_iterations": 6}, patience=2)
     chain = chain_of(3, 40, edges=False, values=True)
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     development = Development.of(chain_of(4, 20, edges=False, values=True), chain) if dev else None
     how: dict[str, Any] = {"engine": "fb", "threads": 1, "memory": None, "progress": None}
     identity = _identity(space, training, development, None, how)
@@ -481,7 +481,7 @@ def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
 
     def work(run: _Run, path: Path, pieces: int) -> None:
         left = [None] * pieces
-        saving = Saving(path, Every(iterations=10**6))
+        saving = Saving(path, SaveInterval(iterations=10**6))
         run.work(saving, lambda progress: None, lambda: not (left.pop() or left))
 
     def save(path: Path) -> None:

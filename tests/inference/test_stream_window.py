@@ -16,10 +16,10 @@ from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
 from chainfold.chain.block import Block
 from chainfold.chain.chain import gather
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.inference.functions import entropies, log_probabilities
 from chainfold.inference.result import Tagged
 from chainfold.inference.stream_window import StreamWindow
 from chainfold.inference.tagger import Tagger, Want, blocks_of
+from chainfold.inference.whole_chain import entropies, log_probabilities
 from engines.test_never_forget import UNFORGETTING, problem
 from tolerances import AT_LENGTH, FLOOR, ORACLE
 

@@ -20,7 +20,7 @@ from chainfold import Chain, Layout, Model
 from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences, encode
 from chainfold.features.for_model import blocks_for_model
-from chainfold.inference import functions, tagger
+from chainfold.inference import tagger, whole_chain
 from chainfold.inference.tag_files import _next, evaluate, tag_to
 from chainfold.model.constraints import constrained
 from chainfold.training.loop import Training, train
@@ -171,12 +171,12 @@ def test_new_columns_however_the_input_is_cut(model: Model, text: Path, block: i
     flat = [row for rows in found for row in rows]
     names = model.vocabulary.labels  # type: ignore[union-attr]
     chain = one_chain(model, text)
-    assert [row[3] for row in flat] == [names[label] for label in functions.tag(model, chain)]
+    assert [row[3] for row in flat] == [names[label] for label in whole_chain.tag(model, chain)]
     posteriors = np.array([[float(field) for field in row[5:8]] for row in flat])
-    np.testing.assert_allclose(posteriors, functions.marginals(model, chain), rtol=1e-5)
+    np.testing.assert_allclose(posteriors, whole_chain.marginals(model, chain), rtol=1e-5)
     best = [names.index(row[3]) for row in flat]
     np.testing.assert_allclose([float(row[4]) for row in flat], posteriors[np.arange(len(flat)), best])
-    drawn = functions.sample(model, chain, 2, 3)
+    drawn = whole_chain.sample(model, chain, 2, 3)
     assert [[row[8 + k] for row in flat] for k in range(2)] == [[names[label] for label in one] for one in drawn]
 
 
@@ -200,9 +200,9 @@ def test_sequences_however_the_input_is_cut(model: Model, text: Path, block: int
         lengths = [len(rows) for rows in blocks(text.read_text())]
         np.testing.assert_array_equal(numbers[:, :2], list(enumerate(lengths)))
         chain = one_chain(model, text)
-        best = replace(chain, labels=functions.tag(model, chain))
-        np.testing.assert_allclose(numbers[:, 2], functions.log_probabilities(model, best), rtol=1e-8)
-        np.testing.assert_allclose(numbers[:, 3], functions.entropies(model, chain), rtol=1e-8)
+        best = replace(chain, labels=whole_chain.tag(model, chain))
+        np.testing.assert_allclose(numbers[:, 2], whole_chain.log_probabilities(model, best), rtol=1e-8)
+        np.testing.assert_allclose(numbers[:, 3], whole_chain.entropies(model, chain), rtol=1e-8)
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])
@@ -210,7 +210,7 @@ def test_the_best_labellings_however_the_input_is_cut(model: Model, text: Path, 
     names = model.vocabulary.labels  # type: ignore[union-attr]
     found = iter(blocks(tagged(model, text, nbest=k)))
     sentences_of_text = blocks(text.read_text())
-    for rows, best in zip(sentences_of_text, functions.nbest(model, one_chain(model, text), k), strict=True):
+    for rows, best in zip(sentences_of_text, whole_chain.nbest(model, one_chain(model, text), k), strict=True):
         assert len(best.labels) == min(k, 3 ** len(rows))
         for rank, labels in enumerate(best.labels):
             head, *lines = next(found)

@@ -28,9 +28,9 @@ from chainfold.errors import (
     ToleranceTooSmall,
     ZeroProbability,
 )
-from chainfold.inference.functions import entropies, log_probabilities, marginals, nbest, sample, tag
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want, blocks_of
+from chainfold.inference.whole_chain import entropies, log_probabilities, marginals, nbest, sample, tag
 from oracle import Long, features, possible, score
 from tolerances import AT_LENGTH, ORACLE
 

@@ -7,6 +7,9 @@ import inspect
 import itertools
 import math
 import pickle
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
 from chainfold.sklearn.estimator import CRF
 from chainfold.training.online.share import WindowShare
@@ -310,7 +313,7 @@ def test_what_cannot_be_learnt_from(fitted: CRF) -> None:
         CRF().fit(X, Y[:59])
     with pytest.raises(ChainfoldError, match="leave y out"):
         CRF().fit(chain_from_sequences(X, Y), Y)
-    with pytest.raises(ChainfoldError, match="no X_dev"):
+    with pytest.raises(ChainfoldError, match="`y_dev` requires `X_dev`"):
         CRF().fit(X, Y, y_dev=Y)
     with pytest.raises(ChainfoldError, match="label at every position"):
         CRF().fit([[["a"], ["b"]]], [["A", None]])
@@ -827,7 +830,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
     real, begun = OnlineTrainer._step, estimator.model_.training["batches"]
 
     def interrupted(trainer: OnlineTrainer, high: int, share: WindowShare) -> Any:
-        if trainer.doings.batches == begun + 3:
+        if trainer.totals.batches == begun + 3:
             raise KeyboardInterrupt
         return real(trainer, high, share)
 
@@ -835,7 +838,7 @@ def test_a_piece_that_is_refused_or_interrupted_changes_nothing(monkeypatch: pyt
         patched.setattr(OnlineTrainer, "_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(x, y)
-    with pytest.raises(ChainfoldError, match=r"cannot go on with it; end that by partial_fit\(\[\], \[\]\)"):
+    with pytest.raises(ChainfoldError, match=r"cannot continue it; end it with partial_fit\(\[\], \[\]\)"):
         clone(estimator).set_params(forget=None).partial_fit(*first, unfinished=True).partial_fit(X, Y, None, [1.0])
     assert_same(estimator.partial_fit(*second), whole)
 
@@ -849,11 +852,11 @@ def test_what_is_only_for_learning_online() -> None:
         (CRF(hash_bits=10, max_iterations=1).fit(X, Y), {}),
     ]
     for estimator, how in not_online:
-        with pytest.raises(ChainfoldError, match="unfinished means nothing to pieces that are not learnt from online"):
+        with pytest.raises(ChainfoldError, match="`unfinished` requires online training: set `hash_bits`"):
             estimator.partial_fit(X[:1], Y[:1], unfinished=True, **how)
-        with pytest.raises(ChainfoldError, match="forget means nothing to pieces that are not learnt from online"):
+        with pytest.raises(ChainfoldError, match="`forget` requires online training"):
             estimator.set_params(forget=100.0).partial_fit(X[:1], Y[:1], **how)
-        with pytest.raises(ChainfoldError, match="forget means nothing to fit"):
+        with pytest.raises(ChainfoldError, match="`forget` requires partial_fit with `hash_bits`"):
             estimator.fit(X, Y)
     with pytest.raises(ChainfoldError, match="no positions"):
         CRF(hash_bits=10).partial_fit([], [])
@@ -947,3 +950,26 @@ def test_bytes_are_texts_and_nan_is_no_label() -> None:
 def test_settings_that_make_no_sense(parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ChainfoldError, match=sentence):
         CRF(**parameters).fit(X, Y)
+
+
+def test_without_scikit_learn_the_estimator_has_parameters_and_predicts() -> None:
+    script = """
+        import pickle, sys
+        sys.modules["sklearn"] = None
+        from chainfold import CRF
+        crf = CRF(c2=0.5, max_iterations=3)
+        assert crf.get_params()["c2"] == 0.5 and repr(crf.set_params(c1=0.1)) == "CRF(c1=0.1, c2=0.5, max_iterations=3)"
+        try:
+            crf.predict([["a"]])
+        except ValueError as error:
+            assert "not fitted" in str(error)
+        try:
+            crf.set_params(c3=1)
+        except ValueError as error:
+            assert "'c3'" in str(error)
+        crf.fit([[["a"], ["b"]]], [["A", "B"]])
+        assert list(pickle.loads(pickle.dumps(crf)).predict([[["b"], ["a"]]])[0]) == crf.predict([[["b"], ["a"]]])[0]
+        print("fine")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.stdout == "fine\n", done.stderr

@@ -23,7 +23,7 @@ from chainfold import PiecewiseGradient, StreamTagger
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system.archive import digest_of, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, spelt, thinned
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.adagrad import OnlineSettings
 from fuzz import states
 from fuzz.states import Tensors, Valid, chain_of, model_of, sealed
 

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.training.optimisers import base
 from chainfold.training.optimisers.descent import ALGORITHMS, Descent, DescentSettings
-from chainfold.training.optimisers.team import _LEAST_SHARED
+from chainfold.training.optimisers.vector_threads import _LEAST_SHARED
 from optimisers import run
 
 pytestmark = pytest.mark.quick

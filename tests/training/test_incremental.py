@@ -15,7 +15,7 @@ from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.for_model import extended_sequences
 from chainfold.model.constraints import Constraints
-from chainfold.training.incremental import Learnt, learn
+from chainfold.training.incremental import IncrementalState, learn
 from chainfold.training.loop import Training, train
 
 Piece = tuple[list[list[list[str]]], list[list[str]]]
@@ -28,7 +28,7 @@ PIECES = (FIRST, SECOND, THIRD)
 ALL: dict[str, Any] = {"all_possible_states": True}
 
 
-def chain_of(piece: Piece, before: Learnt | None) -> Chain:
+def chain_of(piece: Piece, before: IncrementalState | None) -> Chain:
     if before is None:
         return chain_from_sequences(*piece)
     assert before.model.vocabulary is not None
@@ -36,7 +36,7 @@ def chain_of(piece: Piece, before: Learnt | None) -> Chain:
         return gather(spooled)
 
 
-def learnt_from(pieces: tuple[Piece, ...], training: Training) -> Learnt:
+def learnt_from(pieces: tuple[Piece, ...], training: Training) -> IncrementalState:
     before = None
     for piece in pieces:
         before, _ = learn(chain_of(piece, before), training, before)
@@ -124,8 +124,8 @@ def test_attributes_that_come_later_might_have_been_known_all_along(algorithm: s
     pieces = [([[[f"{name}{k}", name] for k in range(3)]] * 2, labels) for name in "pqpr"]
     everything = chain_from_sequences(*[[*itertools.chain(*part)] for part in zip(*pieces, strict=True)])
     assert everything.vocabulary is not None
-    late: Learnt | None = None
-    early: Learnt | None = None
+    late: IncrementalState | None = None
+    early: IncrementalState | None = None
     for piece in pieces:
         late, step = learn(chain_of(piece, late), training, late)
         with extended_sequences(*piece, everything.vocabulary) as spooled:

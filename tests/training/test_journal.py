@@ -14,8 +14,8 @@ from chainfold.chain.block import join_blocks
 from chainfold.chain.chain import Chain
 from chainfold.errors import BadFile
 from chainfold.training.online import journal as module
-from chainfold.training.online.journal import Journal, Journaled, Record
-from chainfold.training.online.rows import arrays_of
+from chainfold.training.online.journal import Journal, JournalReader, Record
+from chainfold.training.online.row_arrays import arrays_of
 from chainfold.training.online.share import NOTHING
 from shapes import chain as random_chain
 
@@ -53,7 +53,7 @@ def put(path: Path, data: bytes) -> None:
 
 
 def rows_of(path: Path) -> list[tuple[int, int]]:
-    return [(one.first, one.end) for one in Journaled(path, ATTRIBUTES).records()]
+    return [(one.first, one.end) for one in JournalReader(path, ATTRIBUTES).records()]
 
 
 def test_a_journal_gives_back_what_was_written(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_journal_gives_back_what_was_written(tmp_path: Path) -> None:
         journal.append(Record(0, NAMES, NOTHING))
         assert not path.exists(), "there is nothing to keep"
         journal.append(record(chain, 0, 20, 20))
-    (one,) = Journaled(path, ATTRIBUTES).records()
+    (one,) = JournalReader(path, ATTRIBUTES).records()
     kept: list[tuple[Any, Any]] = list(zip(one.block, join_blocks([chain.block(0, 20)]), strict=True))
     assert (one.first, one.labels) == (0, NAMES)
     assert all(np.array_equal(a, b) for a, b in kept)
@@ -81,7 +81,7 @@ def test_rows_that_waited_count_where_the_next_record_begins_after_them(tmp_path
     records = [(0, 10, 11), (10, 10, 12), (10, 18, 20), (20, 25, 27)]  # the third was the last of a run
     written(path, *(record(chain, *one) for one in records))
     assert rows_of(path) == [(0, 10), (10, 10), (10, 20), (20, 27)]
-    found = join_blocks([one.block for one in Journaled(path, ATTRIBUTES).records()])
+    found = join_blocks([one.block for one in JournalReader(path, ATTRIBUTES).records()])
     assert np.array_equal(found.ids, join_blocks([chain.block(0, 27)]).ids)
 
 
@@ -93,7 +93,7 @@ def test_a_torn_end_is_left_out_wherever_it_was_torn(tmp_path: Path) -> None:
         whole = first if cut >= first else 0
         for tail in (b"", bytes(3) if cut % 2 else bytes(5000)):  # a machine without power leaves zeros
             put(path, data[:cut] + tail)
-            found = Journaled(path, ATTRIBUTES)
+            found = JournalReader(path, ATTRIBUTES)
             assert [one.end for one in found.records()] == ([7] if whole else [])
             assert (found.whole, found.torn) == (whole, cut + len(tail) - whole)
             assert path.stat().st_size == cut + len(tail), "reading changes nothing"

@@ -14,12 +14,21 @@ from scipy.optimize import minimize
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
-from chainfold.inference.functions import tag
+from chainfold.inference.whole_chain import tag
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
-from chainfold.training.loop import ALGORITHMS, Development, Every, Interrupted, Progress, Saving, Training, train
-from chainfold.training.objective import Objective, Space
-from chainfold.training.optimisers.base import Step
+from chainfold.training.loop import (
+    ALGORITHMS,
+    Development,
+    Interrupted,
+    IterationReport,
+    SaveInterval,
+    Saving,
+    Training,
+    train,
+)
+from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.optimisers.base import Iteration
 
 ONCE: dict[str, dict[str, Any]] = {
     "lbfgs": {"c1": 0.05, "c2": 0.1},
@@ -49,7 +58,7 @@ def corpus(sequences: int = 60, seed: int = 0, edges: bool = False) -> Chain:
     return chain_from_sequences(items, labels)
 
 
-def points(sequence: list[Progress]) -> list[float]:
+def points(sequence: list[IterationReport]) -> list[float]:
     return [progress.step.value for progress in sequence]
 
 
@@ -59,7 +68,7 @@ def chain() -> Chain:
 
 
 def test_lbfgs_ends_where_scipy_does(chain: Chain) -> None:
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     reference = minimize(
         Objective(space, c2=0.3),
         np.zeros(space.layout.size),
@@ -74,7 +83,7 @@ def test_lbfgs_ends_where_scipy_does(chain: Chain) -> None:
 
 
 def test_owlqn_ends_where_scipy_does_with_the_weights_split_in_two(chain: Chain) -> None:
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     smooth, size, c1 = Objective(space, c2=0.01), space.layout.size, 0.4
 
     def split(x: Any) -> tuple[float, Any]:
@@ -130,7 +139,7 @@ def test_descent_comes_near_the_optimum(algorithm: str, chain: Chain) -> None:
     best = train(chain, Training("lbfgs", {"c2": 0.1})).training["objective"][-1]
     options = {"c2": 0.1, "batch": 30, "max_iterations": 80}
     model = train(chain, Training(algorithm, options | ({"rate": 0.03, "decay": 0.02} if algorithm == "sgd" else {})))
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     assert Objective(space, c2=0.1)(model.weights)[0] < 1.05 * best
 
 
@@ -159,7 +168,9 @@ def test_an_interrupted_run_ends_with_the_same_bytes(algorithm: str, with_dev: b
     state, pieces = tmp_path / "run", 0
     for _ in range(300):
         try:
-            model = train(chain, training, dev=dev, saving=Saving(state, Every(10**9), resume=True), stop=lambda: True)
+            model = train(
+                chain, training, dev=dev, saving=Saving(state, SaveInterval(10**9), resume=True), stop=lambda: True
+            )
             break
         except Interrupted:
             pieces += 1
@@ -192,7 +203,7 @@ def _renumbered(chain: Chain, like: Chain) -> Chain:
 
 
 def test_a_run_is_not_resumed_with_other_settings(chain: Chain, tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    saving = Saving(tmp_path / "run", SaveInterval(1), resume=True)
     chain = chain.with_vocabulary(_marked(chain))
     with pytest.raises(Interrupted):
         train(chain, Training("lbfgs", {"c2": 1.0}), saving=saving, stop=lambda: True)
@@ -209,7 +220,7 @@ def test_a_run_is_not_resumed_with_other_settings(chain: Chain, tmp_path: Path) 
 
 def test_a_run_is_not_resumed_with_other_constraints(tmp_path: Path) -> None:
     chain = chain_from_sequences([[["a"], ["b"], ["c"]]], [["B-X", "I-X", "O"]])
-    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    saving = Saving(tmp_path / "run", SaveInterval(1), resume=True)
     with pytest.raises(Interrupted):
         train(chain, saving=saving, stop=lambda: True)
     with pytest.raises(ChainfoldError, match="was begun with constraints = "):
@@ -234,7 +245,7 @@ def test_transitions_that_never_occur_may_be_left_out(algorithm: str) -> None:
 
 
 def test_a_damaged_state_is_one_sentence(chain: Chain, tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    saving = Saving(tmp_path / "run", SaveInterval(1), resume=True)
     with pytest.raises(Interrupted):
         train(chain, saving=saving, stop=lambda: True)
     data = saving.path.read_bytes()
@@ -246,7 +257,7 @@ def test_a_damaged_state_is_one_sentence(chain: Chain, tmp_path: Path) -> None:
 
 def test_a_development_set_stops_the_run_and_the_best_weights_are_kept(chain: Chain) -> None:
     dev = _renumbered(corpus(60, seed=3), chain)
-    seen: list[Progress] = []
+    seen: list[IterationReport] = []
     weak = Training("lbfgs", {"c2": 0.0, "epsilon": 1e-12, "period": 0}, patience=3)
     model = train(chain, weak, dev=dev, report=seen.append)
     scores = model.training["development"]
@@ -316,9 +327,9 @@ class Fixed:
     def finished(self) -> str | None:
         return "done" if self._done == len(self._values) else None
 
-    def advance(self) -> Step:
+    def advance(self) -> Iteration:
         self._done += 1
-        return Step(self._done, self._values[self._done - 1], 0.0, 0.0, 0.0, 1, 0)
+        return Iteration(self._done, self._values[self._done - 1], 0.0, 0.0, 0.0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +364,7 @@ def test_ties_go_to_the_better_objective_and_then_to_the_later_iteration(
 def test_a_development_set_may_only_report(tmp_path: Path) -> None:
     chain, dev = corpus(), _renumbered(corpus(60, seed=3), corpus())
     weak: dict[str, Any] = {"c2": 0.0, "epsilon": 1e-12, "period": 0, "max_iterations": 40}
-    seen: list[Progress] = []
+    seen: list[IterationReport] = []
     plain = train(chain, Training("lbfgs", weak))
     model = train(chain, Training("lbfgs", weak, patience=1, early_stopping=False), dev=dev, report=seen.append)
     assert model.weights.tobytes() == plain.weights.tobytes(), "it is as if there were none"
@@ -363,7 +374,7 @@ def test_a_development_set_may_only_report(tmp_path: Path) -> None:
     assert "best_iteration" not in model.training
     with pytest.raises(ChainfoldError, match="early_stopping is 'no', but must be True or False"):
         Training(early_stopping="no")  # type: ignore[arg-type]
-    saving = Saving(tmp_path / "run", Every(1), resume=True)
+    saving = Saving(tmp_path / "run", SaveInterval(1), resume=True)
     with pytest.raises(Interrupted):
         train(chain, Training("lbfgs", weak), dev=dev, saving=saving, stop=lambda: True)
     with pytest.raises(ChainfoldError, match="was begun with early_stopping = True, and now it is False"):
@@ -376,11 +387,11 @@ def test_patience_survives_an_interruption(early_stopping: bool, tmp_path: Path)
     training = Training("adagrad", SLOW | {"rate": 0.2}, patience=2, early_stopping=early_stopping)
     whole = train(chain, training, dev=chain)
     assert (whole.training["iterations"] < 60) == early_stopping
-    saving, model = Saving(tmp_path / "run", Every(10**9), resume=True), None
+    saving, model = Saving(tmp_path / "run", SaveInterval(10**9), resume=True), None
     for wanted in (1, 4, 20, 30, whole.training["iterations"] - 1, 100):
-        steps: list[Progress] = []
+        steps: list[IterationReport] = []
 
-        def enough(wanted: int = wanted, steps: list[Progress] = steps) -> bool:
+        def enough(wanted: int = wanted, steps: list[IterationReport] = steps) -> bool:
             return bool(steps) and steps[-1].step.iteration >= wanted
 
         try:
@@ -404,8 +415,8 @@ def test_a_single_label_is_named(chain: Chain) -> None:
 
 def test_a_model_to_begin_with(chain: Chain) -> None:
     options = {"c2": 0.1, "epsilon": 1e-6}
-    cold: list[Progress] = []
-    warm: list[Progress] = []
+    cold: list[IterationReport] = []
+    warm: list[IterationReport] = []
     model = train(chain, Training("lbfgs", options), report=cold.append)
     again = train(chain, Training("lbfgs", options), start=model, report=warm.append)
     assert len(warm) < len(cold) / 4
@@ -416,7 +427,7 @@ def test_a_model_to_begin_with(chain: Chain) -> None:
 
 
 def points_at_start(chain: Chain, start: Model | None) -> float:
-    seen: list[Progress] = []
+    seen: list[IterationReport] = []
     train(chain, Training("lbfgs", {"max_iterations": 1, "c2": 0.1}), start=start, report=seen.append)
     return seen[0].step.value
 

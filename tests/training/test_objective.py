@@ -12,7 +12,7 @@ import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.constraints import Constraints
-from chainfold.training.objective import BatchObjective, Objective, Space, borders
+from chainfold.training.objective import BatchObjective, Objective, WeightSpace, borders
 from tolerances import DIFFERENCES
 
 pytestmark = pytest.mark.quick
@@ -39,7 +39,7 @@ def test_value_and_gradient(case: str, weighted: bool) -> None:
     chain = made(case)
     if weighted:
         chain = replace(chain, weights=np.random.default_rng(1).uniform(0, 2, chain.positions))
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     objective = Objective(space, c2=0.7)
     point = np.random.default_rng(0).normal(size=space.layout.size)
     value, gradient = objective(point)
@@ -55,24 +55,24 @@ def test_value_and_gradient(case: str, weighted: bool) -> None:
 
 def test_transitions_that_never_occur_may_be_held_at_zero() -> None:
     chain = replace(made("3 labels"), labels=np.zeros(7, np.int32))
-    space = Space.of(chain, all_possible_transitions=False)
+    space = WeightSpace.of(chain, all_possible_transitions=False)
     gradient = Objective(space)(np.zeros(space.layout.size))[1]
     pairs = gradient[space.layout.n_state :]
     assert pairs[0] != 0.0
     assert not pairs[1:].any()
-    assert (Objective(Space.of(chain))(np.zeros(space.layout.size))[1][space.layout.n_state :] != 0.0).all()
+    assert (Objective(WeightSpace.of(chain))(np.zeros(space.layout.size))[1][space.layout.n_state :] != 0.0).all()
 
 
 def test_all_states_have_weights_where_asked_for() -> None:
     chain = made("sparse layout")
-    assert Space.of(chain, all_possible_states=True).layout.n_state == chain.n_attributes * chain.n_labels
-    assert Space.of(chain).layout.n_state < chain.n_attributes * chain.n_labels
+    assert WeightSpace.of(chain, all_possible_states=True).layout.n_state == chain.n_attributes * chain.n_labels
+    assert WeightSpace.of(chain).layout.n_state < chain.n_attributes * chain.n_labels
 
 
 def test_constraints_are_held_and_forbid() -> None:
     chain = chain_from_sequences([[["a"], ["b"], ["a"]]], [["O", "B-X", "I-X"]])
     assert chain.vocabulary is not None
-    space = Space.of(chain, constraints=Constraints.of(chain.vocabulary.labels, "BIO"))
+    space = WeightSpace.of(chain, constraints=Constraints.of(chain.vocabulary.labels, "BIO"))
     value, gradient = Objective(space, c2=1.0)(np.zeros(space.layout.size))
     assert np.isfinite(value)
     assert not gradient[space.forbidden].any()
@@ -92,7 +92,7 @@ def test_data_that_breaks_the_constraints() -> None:
         ("I-X>$", r"position 1 has the transition 'I-X>\$', which is forbidden"),
     ):
         with pytest.raises(ChainfoldError, match=sentence):
-            Space.of(chain, constraints=Constraints.of(chain.vocabulary.labels, forbid=[entry]))
+            WeightSpace.of(chain, constraints=Constraints.of(chain.vocabulary.labels, forbid=[entry]))
 
 
 @pytest.mark.parametrize("mixing", [0.5, 8.0], ids=["forgets", "remembers long"])
@@ -107,7 +107,7 @@ def test_a_label_that_may_not_start_a_sequence_may_stand_where_a_halo_begins(mix
         n_labels=2,
         n_attributes=5,
     )
-    space = Space.of(chain, constraints=Constraints.of("ab", forbid=["^>b", "b>a"]))
+    space = WeightSpace.of(chain, constraints=Constraints.of("ab", forbid=["^>b", "b>a"]))
     point = random.normal(0.0, 0.1, space.layout.size)
     point[space.layout.n_state :] += [mixing, 0.0, 0.0, mixing]
     value, gradient = Objective(space, engine="fb")(point)
@@ -122,7 +122,7 @@ def test_a_label_that_may_not_start_a_sequence_may_stand_where_a_halo_begins(mix
 
 def test_unknown_labels() -> None:
     with pytest.raises(ChainfoldError, match="needs a label at every position"):
-        Space.of(made("one label unknown"))
+        WeightSpace.of(made("one label unknown"))
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -130,7 +130,7 @@ def test_unknown_labels() -> None:
 @pytest.mark.parametrize("size", [1, 100, 1024, 10_000])
 def test_batches_add_up_to_the_whole(size: int, starts: float, weighted: bool) -> None:
     chain = long_chain(600 if size == 1 else 5000, starts, weighted)
-    space = Space.of(chain)
+    space = WeightSpace.of(chain)
     point = np.random.default_rng(0).normal(0.0, 0.5, size=space.layout.size)
     value, gradient = Objective(space)(point)
     batches = BatchObjective(space, size)
@@ -152,7 +152,7 @@ def test_borders_are_at_starts_where_there_are_any() -> None:
 @pytest.mark.parametrize("c2", [-1.0, np.nan, np.inf])
 def test_bad_penalties(c2: float) -> None:
     with pytest.raises(ChainfoldError, match="c2"):
-        Objective(Space.of(made("3 labels")), c2=c2)
+        Objective(WeightSpace.of(made("3 labels")), c2=c2)
 
 
 def test_a_forbidden_transition_is_the_first_of_a_plain_loop() -> None:
@@ -164,10 +164,10 @@ def test_a_forbidden_transition_is_the_first_of_a_plain_loop() -> None:
         rules = Constraints(*(dice.random(shape) < 0.9 for shape in ((3, 3), 3, 3)))
         expected = plainly_forbidden(labels.tolist(), starts, rules)
         if expected is None:
-            Space.of(chain, constraints=rules, all_possible_states=True)
+            WeightSpace.of(chain, constraints=rules, all_possible_states=True)
         else:
             with pytest.raises(ChainfoldError, match=f"position {expected} has the transition"):
-                Space.of(chain, constraints=rules, all_possible_states=True)
+                WeightSpace.of(chain, constraints=rules, all_possible_states=True)
 
 
 def plainly_forbidden(labels: list[int], starts: NDArray[np.bool_], rules: Constraints) -> int | None:

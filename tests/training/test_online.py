@@ -16,9 +16,9 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.inference.tagger import Tagger
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
+from chainfold.training.online.adagrad import OnlineSettings, OnlineWeights
 from chainfold.training.online.prequential import Interval, Prequential
-from chainfold.training.online.trainer import Learnt, OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings, OnlineWeights
+from chainfold.training.online.trainer import BatchResult, OnlineTrainer
 from shapes import chain as random_chain
 
 pytestmark = pytest.mark.quick
@@ -34,8 +34,8 @@ def pieces(chain: Chain, sizes: list[int]) -> list[Block]:
     return found
 
 
-def learnt_by(trainer: OnlineTrainer, blocks: list[Block]) -> list[Learnt]:
-    found: list[Learnt] = []
+def learnt_by(trainer: OnlineTrainer, blocks: list[Block]) -> list[BatchResult]:
+    found: list[BatchResult] = []
     for block in blocks:
         trainer.add(block)
         found += trainer.learn()
@@ -111,7 +111,7 @@ def test_shares_add_up_to_the_gradient_of_the_whole(starts: float, batch: int) -
     found = np.concatenate([weights.rows_sum.ravel(), weights.pairs_sum.ravel()])
     assert np.abs(found + whole.gradient).max() < 1e-10 * max(1.0, np.abs(whole.gradient).max())
     assert sum(one.loss for one in learnt) == pytest.approx(-whole.log_likelihood, rel=1e-11)
-    assert trainer.doings.approximate == 0
+    assert trainer.totals.approximate == 0
     assert sum(one.positions for one in learnt) == chain.positions == trainer.positions
     if starts == 0.0:
         assert len(learnt) == -(-chain.positions // batch), "sequences are cut into batches, not at their ends"
@@ -131,7 +131,7 @@ def test_a_chain_that_does_not_forget_is_learnt_from_all_the_same_and_counted() 
     trainer, _ = frozen_trainer(Model(Layout.full(2, 0), weights), 1000)
     learnt_by(trainer, pieces(chain, [1000]))
     assert trainer.positions == positions
-    assert trainer.doings.approximate > 0
+    assert trainer.totals.approximate > 0
 
 
 # What is learnt
@@ -253,8 +253,8 @@ def test_intervals_have_their_own_counts_and_those_until_then() -> None:
     told: list[Interval] = []
     prequential = Prequential(told.append, 100)
     for right, loss in ((50, 6.0), (30, 12.0), (60, 0.0), (6, 6.0)):
-        prequential.add(Learnt(60, right, loss))
-    prequential.add(Learnt(10, 10, 1.0))
+        prequential.add(BatchResult(60, right, loss))
+    prequential.add(BatchResult(10, 10, 1.0))
     prequential.close()
     prequential.close()
     assert told == [

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainfold import Chain, ChainfoldError, Layout, Model
 from chainfold.chain.block import frozen
 from chainfold.errors import BadSetting, EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
-from chainfold.training.perceptron import Mistakes, MistakeSettings
+from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from oracle import features
 
 CLOSE = 1e-10
@@ -60,7 +60,7 @@ class Reference:
 
     model: Model
     chain: Chain
-    settings: MistakeSettings
+    settings: PerceptronSettings
     seen: int = 0
     history: list[dict[int, float]] = field(default_factory=list)
 
@@ -152,7 +152,7 @@ def expected(reference: Reference, blocks: list[list[tuple[int, int]]], epochs: 
     return reference.point(), losses
 
 
-def trained(mistakes: Mistakes) -> tuple[Floats, list[float]]:
+def trained(mistakes: PerceptronTrainer) -> tuple[Floats, list[float]]:
     losses = []
     while mistakes.finished is None:
         step = mistakes.advance()
@@ -166,9 +166,9 @@ def pieces_of(chain: Chain) -> list[tuple[int, int]]:
     return list(itertools.pairwise(begins))
 
 
-def check(model: Model, chain: Chain, settings: MistakeSettings, blocks: list[list[tuple[int, int]]]) -> None:
+def check(model: Model, chain: Chain, settings: PerceptronSettings, blocks: list[list[tuple[int, int]]]) -> None:
     weights, losses = expected(Reference(model, chain, settings), blocks, settings.max_iterations)
-    found, found_losses = trained(Mistakes(model, chain, settings))
+    found, found_losses = trained(PerceptronTrainer(model, chain, settings))
     assert len(found_losses) == settings.max_iterations
     np.testing.assert_allclose(found, weights, rtol=CLOSE, atol=CLOSE)
     np.testing.assert_allclose(found_losses, losses, rtol=CLOSE, atol=CLOSE)
@@ -190,7 +190,7 @@ RULES: dict[str, dict[str, Any]] = {
 def test_every_rule_is_the_one_on_paper(rule: str, n_edge: int) -> None:
     chain = random_chain(1, [4, 1, 3, 2, 4, 3, 2], n_edge=n_edge)
     model = Model.random(Layout.full(3, 9, n_edge), seed=5)
-    check(model, chain, MistakeSettings(max_iterations=3, seed=7, **RULES[rule]), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=3, seed=7, **RULES[rule]), [pieces_of(chain)])
 
 
 @pytest.mark.parametrize("rule", ["ap", "pa 1", "arow"])
@@ -198,13 +198,13 @@ def test_every_rule_is_the_one_on_paper(rule: str, n_edge: int) -> None:
 def test_sparse_rows_and_holes_in_padded_ones(rule: str, valued: bool) -> None:
     chain = random_chain(2, [3, 4, 1, 1, 2, 3], n_labels=4, n_edge=1, valued=valued)
     model = Model.random(ragged_layout(chain), seed=6)
-    check(model, chain, MistakeSettings(max_iterations=4, **RULES[rule]), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=4, **RULES[rule]), [pieces_of(chain)])
 
 
 def test_equal_paths_from_zero_weights_go_to_the_smaller_label() -> None:
     chain = random_chain(3, [3, 4, 2, 3, 4, 1], valued=False)
     model = Model(Layout.full(3, 9), np.zeros(9 * 3 + 9))
-    check(model, chain, MistakeSettings(max_iterations=5), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=5), [pieces_of(chain)])
 
 
 @pytest.mark.parametrize("rule", ["ap", "pa 2", "arow"])
@@ -212,15 +212,15 @@ def test_a_weight_multiplies_the_step(rule: str) -> None:
     chain = random_chain(4, [3, 4, 2, 1, 3])
     chain = replace(chain, weights=frozen(np.random.default_rng(0).random(chain.positions) * 2, np.float64))
     model = Model.random(Layout.full(3, 9), seed=1)
-    check(model, chain, MistakeSettings(max_iterations=3, **RULES[rule]), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=3, **RULES[rule]), [pieces_of(chain)])
 
 
 @pytest.mark.parametrize("rule", ["ap", "pa 1", "arow"])
 def test_a_weight_of_zero_teaches_nothing(rule: str) -> None:
     chain = random_chain(4, [3, 4, 2])
     model = Model.random(Layout.full(3, 9), seed=1)
-    mistakes = Mistakes(
-        model, replace(chain, weights=frozen(np.zeros(chain.positions), np.float64)), MistakeSettings(**RULES[rule])
+    mistakes = PerceptronTrainer(
+        model, replace(chain, weights=frozen(np.zeros(chain.positions), np.float64)), PerceptronSettings(**RULES[rule])
     )
     point, losses = trained(mistakes)
     np.testing.assert_array_equal(point, model.weights)
@@ -235,7 +235,7 @@ def test_blocks_end_with_sequences_and_long_sequences_are_cut() -> None:
     first, last = np.array([True, True, False]), np.array([True, False, True])
     model = replace(Model.random(Layout.full(3, 9), seed=2), first=first, last=last)
     blocks = [[(0, 2)], [(2, 5)], [(5, 8), (8, 9)], [(9, 12), (12, 13)], [(13, 14), (14, 15), (15, 17)]]
-    settings = MistakeSettings(algorithm="pa", max_iterations=3, block=4, longest=3, seed=3)
+    settings = PerceptronSettings(algorithm="pa", max_iterations=3, block=4, longest=3, seed=3)
     check(model, chain, settings, blocks)
 
 
@@ -245,10 +245,10 @@ def test_a_piece_with_an_unknown_label_is_left_out() -> None:
     labels[4] = -1
     chain = replace(chain, labels=frozen(labels, np.int32))
     model = Model.random(Layout.full(3, 9), seed=2)
-    check(model, chain, MistakeSettings(max_iterations=2), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=2), [pieces_of(chain)])
     nothing = replace(chain, labels=frozen(np.full(8, -1), np.int32))
     with pytest.raises(ChainfoldError, match="nothing to learn from"):
-        trained(Mistakes(model, nothing))
+        trained(PerceptronTrainer(model, nothing))
 
 
 @pytest.mark.parametrize("rule", ["ap", "pa 1", "arow"])
@@ -260,9 +260,9 @@ def test_what_is_forbidden_is_never_used_nor_moved(rule: str) -> None:
     transitions = weights[27:].reshape(3, 3)
     transitions[np.eye(3, k=1) + np.eye(3, k=-2) == 0] = -np.inf
     model = Model(Layout.full(3, 9), weights, first=np.array([True, True, True]), last=np.array([True, True, True]))
-    check(model, chain, MistakeSettings(max_iterations=2, epsilon=0.0, **RULES[rule]), [pieces_of(chain)])
+    check(model, chain, PerceptronSettings(max_iterations=2, epsilon=0.0, **RULES[rule]), [pieces_of(chain)])
     strict = replace(model, first=np.array([True, False, False]), last=np.array([False, False, True]))
-    point, losses = trained(Mistakes(strict, chain, MistakeSettings(**RULES[rule])))
+    point, losses = trained(PerceptronTrainer(strict, chain, PerceptronSettings(**RULES[rule])))
     assert losses == [0.0], "only the right path is left"
     np.testing.assert_array_equal(point, model.weights)
     np.testing.assert_array_equal(np.isinf(point), np.isinf(weights))
@@ -277,15 +277,15 @@ def test_forbidden_attributes_stay_so() -> None:
     free = [a * 3 + y for a in range(9) for y in range(3) if (a, y) not in gold]
     weights[free] = -np.inf
     assert free
-    check(Model(Layout.full(3, 9), weights), chain, MistakeSettings(max_iterations=3), [pieces_of(chain)])
+    check(Model(Layout.full(3, 9), weights), chain, PerceptronSettings(max_iterations=3), [pieces_of(chain)])
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_going_on_from_a_state_gives_the_same_bits(rule: str) -> None:
     chain = random_chain(9, [3, 5, 2, 4, 1, 3, 2, 5, 4, 2])
     model = Model.random(Layout.full(3, 9), seed=4)
-    settings = MistakeSettings(max_iterations=3, block=6, **RULES[rule])
-    whole = Mistakes(model, chain, settings)
+    settings = PerceptronSettings(max_iterations=3, block=6, **RULES[rule])
+    whole = PerceptronTrainer(model, chain, settings)
     points, states = [], []
     while whole.finished is None:
         states.append({name: array.copy() for name, array in whole.state().items()})
@@ -293,14 +293,14 @@ def test_going_on_from_a_state_gives_the_same_bits(rule: str) -> None:
     assert len(states) > 12, "several blocks an epoch"
     last = whole.state()
     for at, state in enumerate(states):
-        again = Mistakes(model, chain, settings)
+        again = PerceptronTrainer(model, chain, settings)
         again.restore(state)
         for step, point in points[at:]:
             assert repr(again.advance()) == repr(step)
             np.testing.assert_array_equal(again.point, point)
         assert again.finished == whole.finished is not None
         assert again.advance() is None
-    again = Mistakes(model, chain, settings)
+    again = PerceptronTrainer(model, chain, settings)
     again.restore(last)
     assert again.finished == whole.finished
     assert again.state().keys() == last.keys()
@@ -309,12 +309,12 @@ def test_going_on_from_a_state_gives_the_same_bits(rule: str) -> None:
 
 def test_a_state_of_another_model_is_refused() -> None:
     chain = random_chain(9, [3, 2])
-    other = Mistakes(Model.random(Layout.full(3, 10)), chain).state()
+    other = PerceptronTrainer(Model.random(Layout.full(3, 10)), chain).state()
     with pytest.raises(ChainfoldError, match="weights is"):
-        Mistakes(Model.random(Layout.full(3, 9)), chain).restore(other)
-    plain = Mistakes(Model.random(Layout.full(3, 9)), chain, MistakeSettings(averaging=False)).state()
+        PerceptronTrainer(Model.random(Layout.full(3, 9)), chain).restore(other)
+    plain = PerceptronTrainer(Model.random(Layout.full(3, 9)), chain, PerceptronSettings(averaging=False)).state()
     with pytest.raises(ChainfoldError, match="second is"):
-        Mistakes(Model.random(Layout.full(3, 9)), chain).restore(plain)
+        PerceptronTrainer(Model.random(Layout.full(3, 9)), chain).restore(plain)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -326,13 +326,13 @@ def test_a_separable_problem_is_learnt_without_errors(rule: str) -> None:
     says = labels.copy()
     labels[4::5], says[4::5] = labels[3::5], 3
     chain = Chain.from_arrays(offsets=np.arange(301), ids=says, labels=labels, starts=starts, n_attributes=4)
-    mistakes = Mistakes(Model(Layout.full(3, 4), np.zeros(21)), chain, MistakeSettings(**RULES[rule]))
+    mistakes = PerceptronTrainer(Model(Layout.full(3, 4), np.zeros(21)), chain, PerceptronSettings(**RULES[rule]))
     point, losses = trained(mistakes)
     assert losses[-1] == 0.0 < losses[0]
     assert mistakes.finished is not None
     assert len(losses) < 60
     model = Model(Layout.full(3, 4), point)
-    reference = Reference(model, chain, MistakeSettings())
+    reference = Reference(model, chain, PerceptronSettings())
     for low, high in pieces_of(chain)[:20]:
         assert reference.best(low, high) == tuple(labels[low:high])
 
@@ -340,7 +340,7 @@ def test_a_separable_problem_is_learnt_without_errors(rule: str) -> None:
 def test_it_stops_when_told_and_reports_epochs() -> None:
     chain = random_chain(10, [3, 4, 5, 4], n_attributes=2)
     model = Model(Layout.full(3, 2), np.zeros(15))
-    mistakes = Mistakes(model, chain, MistakeSettings(max_iterations=4))
+    mistakes = PerceptronTrainer(model, chain, PerceptronSettings(max_iterations=4))
     steps = [mistakes.advance() for _ in range(4)]
     assert [step.iteration for step in steps if step is not None] == [1, 2, 3, 4]
     assert mistakes.finished is not None
@@ -349,23 +349,23 @@ def test_it_stops_when_told_and_reports_epochs() -> None:
     assert step is not None
     assert step.point_norm == pytest.approx(float(np.sqrt((mistakes.point**2).sum())))
     assert step.active == np.count_nonzero(mistakes.point)
-    early = Mistakes(model, chain, MistakeSettings(epsilon=1.0))
+    early = PerceptronTrainer(model, chain, PerceptronSettings(epsilon=1.0))
     assert early.advance() is not None
     assert early.finished is not None
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_one_label_is_always_right_and_one_position_is_enough(rule: str) -> None:
-    settings = MistakeSettings(**RULES[rule], max_iterations=3)
+    settings = PerceptronSettings(**RULES[rule], max_iterations=3)
     single = random_chain(11, [2, 3], n_labels=1)
     model = Model.random(Layout.full(1, 9))
-    point, losses = trained(Mistakes(model, single, settings))
+    point, losses = trained(PerceptronTrainer(model, single, settings))
     np.testing.assert_array_equal(point, model.weights)
     assert losses == [0.0]
     chain = Chain.from_arrays(offsets=[0, 2], ids=[1, 0], values=[-2.0, 0.5], labels=[2], n_labels=3)
     model = Model(Layout.full(3, 2), np.zeros(15))
     reference = Reference(model, chain, settings)
-    point, losses = trained(Mistakes(model, chain, settings))
+    point, losses = trained(PerceptronTrainer(model, chain, settings))
     wanted, wanted_losses = expected(reference, [[(0, 1)]], len(losses))
     np.testing.assert_allclose(point, wanted, rtol=CLOSE, atol=CLOSE)
     np.testing.assert_allclose(losses, wanted_losses, rtol=CLOSE, atol=CLOSE)
@@ -374,12 +374,14 @@ def test_one_label_is_always_right_and_one_position_is_enough(rule: str) -> None
 @pytest.mark.parametrize("rule", RULES)
 def test_a_mistake_without_features_moves_nothing(rule: str) -> None:
     chain = Chain.from_arrays(offsets=[0, 0], ids=[], labels=[1], n_labels=2)
-    point, losses = trained(Mistakes(Model(Layout.full(2, 0), np.zeros(4)), chain, MistakeSettings(**RULES[rule])))
+    point, losses = trained(
+        PerceptronTrainer(Model(Layout.full(2, 0), np.zeros(4)), chain, PerceptronSettings(**RULES[rule]))
+    )
     np.testing.assert_array_equal(point, np.zeros(4))
     assert losses == [1.0] * 100
 
 
-def faulty(model: Model, labels: list[int], values: list[float] | None = None) -> Mistakes:
+def faulty(model: Model, labels: list[int], values: list[float] | None = None) -> PerceptronTrainer:
     offsets = np.arange(len(labels) + 1)
     chain = Chain.from_arrays(
         offsets=offsets,
@@ -389,7 +391,7 @@ def faulty(model: Model, labels: list[int], values: list[float] | None = None) -
         starts=[True, False, True, False],
         n_labels=2,
     )
-    return Mistakes(model, chain, MistakeSettings(max_iterations=3))
+    return PerceptronTrainer(model, chain, PerceptronSettings(max_iterations=3))
 
 
 def test_labels_and_paths_that_cannot_be_are_told_with_their_position() -> None:
@@ -418,7 +420,7 @@ def test_forbidden_edge_attributes_with_negative_values_are_not_finite() -> None
     weights = np.zeros(8)
     weights[5] = weights[1] = -np.inf
     with pytest.raises(ScoreNotFinite, match="position 1"):
-        trained(Mistakes(Model(Layout.full(2, 0, 1), weights), chain))
+        trained(PerceptronTrainer(Model(Layout.full(2, 0, 1), weights), chain))
 
 
 @pytest.mark.parametrize(
@@ -439,16 +441,16 @@ def test_forbidden_edge_attributes_with_negative_values_are_not_finite() -> None
 )
 def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match=next(iter(settings))):
-        MistakeSettings(**settings)
+        PerceptronSettings(**settings)
 
 
 def test_sources_that_do_not_fit_are_refused() -> None:
     chain = random_chain(12, [2, 2])
     with pytest.raises(ModelMismatch):
-        Mistakes(Model.random(Layout.full(3, 8)), chain)
+        PerceptronTrainer(Model.random(Layout.full(3, 8)), chain)
 
     class Empty:
         positions = 0
 
     with pytest.raises(EmptyChain):
-        Mistakes(Model.random(Layout.full(3, 8)), Empty())  # type: ignore[arg-type]
+        PerceptronTrainer(Model.random(Layout.full(3, 8)), Empty())  # type: ignore[arg-type]

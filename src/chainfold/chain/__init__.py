@@ -1,1 +1,17 @@
-"""(map to be written)"""
+"""What a chain is, in memory and on disk.
+
+    block              Block and Source: the arrays that engines read, and their checks
+    chain              Chain: a chain in memory
+    vocabulary         names of labels and attributes, counts, pairs that occur
+    views              other sources as a source: weighted, joined, cut
+    renumbered         a chain under the numbers of another vocabulary
+    matrix             a chain from a NumPy or SciPy matrix
+    synthetic          a seeded random chain of any length (synthetic_kernels: its compiled part)
+    strings            tables of strings to numbers (string_kernels: likewise)
+    entries            attributes of positions without gaps (entry_kernels: likewise)
+    builder            ids, counts and pairs while a vocabulary grows
+    stored             chain files: write_chain, open_chain (header, arrow_messages, flatbuffer: their parts)
+
+`block`, `chain`, `vocabulary` and `views` need NumPy alone, neither numba nor Arrow. It imports
+`errors`, `escape`, `semiring` and `system` only. Begin reading with `block`.
+"""

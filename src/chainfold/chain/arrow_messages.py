@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.flatbuffer import BATCHES, DICTIONARIES, PLACE, Table
+from chainfold.chain.flatbuffer import BATCHES, DICTIONARIES, PLACE, FlatTable
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # how an Arrow file begins and ends, and a message
 _SCHEMA = 1  # a kind of message
@@ -31,7 +31,7 @@ _TAIL = 4 + len(FILE)  # bytes after the table: its size, and the mark
 def _body_size(metadata: bytes) -> int:
     """The bytes that follow the metadata of a message, if it is one that a chain can have."""
     try:
-        message = Table.root(metadata)
+        message = FlatTable.root(metadata)
         kind, size = message.number(1, "<B"), message.number(3, "<q")
         header = _there(message.table(2))
         if kind == _SCHEMA:
@@ -48,13 +48,13 @@ def _body_size(metadata: bytes) -> int:
     return size
 
 
-def _there(table: Table | None) -> Table:
+def _there(table: FlatTable | None) -> FlatTable:
     if table is None:
         raise ValueError("a message without a header")
     return table
 
 
-def _check_order(schema: Table) -> None:
+def _check_order(schema: FlatTable) -> None:
     if schema.number(0, "<h"):
         raise ValueError("big-endian numbers")
 
@@ -70,7 +70,7 @@ class MessageFile:
         if tail[4:] != FILE or end < len(FILE):
             raise ValueError("not an Arrow file")
         try:
-            table = Table.root(self._read(end, size - _TAIL - end))
+            table = FlatTable.root(self._read(end, size - _TAIL - end))
             _check_order(_there(table.table(1)))
             self.dictionaries, self.batches = table.records(DICTIONARIES, PLACE), table.records(BATCHES, PLACE)
         except struct.error:
@@ -88,7 +88,7 @@ class MessageFile:
         data = self._read(int(place["offset"]), int(place["metadata"]))
         _check(data, place)
         try:
-            return _there(_there(Table.root(data[8:]).table(2)).table(1)).number(0, "<q")
+            return _there(_there(FlatTable.root(data[8:]).table(2)).table(1)).number(0, "<q")
         except struct.error:
             raise ValueError("a dictionary that is cut short") from None
 

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadSetting, LabelOutOfRange
+from chainfold.system.validate import MOST_WEIGHT
 
 NO_LABEL = -1
 """The label of a position whose label is unknown."""
@@ -134,13 +135,13 @@ def checked_labels(labels: ArrayLike, positions: int, n_labels: int | None) -> N
 
 
 def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
-    """Weights of positions, none of them negative."""
+    """Weights of positions, from 0 to `MOST_WEIGHT`."""
     array = reals(weights, "weights of positions")
     if weights is not None and array.shape != (positions,):
         raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
-    wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
+    wrong = np.flatnonzero(~((array >= 0.0) & (array <= MOST_WEIGHT)))
     if wrong.size:
-        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are finite and not negative.")
+        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are from 0 to {MOST_WEIGHT}.")
     return array
 
 

@@ -20,7 +20,7 @@ BUFFER = np.dtype([("offset", "<i8"), ("size", "<i8")])
 DICTIONARIES, BATCHES = 2, 3  # fields of a footer, and kinds of messages
 
 
-class Table:
+class FlatTable:
     """A table; its fields by number."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -29,7 +29,7 @@ class Table:
         self._size = self._number("<H", self._fields)
 
     @classmethod
-    def root(cls, data: bytes) -> Table:
+    def root(cls, data: bytes) -> FlatTable:
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def number(self, field: int, kind: str) -> int:
@@ -37,9 +37,9 @@ class Table:
         at = self._place(field)
         return self._number(kind, at) if at else 0
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatTable | None:
         at = self._place(field)
-        return Table(self._data, at + self._number("<I", at)) if at else None
+        return FlatTable(self._data, at + self._number("<I", at)) if at else None
 
     def records(self, field: int, kind: np.dtype[Any]) -> NDArray[Any]:
         """A list of records, empty where it is not given."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_IDS, MOST_LABELS, Block, frozen
-from chainfold.chain.synthetic_kernels import SHARPNESS, Recipe, synthesise, walk
+from chainfold.chain.synthetic_kernels import SHARPNESS, SyntheticRecipe, synthesise, walk
 from chainfold.errors import BadSetting
 
 _PITCH = 4096  # positions between two remembered labels
@@ -157,11 +157,11 @@ def _recipe(
     mean_length: float | None,
     step_logs: NDArray[np.float64],
     random: np.random.Generator,
-) -> Recipe:
+) -> SyntheticRecipe:
     steps = np.exp(step_logs[1:] if chain.n_edge_attributes else step_logs)
     shortest = chain.n_attributes // max(active, 1)
     tables = [_alias(_ranks(shortest)), _alias(_ranks(shortest + 1))]
-    return Recipe(
+    return SyntheticRecipe(
         key=np.uint64(random.integers(2**63)),
         n_labels=chain.n_labels,
         n_attributes=chain.n_attributes,

@@ -24,7 +24,7 @@ SHARPNESS = 2048
 """How informative attributes are is a multiple of 1 / SHARPNESS: it is decided by the spare bits of a draw."""
 
 
-class Recipe(NamedTuple):
+class SyntheticRecipe(NamedTuple):
     """What to make."""
 
     key: Any  # uint64, from the seed

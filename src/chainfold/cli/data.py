@@ -45,7 +45,7 @@ def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: optio
     options.hold([STANDARD], chain)
     source = open_chain(options.standard_input() if str(chain) == STANDARD else chain)
     if decode:
-        from chainfold.readers.decode import decode as write_lines
+        from chainfold.readers.chain_text import write_lines
 
         write_lines(source, options.standard_output())
         return

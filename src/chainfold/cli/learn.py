@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfold.model.model import Model
     from chainfold.training.online.prequential import Interval
     from chainfold.training.online.run import OnlineRun
-    from chainfold.training.online.trainer import Learnt
+    from chainfold.training.online.trainer import BatchResult
 
 _HEADINGS = ("positions", "correct", "correct until then", "-log likelihood")
 
@@ -78,15 +78,15 @@ def _learnt(
     prequential: Path | None,
 ) -> Model:
     """Run until the input ends; leave the verb if a signal comes first."""
+    from chainfold.training.online.adagrad import OnlineSettings
     from chainfold.training.online.arriving import arriving
-    from chainfold.training.online.prequential import Table
-    from chainfold.training.online.run import Asked, OnlineRun, Stopped
-    from chainfold.training.online.weights import OnlineSettings
+    from chainfold.training.online.prequential import IntervalTable
+    from chainfold.training.online.run import OnlineRun, Stopped, StopRequested
 
     with ExitStack() as stack:
         speed = _Speed()
         shown = stack.enter_context(live_table(_HEADINGS, options.verbose, speed.line))
-        written: list[Table] = []
+        written: list[IntervalTable] = []
         run = OnlineRun(
             output,
             OnlineSettings(**settings),
@@ -98,11 +98,11 @@ def _learnt(
         if options.resume and run.state_path.exists():
             _restore(run, shown)
         if prequential is not None:
-            written.append(stack.enter_context(Table(prequential, run.learnt)))
+            written.append(stack.enter_context(IntervalTable(prequential, run.learnt)))
         requested = stack.enter_context(signals.interruptible(run.leave_if_waiting))
         try:
             return run.run(run.wait(lambda: arriving(inputs, piped=run.piped, **spec)))
-        except Asked:
+        except StopRequested:
             shown.notice("interrupted before the first row; nothing has changed.")
         except Stopped as stopped:
             shown.notice(stopped)
@@ -132,7 +132,7 @@ class _Speed:
     def __init__(self) -> None:
         self._begin, self._positions = time.perf_counter(), 0
 
-    def add(self, learnt: Learnt) -> None:
+    def add(self, learnt: BatchResult) -> None:
         self._positions += learnt.positions
 
     def line(self) -> str:

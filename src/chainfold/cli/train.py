@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.model import Model
     from chainfold.readers.progress import InputProgress
-    from chainfold.training.loop import Development, Progress, Training
+    from chainfold.training.loop import Development, IterationReport, Training
+
 
 _ENGINE = "Engine"
 _HEADINGS = ("iteration", "objective", "‖gradient‖", "‖weights‖", "non-zero", "development", "seconds")
@@ -263,7 +264,7 @@ def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> 
         raise BadFile(inputs[0], f"{only_label(vocabulary)}{column}, so there is nothing to learn; {remedy}.")
 
 
-def _row(progress: Progress) -> tuple[str, ...]:
+def _row(progress: IterationReport) -> tuple[str, ...]:
     """The cells of an iteration."""
     step = progress.step
     score = "" if progress.dev is None else f"{progress.dev:.2%}{' *' if progress.best else ''}"

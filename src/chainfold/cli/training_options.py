@@ -15,7 +15,7 @@ from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system.outputs import STANDARD, check_outputs
 
 if TYPE_CHECKING:
-    from chainfold.training.loop import Every
+    from chainfold.training.loop import SaveInterval
 
 ALGORITHM, _STEPS, _RUN = "Algorithm", "Settings of algorithms", "Run"
 
@@ -117,10 +117,10 @@ class RunOptions:
     ] = False
 
     @property
-    def every(self) -> Every:
-        from chainfold.training.loop import Every
+    def every(self) -> SaveInterval:
+        from chainfold.training.loop import SaveInterval
 
-        return Every(*options.parse_interval("save_every", self.save_every, "iterations"))
+        return SaveInterval(*options.parse_interval("save_every", self.save_every, "iterations"))
 
     def check(self, state: Path) -> None:
         """Raise rather than discard an unfinished run that nobody asked to discard."""

@@ -53,12 +53,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, 2 * shape.scoring + shape.messages + shape.recursion)
 
 
-ENGINE = Engine(
-    name="checkpoint",
-    summary="one forward vector in √T",
-    keeps="O(N√T)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("checkpoint", "one forward vector in √T", "O(N√T)", "N²T + NTA", "twice", run, cost)

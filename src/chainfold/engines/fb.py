@@ -45,12 +45,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(shape.positions * shape.pass_bytes, shape.scoring + shape.messages)
 
 
-ENGINE = Engine(
-    name="fb",
-    summary="everything in memory: Case I, scaled",
-    keeps="O(NT)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb", "everything in memory: Case I, scaled", "O(NT)", "N²T + NTA", "twice", run, cost)

@@ -45,12 +45,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + shape.recursion)
 
 
-ENGINE = Engine(
-    name="fb-recompute",
-    summary="forward vectors in memory: Case II",
-    keeps="O(NT), half",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb-recompute", "forward vectors in memory: Case II", "O(NT), half", "N²T + NTA", "twice", run, cost)

@@ -55,12 +55,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + shape.recursion + disk)
 
 
-ENGINE = Engine(
-    name="fb-spill",
-    summary="forward vectors on disk: Case IV",
-    keeps="O(B)",
-    time="N²T + NTA",
-    reads="twice",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("fb-spill", "forward vectors on disk: Case IV", "O(B)", "N²T + NTA", "twice", run, cost)

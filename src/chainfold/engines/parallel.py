@@ -113,12 +113,12 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
         return Cut(position + int(np.argmax(near)))
     try:
         past = past_of(problem, potentials, position)
-        if not past.known or past.belief is None:
+        if not past.known or past.value is None:
             return None
-        future = future_of(problem, potentials, position, past.belief)
+        future = future_of(problem, potentials, position, past.value)
     except (ZeroProbability, ScoreNotFinite):  # a stretch will meet it too, and name the first one
         return None
-    return Cut(position, past.belief, future.posterior) if future.known else None
+    return Cut(position, past.value, future.value) if future.known else None
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
@@ -138,12 +138,4 @@ def at_once(shape: Shape, settings: Settings) -> int:
     return count
 
 
-ENGINE = Engine(
-    name="parallel",
-    summary="`stream` on stretches cut by certificate",
-    keeps="O(M + NB)",
-    time="N²T + NTA",
-    reads="once",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("parallel", "`stream` on stretches cut by certificate", "O(M + NB)", "N²T + NTA", "once", run, cost)

@@ -9,9 +9,8 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.kernels.scores import BlockRows, Slots
-from chainfold.kernels.short_sequences import whole_sequences
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.slots import BlockRows, Slots, aligned
+from chainfold.kernels.whole_sequences import whole_sequences
 from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least

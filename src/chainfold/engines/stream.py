@@ -341,12 +341,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return Cost(memory, shape.scoring + shape.messages + certificates + shape.bookkeeping)
 
 
-ENGINE = Engine(
-    name="stream",
-    summary="block EMP, certified collapse; default",
-    keeps="O(M + NB)",
-    time="N²T + NTA",
-    reads="once",
-    run=run,
-    cost=cost,
-)
+ENGINE = Engine("stream", "block EMP, certified collapse; default", "O(M + NB)", "N²T + NTA", "once", run, cost)

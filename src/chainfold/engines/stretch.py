@@ -11,7 +11,7 @@ A halo grows until it is certified, or until it has its largest size.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,24 +36,15 @@ class Halo(NamedTuple):
 HALO = Halo()
 
 
-class Past(NamedTuple):
-    """What is known of the positions before a stretch."""
-
-    belief: Belief | None  # the forward vector before it; None where a sequence starts
-    certified: bool
-    reached: bool = True  # the halo reaches the start of a sequence
-
-    @property
-    def known(self) -> bool:
-        return self.certified or self.reached
+Value = TypeVar("Value")
 
 
-class Future(NamedTuple):
-    """What is known of the positions after a stretch."""
+class Side(NamedTuple, Generic[Value]):
+    """What is known at one end of a stretch: the forward vector before it, or the posterior of its last position."""
 
-    posterior: Floats | None  # of its last position; None where a sequence ends
-    certified: bool
-    reached: bool = True  # the halo reaches the end of the chain
+    value: Value | None  # None where a sequence starts or ends
+    certified: bool = False
+    reached: bool = True  # the halo reaches the start of a sequence, or the end of the chain
 
     @property
     def known(self) -> bool:
@@ -64,8 +55,8 @@ class Share(NamedTuple):
     """What some positions add to log Z and the counts."""
 
     tally: Tally
-    past: Past
-    future: Future
+    past: Side[Belief]
+    future: Side[Floats]
 
 
 def share(problem: Problem, potentials: Potentials, low: int, high: int, halo: Halo = HALO) -> Share:
@@ -73,13 +64,13 @@ def share(problem: Problem, potentials: Potentials, low: int, high: int, halo: H
 
     Where the chain does not forget within the halo, the past or the future beyond it is left out.
     """
-    tally, past, future = Tally(problem), Past(None, False), Future(None, False)
+    tally, past, future = Tally(problem), Side[Belief](None), Side[Floats](None)
     if not starts_at(problem, low):
         past = past_of(problem, potentials, low, halo)
     if not starts_at(problem, high):
-        before = BlockPass(problem, potentials).forward(low, problem.read(low, high), past.belief)
+        before = BlockPass(problem, potentials).forward(low, problem.read(low, high), past.value)
         future = future_of(problem, potentials, high, before, halo)
-    StreamPass(problem, potentials, tally).run(low, high, past.belief, future.posterior)
+    StreamPass(problem, potentials, tally).run(low, high, past.value, future.value)
     return Share(tally, past, future)
 
 
@@ -88,7 +79,7 @@ def starts_at(problem: Problem, position: int) -> bool:
     return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
 
 
-def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo = HALO) -> Past:
+def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo = HALO) -> Side[Belief]:
     """α of the position before `position`, from a halo that grows until its beginning no longer matters."""
     size = halo.first
     while True:
@@ -98,16 +89,18 @@ def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo 
         begun = first._replace(starts=frozen([True], np.bool_))  # any label is possible here, unless one starts
         belief = BlockPass(problem, potentials).forward(low, begun, None, masked=reached)
         if position == low + 1:
-            return Past(belief, False, reached)
+            return Side(belief, False, reached)
         block_pass, certificate = BlockPass(problem, potentials), Certificate.of_past(belief, _tolerance(problem))
         belief = block_pass.forward(low + 1, problem.read(low + 1, position), belief)
         certified = certificate.extend(block_pass.lattice())
         if certified or reached or 2 * size > halo.last:
-            return Past(belief, certified, reached)
+            return Side(belief, certified, reached)
         size *= 2
 
 
-def future_of(problem: Problem, potentials: Potentials, position: int, before: Belief, halo: Halo = HALO) -> Future:
+def future_of(
+    problem: Problem, potentials: Potentials, position: int, before: Belief, halo: Halo = HALO
+) -> Side[Floats]:
     """γ of the position before `position`, from a lookahead that grows until the future no longer matters.
 
     before: α of the same position
@@ -122,8 +115,8 @@ def future_of(problem: Problem, potentials: Potentials, position: int, before: B
         certified, reached = certificate.extend(passes[-1].lattice()), high == problem.positions
         if certified or reached or high - position >= halo.last:
             if problem.weighted:
-                return Future(boundary_flow(passes, certificate.last), certified, reached)
-            return Future(certificate.gamma if certified else certificate.mixed(belief), certified, reached)
+                return Side(boundary_flow(passes, certificate.last), certified, reached)
+            return Side(certificate.gamma if certified else certificate.mixed(belief), certified, reached)
         low, size = high, 2 * size
 
 

@@ -1,1 +1,23 @@
-"""(map to be written)"""
+"""Columns to attributes with numbers: what the user asks, what it resolves to, and the encoder.
+
+Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_model` (blocks for a model).
+
+    regex              regular expressions in linear time
+    functions          the functions of templates: lower, shape, prefix, suffix, test, match
+    template           templates: CRF++ and Wapiti files, expressions, every column; kept as JSON
+    spec               `InputSpec`: what the user asks of the input
+    schema             `Schema`: what that resolves to for the columns of an input; kept in the vocabulary as JSON
+    numbers            columns of numbers: reading, bins, scales
+    attributes         the codes of each feature at each row, and their ids
+    labels             labels, sequence starts, groups and weights of rows
+    spool, row_spool   blocks and rows spilled to disk while an input is encoded
+    encoder            rows to numbered blocks, and to a chain with its final numbers
+    encode             `encode`, `encode_sequences`, `chain_from_table`, `chain_from_sequences`
+    cache              encodes an input again only if it has changed
+    for_model          further input for a model: blocks with its numbers, or a chain that extends its vocabulary
+    streaming          the same for a pipe or a growing file
+    row_encoder        the same for rows that a program pushes
+    attribute_kernels  compiled: shifted codes, names of rows
+
+May import `errors`, `system`, `chain` and `readers`. Modules import from those listed before them, not after.
+"""

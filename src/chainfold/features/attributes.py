@@ -1,7 +1,7 @@
-"""A template at work: stretches of columns in, attributes of positions out, in two steps that may go on at once.
+"""A template at work: stretches of columns in, attributes of positions out, in two steps that may run at once.
 
     Attributes   finds the codes of each feature at each row
-    Features     gives ids to what was found, and names to what is new
+    FeatureIds     gives ids to what was found, and names to what is new
 
 Everything is done on codes, a whole stretch at a time. A column's distinct texts have codes; a factor is a column's
 codes after its steps, shifted; a combination of factors is a code for each distinct pair of codes, taken two by two.
@@ -50,11 +50,11 @@ class Entries(NamedTuple):
 
     @classmethod
     def none(cls, rows: int = 0) -> Self:
-        """So many positions without any."""
+        """Positions without any."""
         return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
 
-class Window:
+class ContextWindow:
     """The rows that can be done now, among those at hand, and how far each is from the borders of its sequence."""
 
     def __init__(self, starts: NDArray[np.bool_], low: int, high: int) -> None:
@@ -121,7 +121,7 @@ class Symbols:
         return np.where(codes >= 0, self._derived[codes], np.int32(NOTHING)) if self._derived.size else codes
 
     def drop(self, rows: int) -> None:
-        """Let go of the first rows at hand."""
+        """Free the first rows at hand."""
         self.codes = self.codes[rows:].copy()
 
     def forget(self) -> None:
@@ -180,7 +180,7 @@ class Reals:
         self.codes = np.concatenate([self.codes, read[0]])
         self._values = np.concatenate([self._values, read[1]])
 
-    def values(self, window: Window, offset: int) -> Floats:
+    def values(self, window: ContextWindow, offset: int) -> Floats:
         rows = np.arange(window.low + offset, window.high + offset)
         return self._values[np.clip(rows, 0, self._values.size - 1)]
 
@@ -216,7 +216,7 @@ class Bags:
         self._counts = np.concatenate([self._counts, counts])
         self._codes = np.concatenate([self._codes, codes])
 
-    def entries(self, window: Window) -> Entries:
+    def entries(self, window: ContextWindow) -> Entries:
         """The bags of the rows to be done, codes for ids."""
         offsets = np.concatenate([[0], np.cumsum(self._counts[: window.high])])[window.low :]
         part = slice(offsets[0], offsets[-1])
@@ -237,7 +237,7 @@ class Bags:
         return self.table.nbytes
 
 
-class Found(NamedTuple):
+class FeatureCodes(NamedTuple):
     """One feature at the rows to be done: its codes, which of them are new, and the texts of these."""
 
     codes: Codes
@@ -248,16 +248,16 @@ class Found(NamedTuple):
     ends: Offsets  # where the text of each begins and ends
 
 
-class Findings(NamedTuple):
+class FeatureBatch(NamedTuple):
     """All features of one kind, state or edge, at some rows."""
 
     rows: int
-    dense: list[Found]  # a code for each row
-    bags: list[tuple[Found, Offsets]]  # any number of codes for each row
+    dense: list[FeatureCodes]  # a code for each row
+    bags: list[tuple[FeatureCodes, Offsets]]  # any number of codes for each row
     afresh: bool  # do codes begin anew?
 
 
-class Novelties:
+class NewCodes:
     """Which codes of the features of one kind were seen before."""
 
     def __init__(self) -> None:
@@ -273,7 +273,7 @@ class Novelties:
         parts: list[tuple[StringTable, Codes]],
         values: Floats | None = None,
         rows: NDArray[np.int64] | None = None,
-    ) -> Found:
+    ) -> FeatureCodes:
         """Feature number `index`, whose text is the literals with the texts of the parts between them.
 
         size: codes are below it.
@@ -285,16 +285,16 @@ class Novelties:
             self._room = np.empty(codes.size, np.int64)
         count = unseen(frozen(codes, np.int32), seen, self._room)
         if not count:
-            return Found(codes, rows, values, *_NOTHING_NEW)
+            return FeatureCodes(codes, rows, values, *_NOTHING_NEW)
         new = self._room[:count].copy()
-        return Found(codes, rows, values, new, *_texts(literals, parts, new))
+        return FeatureCodes(codes, rows, values, new, *_texts(literals, parts, new))
 
 
 _NOTHING_NEW = np.empty(0, np.int64), np.empty(0, np.uint8), np.zeros(1, np.int64)
 
 
 def _extended(table: NDArray[Any], size: int, filling: Any) -> NDArray[Any]:
-    """The table with room for so many codes."""
+    """The table with room for `size` codes."""
     if size <= table.size:
         return table
     larger = np.full(max(size, 2 * table.size), filling, table.dtype)
@@ -333,14 +333,14 @@ def _fixed(literals: tuple[str, ...]) -> list[tuple[NDArray[np.uint8], Offsets]]
     return [(literal, np.array([0, literal.size])) for literal in found]
 
 
-class Features:
-    """Features of one kind, state or edge, and the ids of those seen so far."""
+class FeatureIds:
+    """FeatureIds of one kind, state or edge, and the ids of those seen so far."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._ids: list[Codes] = []  # for each feature: the id of each of its codes
 
-    def entries(self, findings: Findings) -> Entries:
+    def entries(self, findings: FeatureBatch) -> Entries:
         """Ids for all that was found, new attributes named in the order of their rows."""
         rows, dense, bags, afresh = findings
         everything = [*dense, *(found for found, _ in bags)]
@@ -369,7 +369,7 @@ class Features:
             place_in_row += counts
         return Entries(*without_gaps(begins, ids, values))
 
-    def _name(self, everything: list[Found], rows: int) -> None:
+    def _name(self, everything: list[FeatureCodes], rows: int) -> None:
         """Give ids to the new codes: where ids grow, by row, and in a row by feature."""
         if not any(found.new.size for found in everything):
             return
@@ -389,7 +389,7 @@ class Features:
             self._learn(index, found, new[done : done + found.new.size])
             done += found.new.size
 
-    def _learn(self, index: int, found: Found, new: Codes) -> None:
+    def _learn(self, index: int, found: FeatureCodes, new: Codes) -> None:
         """The ids of a feature's new codes."""
         codes = found.codes[found.new]
         ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
@@ -405,7 +405,7 @@ def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.
 
 
 class Recipe(NamedTuple):
-    """A feature, made ready: what its codes are made of."""
+    """A feature with the columns that its codes are made from."""
 
     source: Symbols | Reals | Bags | None  # of its first factor
     offset: int
@@ -432,7 +432,7 @@ class Attributes:
             for edge in (False, True)
         }
         self._most_cached = most_cached  # bytes of tables; beyond them one begins with empty ones. None: never
-        self._novelties = {edge: Novelties() for edge in (False, True)}
+        self._novelties = {edge: NewCodes() for edge in (False, True)}
         self._afresh = False
         self._pairs: dict[int, PairTable] = {}  # by slot
         self._starts = np.empty(0, np.bool_)
@@ -465,7 +465,9 @@ class Attributes:
         for source in self._sources.values():
             source.check(stretch)
 
-    def add(self, stretch: Stretch, starts: NDArray[np.bool_], ended: bool = False) -> tuple[Findings, Findings]:
+    def add(
+        self, stretch: Stretch, starts: NDArray[np.bool_], ended: bool = False
+    ) -> tuple[FeatureBatch, FeatureBatch]:
         """Further rows; finds the state and the edge attributes of the rows that can now be done.
 
         ended: the sequence is known to end with them. Where something is wrong with a row, nothing is changed.
@@ -494,22 +496,22 @@ class Attributes:
             low += rows
         self._done = done
 
-    def finish(self) -> tuple[Findings, Findings]:
+    def finish(self) -> tuple[FeatureBatch, FeatureBatch]:
         """The rows still waiting: no more will come."""
         return self._do(self._starts.size)
 
-    def foreseen(self) -> tuple[Findings, Findings]:
-        """What `finish` would find, but the rows go on waiting."""
+    def foreseen(self) -> tuple[FeatureBatch, FeatureBatch]:
+        """What `finish` would find, but the rows still wait."""
         return self._look(self._starts.size)
 
-    def _look(self, high: int) -> tuple[Findings, Findings]:
-        window = Window(self._starts, self._done, high)
+    def _look(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
+        window = ContextWindow(self._starts, self._done, high)
         made: dict[int, Codes] = {}
         state, edge = (self._findings(kind, window, made) for kind in (False, True))
         self._afresh = False
         return state, edge
 
-    def _do(self, high: int) -> tuple[Findings, Findings]:
+    def _do(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
         state, edge = self._look(high)
         behind = max(high - self._left, 0)
         for source in self._sources.values():
@@ -519,7 +521,7 @@ class Attributes:
             self._forget()
         return state, edge
 
-    def _findings(self, edge: bool, window: Window, made: dict[int, Codes]) -> Findings:
+    def _findings(self, edge: bool, window: ContextWindow, made: dict[int, Codes]) -> FeatureBatch:
         rows = window.high - window.low
         novelties, recipes = self._novelties[edge], self._recipes[edge]
         dense, bags = [], []
@@ -541,12 +543,12 @@ class Attributes:
             for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
                 codes = np.where(distance == 0, np.int32(0), np.int32(NOTHING))
                 dense.append(novelties.found(len(recipes) + len(dense), codes, 1, (mark,), []))
-        return Findings(rows, dense, bags, self._afresh)
+        return FeatureBatch(rows, dense, bags, self._afresh)
 
     def _symbolic(
-        self, recipe: Recipe, window: Window, made: dict[int, Codes]
+        self, recipe: Recipe, window: ContextWindow, made: dict[int, Codes]
     ) -> tuple[Codes, int, list[tuple[StringTable, Codes]]]:
-        """The codes of a feature, below what they are, and what its text is made of."""
+        """The codes of a feature, below what they are, and the parts of its text."""
         codes, size, parts = np.zeros(0, np.int32), 1, []
         for source, offset, alone, slot in recipe.factors:
             if alone not in made:
@@ -576,10 +578,10 @@ class Attributes:
         return sources + sum(pairs.nbytes for pairs in self._pairs.values())
 
     def _forget(self) -> None:
-        """Let go of all tables: an attribute has the same id whenever it comes."""
+        """Free all tables: an attribute has the same id whenever it occurs."""
         for source in self._sources.values():
             if not isinstance(source, Reals):
                 source.forget()
         self._pairs = {}
-        self._novelties = {edge: Novelties() for edge in (False, True)}
+        self._novelties = {edge: NewCodes() for edge in (False, True)}
         self._afresh = True

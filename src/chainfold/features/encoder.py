@@ -1,4 +1,4 @@
-"""From columns to a chain: attributes and labels are numbered and counted in one pass, and put aside on disk; then the
+"""From columns to a chain: attributes and labels are numbered and counted in one pass, and spilled to disk; then the
 numbers become final, attributes by falling frequency.
 """
 
@@ -25,16 +25,16 @@ from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attribute_kernels import unseen
-from chainfold.features.attributes import Attributes, Entries, Features, Findings
-from chainfold.features.kept import Kept
+from chainfold.features.attributes import Attributes, Entries, FeatureBatch, FeatureIds
 from chainfold.features.labels import Labels, TargetReader, Targets
 from chainfold.features.numbers import fit, needs_fit
+from chainfold.features.row_spool import RowSpool
 from chainfold.features.schema import Schema
 from chainfold.features.spool import Numbering, Spool, SpooledChain
 from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Arrived, Stretch
 from chainfold.readers.progress import InputProgress
 from chainfold.system.prefetch import read_ahead
-from chainfold.system.validate import LARGEST, Arrays, is_text, mapping, need, within
+from chainfold.system.validate import LARGEST, MOST_WEIGHT, Arrays, is_text, mapping, need, within
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def spooled(
     with ExitStack() as stack:
         if needs_fit(schema.template):
             progress.phase("looking at numbers", None)
-            kept = stack.enter_context(Kept(folder))
+            kept = stack.enter_context(RowSpool(folder))
             schema = replace(schema, template=fit(schema.template, kept.keeping(rows, progress.positions)))
             progress.phase("encoding", kept.rows)
             rows = read_ahead(kept)
@@ -98,7 +98,7 @@ class Numbered(NamedTuple):
 
 
 class Lexicon(NamedTuple):
-    """Whatever gives numbers: to labels, attributes and edge attributes."""
+    """The numbers of labels, attributes and edge attributes."""
 
     labels: Labels
     names: Names
@@ -138,21 +138,21 @@ def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) 
     if strings is None and bits is not None and (edge or vocabulary.counts.size):
         return HashedNames(bits, settled=True)
     if strings is None and vocabulary.counts.size and not edge:
-        raise ChainfoldError("the attributes of the model have no names; give it rows of numbers, as it was made of.")
+        raise ChainfoldError("the attributes of the model have no names; give it rows of numbers.")
     return kind(pa.array([], pa.large_string()) if strings is None else strings)
 
 
-class _Found(NamedTuple):
-    """What was found in rows that can be done."""
+class _ReadyRows(NamedTuple):
+    """Rows that are complete."""
 
     rows: Targets
-    state: Findings
-    edge: Findings
+    state: FeatureBatch
+    edge: FeatureBatch
     ended: bool
 
 
 class Numberer:
-    """Gives numbers to what is in the stretches: all of them, or as they come."""
+    """Numbers what is in the stretches: all of them, or as they arrive."""
 
     def __init__(self, schema: Schema, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
@@ -160,7 +160,7 @@ class Numberer:
         self._attributes = Attributes(schema.template, schema.kinds, lexicon.names.most_cached)
         used = schema.template.columns
         self._kinds = {name: kind for name, kind in schema.kinds.items() if name in used}
-        self._features, self._edge_features = Features(lexicon.names), Features(lexicon.edge_names)
+        self._features, self._edge_features = FeatureIds(lexicon.names), FeatureIds(lexicon.edge_names)
         self._waiting = Targets.none()
         self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
 
@@ -184,7 +184,7 @@ class Numberer:
         return map(self._numbered, read_ahead(found) if ahead else found)
 
     def push(self, stretch: Stretch, ended: bool = False) -> list[Numbered]:
-        """The rows that can be done now that these have come; where one of these is wrong, nothing is changed."""
+        """The rows that are complete with these; where one of these is wrong, nothing is changed."""
         return [self._numbered(found) for found in self._found(stretch, ended)]
 
     def finish(self) -> list[Numbered]:
@@ -192,21 +192,21 @@ class Numberer:
         return [self._numbered(self._end())]
 
     def foreseen(self) -> Numbered:
-        """What `finish` would give, but the rows go on waiting; for hashed attributes, which get no new numbers."""
-        return self._numbered(_Found(self._waiting, *self._attributes.foreseen(), ended=True))
+        """What `finish` would give, but the rows still wait; for hashed attributes, which get no new numbers."""
+        return self._numbered(_ReadyRows(self._waiting, *self._attributes.foreseen(), ended=True))
 
     def check(self, stretch: Stretch) -> None:
         """Raise if a row is wrong; nothing is changed but for the labels that are known."""
         self._attributes.check(stretch)
         self._reader.check(stretch)
 
-    def _all_found(self, arrivals: Iterable[Arrived]) -> Iterator[_Found]:
+    def _all_found(self, arrivals: Iterable[Arrived]) -> Iterator[_ReadyRows]:
         for stretch, ended in arrivals:
             yield from self._found(stretch, ended)
         if self._waiting.labels.size:
             yield self._end()
 
-    def _found(self, stretch: Stretch, ended: bool) -> list[_Found]:
+    def _found(self, stretch: Stretch, ended: bool) -> list[_ReadyRows]:
         if not stretch.starts.size:
             return [self._end()] if ended else []
         before = self._reader.state
@@ -222,20 +222,20 @@ class Numberer:
             self._reader.end()
         return [self._ready(state, edge, ended)]
 
-    def _end(self) -> _Found:
+    def _end(self) -> _ReadyRows:
         self._reader.end()
         return self._ready(*self._attributes.finish(), ended=True)
 
-    def _ready(self, state: Findings, edge: Findings, ended: bool) -> _Found:
+    def _ready(self, state: FeatureBatch, edge: FeatureBatch, ended: bool) -> _ReadyRows:
         """What was found, with what else there is of the same rows."""
         rows, self._waiting = self._waiting.split(state.rows)
         needed = self._attributes.at_hand[0].size
         kept = sum(batch.num_rows for batch in self._at_hand)
         while self._at_hand and kept - self._at_hand[0].num_rows >= needed:
             kept -= self._at_hand.popleft().num_rows
-        return _Found(rows, state, edge, ended)
+        return _ReadyRows(rows, state, edge, ended)
 
-    def _numbered(self, found: _Found) -> Numbered:
+    def _numbered(self, found: _ReadyRows) -> Numbered:
         entries, edges = self._features.entries(found.state), self._edge_features.entries(found.edge)
         return self._lexicon.numbered(found.rows, entries, edges, found.ended)
 
@@ -245,7 +245,7 @@ class Numberer:
         return self._waiting.labels.size
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that a fresh numberer needs to go on from here: what it is made of is not in it."""
+        """All that a new numberer of the same schema needs to continue from here."""
         starts, done = self._attributes.at_hand
         surplus = sum(batch.num_rows for batch in self._at_hand) - starts.size
         rows = []
@@ -265,7 +265,7 @@ class Numberer:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on where another numberer of the same template was; this one is fresh."""
+        """Continue from the state of another numberer of the same template; this one is new."""
         given = Arrays(state)
         starts = given.take("starts", np.bool_, None)
         (done,) = given.counts("done", min(starts.size, self._attributes.left))
@@ -282,7 +282,7 @@ class Numberer:
         labels = given.take("labels", np.int32, waiting.size)
         within("labels", labels, NO_LABEL, len(texts["labels"]) - 1)
         weights = given.take_or_none("weights", np.float64, waiting.size)
-        within("weights", weights, 0.0, LARGEST)
+        within("weights", weights, 0.0, MOST_WEIGHT)
         given.check_empty()
         need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
         self._at_hand.extend(self._batch(columns) for columns in texts["rows"])
@@ -297,7 +297,7 @@ class Numberer:
 
     @property
     def _columns(self) -> dict[str, str]:
-        """The columns that are looked at and what they hold, those of the values of bags among them."""
+        """The kinds of the columns that are used, those of the values of bags included."""
         values = {f"{name}{VALUES_SUFFIX}": "values" for name, kind in self._kinds.items() if kind == "bag"}
         return self._kinds | values
 
@@ -330,7 +330,7 @@ def _column(values: list[Any], kind: str) -> Any:
 
 
 class Encoder:
-    """Gives numbers to what is in the stretches, counts it, and puts it aside."""
+    """Numbers and counts what is in the stretches, and spills it."""
 
     def __init__(self, schema: Schema, spool: Spool, extends: Vocabulary | None = None) -> None:
         self._schema, self._spool, self._extends = schema, spool, extends
@@ -357,7 +357,7 @@ class Encoder:
         return self._numberer.numbered(stretches)
 
     def keep(self, numbered: Numbered) -> int:
-        """Count what is in the positions and put them aside; returns how many there are."""
+        """Count what is in the positions and spill them; returns their number."""
         block = numbered.block
         self._census.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
         if block.edge_ids.size:
@@ -367,8 +367,8 @@ class Encoder:
         return block.labels.size
 
     def finish(self, given: Callable[[int], None]) -> SpooledChain:
-        """The chain with its final numbers, which says how many positions it has given."""
-        del self._numberer  # its tables are not needed any more
+        """The chain with its final numbers, which calls `given` with the positions read."""
+        del self._numberer  # frees its tables
         names, edge_names = self._lexicon.names, self._lexicon.edge_names
         state, attributes, counts, marks = self._number(names, self._census, self._spool.state.ids.size)
         edge, edge_attributes, _, _ = self._number(edge_names, self._edge_census, self._spool.edge.ids.size)

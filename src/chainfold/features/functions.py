@@ -1,6 +1,6 @@
-"""What the functions of a template make of one text, and Wapiti's regular expressions said in Python's.
+"""The functions of a template for texts, and Wapiti's regular expressions in Python's syntax.
 
-They see each distinct text once, never each position, and many texts at a time.
+They are called with many distinct texts at a time, not for each position.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _HALF = np.uint64((1 << 31) - 1)
 
 
 class Labels:
-    """The labels seen so far, those known from before first."""
+    """The labels so far, the given ones first."""
 
     def __init__(self, unknown: str | None, before: Iterable[str] = ()) -> None:
         self._table = StringTable()
@@ -45,14 +45,14 @@ class Labels:
         return np.where(codes >= 0, self._known[codes], np.int32(NO_LABEL)) if self._known.size else codes
 
     def add(self, text: str) -> None:
-        """A label that is known to be one."""
+        """Add a label without checks."""
         self._table.code(text)
         self._known = np.append(self._known, np.int32(NO_LABEL if text == self._unknown else len(self.names)))
         self._stripped[text.strip()] = text
         self.names.append(text)
 
     def _forget_new(self) -> None:
-        """Let go of the texts that have no number."""
+        """Free the texts that have no number."""
         texts, self._table = self._table.strings()[: self._known.size], StringTable()
         self._table.codes_of(texts)
 
@@ -128,7 +128,7 @@ class TargetReader:
 
     @property
     def state(self) -> tuple[bool, str | None]:
-        """Has a sequence begun that goes on, and the last group."""
+        """Has a sequence begun that may continue, and the last group."""
         return self._begun, self._last_group
 
     @state.setter
@@ -136,7 +136,7 @@ class TargetReader:
         self._begun, self._last_group = state
 
     def end(self) -> None:
-        """The sequence has ended: what comes next starts another."""
+        """End the sequence: the next row starts another."""
         self._begun = False
 
     def check(self, stretch: Stretch) -> None:
@@ -166,7 +166,7 @@ class TargetReader:
         return starts
 
     def _group_starts(self, stretch: Stretch, column: str) -> NDArray[np.bool_]:
-        """Where the column differs from the row before; raises where a group comes again, if it may not."""
+        """Where the column differs from the row before; raises where a group occurs again, if it may not."""
         texts = StringTable()
         last = -1 if self._last_group is None else texts.code(self._last_group)
         groups = symbol_codes(stretch.batch.column(column), texts)
@@ -179,7 +179,7 @@ class TargetReader:
 
 
 class _SeenGroups:
-    """The groups that have begun so far, by 62 bits of their hashes: about 16 bytes each, whatever they are called."""
+    """The groups that have begun so far, by 62 bits of their hashes: about 16 bytes each."""
 
     def __init__(self) -> None:
         self._table = PairTable()

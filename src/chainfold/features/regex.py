@@ -1,4 +1,4 @@
-r"""Python's regular expressions in linear time: said in RE2's words and searched for by Arrow, which has RE2 in it.
+r"""Python's regular expressions in linear time: translated to RE2's syntax and searched by Arrow, which has RE2.
 
 A template may come with a stranger's model, and `re` takes years for some expressions on some texts. Python's own
 parser reads an expression here, and what it says is written again for RE2, which has no look-around and no
@@ -352,7 +352,7 @@ def _code(letter: str) -> str:
 
 
 def _harmless_length(tree: Any) -> int:
-    """The longest texts, of those in _SHORT, in which `re` takes few steps whatever they are; -1 if none."""
+    """The longest texts, of those in _SHORT, in which `re` always takes few steps; -1 if none."""
     longest = -1
     for size in _SHORT:
         try:

@@ -29,13 +29,13 @@ _WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # what a val
 class RowEncoder:
     """Rows that a program has, one or many at a time, as blocks with a model's numbers.
 
-    A row is what the model was made of. Of columns: a mapping from their names to texts, numbers or None, which may
-    have other names too, or a list of the values in the order of the model's columns, without the label. Of sequences:
-    an item, as `chain_from_sequences` takes it. Where a row is wrong, nothing is changed.
+    A row is of the kind that the model was trained on. Of columns: a mapping from names to texts, numbers or None,
+    which may have other names too, or a list of the values in the order of the model's columns, without the label. Of
+    sequences: an item, as `chain_from_sequences` takes it. Where a row is wrong, nothing is changed.
     """
 
     def __init__(self, vocabulary: Vocabulary, labels: bool = False) -> None:
-        """labels: rows have labels, which mappings and lists have as a column, and items in a pair (item, label)."""
+        """labels: rows have labels: mappings and lists as a column, items in a pair (item, label)."""
         self._input = ModelInput(vocabulary, InputSpec(labels=labels, one_sequence=False))
         self._labels = labels
         self._orders: dict[int, dict[str, int]] = {}  # by how many values there are
@@ -49,7 +49,7 @@ class RowEncoder:
 
     @property
     def right_context(self) -> int:
-        """How many rows the template looks ahead: so many wait until more have come, or their sequence has ended."""
+        """How many rows the template looks ahead; as many wait until more arrive or their sequence ends."""
         return self._maker.numberer.right
 
     @property
@@ -81,11 +81,11 @@ class RowEncoder:
         return self._joined(self._maker.numberer.finish())
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that another encoder for the same model needs to go on from here."""
+        """All that another encoder for the same model needs to continue from here."""
         return self._maker.numberer.state() | {"pushed": np.array([self._rows])}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on where another encoder was."""
+        """Continue from the state of another encoder."""
         given = Arrays(state)
         (rows,) = given.counts("pushed", MOST)
         self._begin()
@@ -120,7 +120,7 @@ class RowEncoder:
         return stretch
 
     def _several(self, rows: Any) -> list[Any]:
-        """A list of rows, whatever was given."""
+        """The rows as a list."""
         one = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
         if not (one or isinstance(rows, (list, tuple, set, frozenset))):
             given = type(rows).__name__
@@ -157,14 +157,14 @@ class RowEncoder:
         return row[place]
 
     def _places(self, width: int) -> dict[str, int]:
-        """Where each column is in a list of so many values."""
+        """The place of each column in a list of `width` values."""
         if width not in self._orders:
             names = self._input.names([str(k) for k in range(width)]) or []
             self._orders[width] = {name: place for place, name in enumerate(names)}
         return self._orders[width]
 
     def _no_rows(self) -> Stretch:
-        """The columns that are looked at, without rows."""
+        """The columns that are used, without rows."""
         types = {"symbol": SYMBOL, "number": NUMBER, "bag": BAG}
         schema = pa.schema([(name, types[kind]) for name, kind in self._kinds.items()])
         batch = pa.RecordBatch.from_pylist([], schema=schema)

@@ -1,6 +1,6 @@
-"""Blocks put aside on disk, column by column, until their final numbers are known.
+"""Blocks spilled to disk, column by column, until their final numbers are known.
 
-The files have no name: they vanish with the process, however it ends. What was put aside is read back once, in order,
+The files have no name and are removed with the process. They are read back once, in order,
 with its ids renumbered and those of dropped attributes left out.
 """
 
@@ -22,7 +22,7 @@ from chainfold.system.spill import SpillFile
 _FILL = 1 << 16  # numbers written at once where values are filled in
 
 
-class Entries:
+class EntrySpool:
     """The attributes of one kind: how many each position has, their ids, their values once any is not one."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -68,7 +68,7 @@ class Spool:
         self._place = place = folder
         self.labels, self.starts = SpillFile(np.int32, place), SpillFile(np.bool_, place)
         self.weights: SpillFile | None = None
-        self.state, self.edge = Entries(place), Entries(place)
+        self.state, self.edge = EntrySpool(place), EntrySpool(place)
         self.sequences, self.unlabelled = 0, 0
 
     @property
@@ -88,7 +88,7 @@ class Spool:
         return self.labels.size
 
     def append(self, block: Block) -> None:
-        """Put the next positions aside; all of them have weights, or none."""
+        """Append positions; all of them have weights, or none."""
         self.labels.append(block.labels)
         self.starts.append(block.starts)
         if block.weights.size:
@@ -111,7 +111,7 @@ class Numbering:
 
 
 class SpooledChain:
-    """A source with its final numbers, which gives its positions once, in order."""
+    """A source with its final numbers, to be read once, in order."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class SpooledChain:
         self._read = 0
 
     def block(self, low: int, high: int) -> Block:
-        assert low == self._read, "positions come once, in order"
+        assert low == self._read, "positions are read once, in order"
         self._read = high
         count = high - low
         self._given(count)

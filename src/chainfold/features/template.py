@@ -26,7 +26,7 @@ from chainfold.features.functions import Step, python_pattern
 from chainfold.features.regex import check_expression
 
 QUANTILES, MOST_QUANTILES = 16, 4096
-FARTHEST = 10_000  # rows from a position to what it looks at; the rows between are kept in memory
+FARTHEST = 10_000  # rows from a position to the context that it uses; the rows between are kept in memory
 REAL_STEPS = frozenset({"real", "standard", "scale"})  # the number is the attribute's value
 WAYS_OF_NUMBERS = ("quantile", "log", "real", "standard", "symbol")  # for all columns of numbers at once
 NUMBER_STEPS = REAL_STEPS | {"symbol", "quantile", "bins"}
@@ -57,7 +57,7 @@ class Feature(NamedTuple):
 
     @property
     def columns(self) -> tuple[str | int, ...]:
-        """The columns that it looks at."""
+        """The columns that it uses."""
         return tuple(factor.column for factor in self.factors)
 
     @property
@@ -195,7 +195,7 @@ def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str
         return columns[column]
     if column in columns:
         return str(column)
-    where = f"the attribute {feature.outline!r} looks at column {column!r}"
+    where = f"the attribute {feature.outline!r} uses column {column!r}"
     if isinstance(column, int):
         raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {_listed(columns)}.")
     unnamed = all(name.isdecimal() for name in columns)
@@ -207,7 +207,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if names else "none"
 
 
-# What may stand in a feature, whoever wrote it
+# What may be in a feature
 
 _Arguments = tuple[str | float, ...]
 
@@ -274,7 +274,7 @@ def _makes_sense(step: Step) -> bool:
 
 
 def _feature_of(entry: Any) -> Feature:
-    """A feature out of JSON; whatever is not as it should be raises one of the errors that `from_json` knows."""
+    """A feature from JSON; raises one of the errors that `from_json` handles."""
     factors = tuple(
         Factor(
             _typed(factor["column"], str, int),
@@ -485,7 +485,7 @@ def _number(word: str) -> float:
 
 
 def _step(name: str, arguments: _Arguments) -> Step:
-    """A function as it is kept: with what was left unsaid, and a logarithm as the bins it stands for."""
+    """A function as it is kept: with its defaults, and a logarithm as its bins."""
     if name == "quantile" and not arguments:
         return Step(name, (QUANTILES,))
     if name == "log":

@@ -5,7 +5,7 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
     decoder          scores, Viterbi, forward vectors and posteriors of one block after the other
     result           Tagged, the one result type
     tagger           Tagger: a chain block by block, exact in bounded memory
-    functions        tag, marginals, sample, nbest, entropies, log_probabilities
+    whole_chain      tag, marginals, sample, nbest, entropies, log_probabilities
     buffer           rows that wait, in columns
     stream_viterbi   Viterbi for a stream: labels that are final
     quantities       sums over a stream: log likelihood, entropy, expected counts

@@ -3,13 +3,14 @@
 Each module opens with its recursion, in the paper's letters. A kernel gets blocks of arrays and weights in slots, and
 nothing else. Begin reading with `lattice`, which has the recursion, then `forward` and `backward`.
 
+    slots ── weights in padded slots: shapes, without numba
     simd ── eight doubles at a time            wide ── numbers beyond the range of a double
     faults ── status codes of kernels, and their errors
       ├── scores               state and edge scores of a block; counts of the observed labels
       │     ├── lattice            a block after the forward pass; the derivation of the messages
       │     │     ├── forward          forward vectors
       │     │     │     ├── backward       posteriors and expected counts
-      │     │     │     └── short_sequences    both, for whole sequences at once
+      │     │     │     └── whole_sequences  both, for whole sequences at once
       │     │     ├── certificate      what the future can still change
       │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
       │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final

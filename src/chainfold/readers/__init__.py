@@ -1,1 +1,28 @@
-"""(map to be written)"""
+"""Files, pipes, tables and sequences to columns, and columns back to the same formats.
+
+Begin with `columns` (what every reader gives) and `formats` (which reader reads what).
+
+    columns          stretches of rows: the types of columns, and their names
+    progress         callbacks for progress
+    inputs           paths, globs, pipes and open files: opened, decompressed, cut into chunks of whole lines
+    text             what readers of lines have in common
+    conll            CoNLL and CoNLL-U: width of lines, comments, ragged lines
+    crfsuite         CRFsuite's lines of attributes
+    table_sizes      refuses tables whose cells or batches are too large for memory
+    tables           tables in memory, and what all tables have in common
+    csv_tsv          CSV and TSV: header, quotes, types of columns, ragged lines
+    parquet, arrow   tables in files
+    sequences        Python's sequences of dicts and lists
+    formats          the format of an input, detected or given, and the reader for it: `InputReader`
+    inotify          waits for changes of a file
+    growing          a file that grows, is rotated or truncated
+    whole_lines      pieces of text as they arrive, to whole lines
+    bad_lines        chunks without their bad lines
+    live             rows of a pipe or a growing file as they arrive, and what happens to lines that cannot be read
+    annotate         writes an input again with new columns, in its own format
+    chain_text       writes a chain as CRFsuite's lines
+    row_digest       a digest of rows, by which rows that were appended before are recognised
+    *_kernels        compiled: fields of lines, new fields in old lines, digits of numbers
+
+May import `errors`, `escape`, `system` and `chain`. Modules import from those listed before them, not after.
+"""

@@ -2,7 +2,7 @@
 
     with Annotator(sink, {"predicted": labels, "probability": None}) as annotator:
         for stretch in read(Inputs(what, keep=annotator.keep), reading):
-            ...                                     # later, for as many rows as are known by now
+            ...                                     # later, for the rows whose labels are known
             annotator.add(codes, probabilities)
 
 The input is read once: what a reader keeps waits in memory until its rows have their new fields, so that the memory is
@@ -163,7 +163,7 @@ class _Writer(ABC):
     def finish(self) -> None: ...
     @abstractmethod
     def abandon(self) -> None:
-        """Something went wrong elsewhere: let go of the sink, which is thrown away."""
+        """Close the sink after an error elsewhere; its content is discarded."""
 
 
 class _Piece:
@@ -313,7 +313,7 @@ class _Text(_Writer):
             self._sink.write(piece.upto(high) if rank + 1 == len(best) else line_end + line_end)
 
     def _whole(self, rows: int) -> _Piece:
-        """The piece that comes next, joined with those that follow it until it has so many rows."""
+        """The next piece, joined with those that follow until it has this many rows."""
         parts = [self._pieces.popleft()]
         while sum(part.left for part in parts) < rows:
             parts.append(self._pieces.popleft())

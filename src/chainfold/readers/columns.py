@@ -1,4 +1,4 @@
-"""Columns: what every reader gives, whatever the format.
+"""Columns: what every reader gives, for any format.
 
 A reader turns its input into stretches, each a bounded number of consecutive rows. A column of a stretch is one of
 
@@ -8,7 +8,7 @@ A reader turns its input into stretches, each a bounded number of consecutive ro
                                             sibling column `<name>:values`, a large_list<float64>
 
 The dictionary of a stretch has only values that occur in it; a stretch in which all values of a bag are one may come
-without the column of values. A row's line is where it stood in its file, for the sentences that say what is wrong.
+without the column of values. A row's line is where it stood in its file, for error messages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Choice = Callable[[Sequence[str]], frozenset[str]]
 
 
 def chosen(*names: str) -> Choice:
-    """These columns, whatever others there are."""
+    """These columns."""
     return lambda columns: frozenset(names)
 
 

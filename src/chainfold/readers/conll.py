@@ -18,7 +18,18 @@ from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
 from chainfold.readers.text import HASH, LineReader, Taken, ambiguous, comment_prefix, counted, line_of, symbols_of
-from chainfold.readers.text_kernels import AMBIGUOUS, COLUMNS, TABS, UNKNOWN, WRONG, WRONG_LINE, ConllArrays, conll_rows
+from chainfold.readers.text_kernels import (
+    AMBIGUOUS,
+    COLUMNS,
+    FAULT,
+    FAULT_COLUMNS,
+    FAULT_LINE,
+    TABS,
+    UNKNOWN,
+    ConllArrays,
+    conll_rows,
+)
+from chainfold.system.jit import OK
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself
@@ -73,7 +84,7 @@ class ConllReader(LineReader):
         self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
         raw = RawLines(source, chunk, stretch.lines, self._attributes)
-        problem = self._wrong(chunk, source) if self._state[WRONG_LINE] else None
+        problem = self._wrong(chunk, source) if self._state[FAULT] != OK else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 
     def _stretch(self, chunk: Chunk, source: str) -> Stretch:
@@ -104,13 +115,13 @@ class ConllReader(LineReader):
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
     def _wrong(self, chunk: Chunk, name: str) -> BadFile:
-        line, found, expected = (int(self._state[k]) for k in (WRONG_LINE, WRONG, COLUMNS))
-        if found == AMBIGUOUS:
+        line, width, expected = (int(self._state[k]) for k in (FAULT_LINE, FAULT_COLUMNS, COLUMNS))
+        if self._state[FAULT] == AMBIGUOUS:
             return ambiguous(chunk, line, name)
         cause = "; is a tab missing, or one too many?" if self._state[TABS] == 1 else "; correct the line."
         if self._guess and (text := line_of(chunk, line)).startswith(HASH):
             cause = f"; if it is a comment, set `comments` to {comment_prefix(text)!r}."
-        problem = f"line {line} has {counted(found, 'column')}, but {self._before} {expected}{cause}"
+        problem = f"line {line} has {counted(width, 'column')}, but {self._before} {expected}{cause}"
         return BadLines(name, problem, lambda: self._of_other_width(chunk))
 
     def _of_other_width(self, chunk: Chunk) -> NDArray[np.int64]:

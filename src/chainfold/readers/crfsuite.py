@@ -17,17 +17,25 @@ from chainfold.readers.text import LineReader, Taken, ambiguous, first_no_number
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
     DECLARATION,
+    FAULT,
+    FAULT_LINE,
     NAMELESS,
-    WRONG,
-    WRONG_LINE,
+    VALUELESS,
     AttributeArrays,
     attribute_rows,
 )
+from chainfold.system.jit import OK
 
 # A declaration, an attribute without a name, or one with a colon and no value; a colon may be escaped
 _WRONG_FIELD = re.compile(
     rb"^@(?!\r?\n)[^\t\n]|\t(?:@(?!edge(?:\t|\r?\n)|\r?\n)[^\t\n]|:|(?:[^\t\n\\:]++|\\[^\t\n]?+)*+:(?=\t|\r?\n))", re.M
 )
+_FAULTS = {
+    DECLARATION: "has a declaration, a field that begins with '@'; only @edge is supported. Write \\@ where it is the "
+    "name of an attribute.",
+    NAMELESS: "has an attribute without a name; write \\: for a colon that belongs to the name.",
+    VALUELESS: "has a colon but no value after it; write \\: for a colon that belongs to the name.",
+}
 
 
 class CrfsuiteReader(LineReader):
@@ -46,11 +54,11 @@ class CrfsuiteReader(LineReader):
             batch = _attribute_batch(data, rows, out, source)
             stretches = [Stretch(batch, out.starts[:rows], out.lines[:rows], source)]
         problem = None
-        if state[WRONG] == AMBIGUOUS:
-            problem = ambiguous(chunk, int(state[WRONG_LINE]), source)
-        elif state[WRONG_LINE]:
-            what = _what_is_wrong(int(state[WRONG]))
-            problem = BadLines(source, f"line {state[WRONG_LINE]} {what}", lambda: self._with_wrong_fields(chunk))
+        if state[FAULT] == AMBIGUOUS:
+            problem = ambiguous(chunk, int(state[FAULT_LINE]), source)
+        elif state[FAULT] != OK:
+            sentence = f"line {state[FAULT_LINE]} {_FAULTS[int(state[FAULT])]}"
+            problem = BadLines(source, sentence, lambda: self._with_wrong_fields(chunk))
         return Taken(stretches, raw, problem)
 
     def _with_wrong_fields(self, chunk: Chunk) -> NDArray[np.int64]:
@@ -67,19 +75,8 @@ class CrfsuiteReader(LineReader):
         return self._word + b"\n"
 
 
-def _what_is_wrong(problem: int) -> str:
-    if problem == DECLARATION:
-        return (
-            "has a declaration, a field that begins with '@'; only @edge is understood here. Write \\@ where it is the "
-            "name of an attribute."
-        )
-    if problem == NAMELESS:
-        return "has an attribute without a name; write \\: for a colon that belongs to the name."
-    return "has a colon but no value after it; write \\: for a colon that belongs to the name."
-
-
 def _room(data: bytes) -> AttributeArrays:
-    """Arrays that are large enough for whatever the lines hold."""
+    """Arrays that are large enough for the lines."""
     rows, entries = count_of(b"\n", data), count_of(b"\t", data)
     return AttributeArrays(
         names=np.empty(len(data), np.uint8),

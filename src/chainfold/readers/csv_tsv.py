@@ -34,7 +34,7 @@ class CsvReader(TextReader):
     """Rows of fields; what the first rows of the first input look like holds for all that follow.
 
     Of an input that is still being written, a row is a line, and every column that is not of symbols is of numbers,
-    whatever its first rows look like; where the input goes on in another file, the header may be there again.
+    even if its first rows look different; where the input continues in another file, the header may occur again.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class CsvReader(TextReader):
         )
 
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
-        """Look at the first row of an input; give the rows that follow its header."""
+        """Read the first row of an input; returns the rows after its header."""
         row, rest = self._first_row(chunk, source)
         again = self._live and self._first is not None
         if self._first is None:

@@ -39,11 +39,11 @@ _NUMBER = r"[-._]\d[-._:TZ\d]*"  # or a date: how the names of files that are ro
 
 
 class Piece(NamedTuple):
-    """Some bytes of one of the files that have come under a name."""
+    """Some bytes of one of the files that had the name."""
 
     data: bytes
     file: int = 0  # its number, in the order in which they came
-    last: bool = False  # is a line that has no line end by now whole?
+    last: bool = False  # is a line without a line end complete?
 
 
 def chunk_of(first: bytes, more: Callable[[], bytes | None]) -> bytes:
@@ -56,7 +56,7 @@ def chunk_of(first: bytes, more: Callable[[], bytes | None]) -> bytes:
 
 
 class GrowingFile:
-    """A file to its end, then whatever is added to it, and the files that take its place."""
+    """A file to its end, then what is added to it, and the files that replace it."""
 
     def __init__(self, one: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
         assert one.path is not None, "a regular file has a path"
@@ -284,7 +284,7 @@ class _Followed:
 
     @property
     def unseen(self) -> tuple[float, int]:
-        """The seconds since it was looked at before, and how many bytes that are at its pace."""
+        """The seconds since the last look, and the number of bytes that arrive in them at its pace."""
         (begin, before), (end, after) = self._pace[0], self._pace[-1]
         seconds = time.monotonic() - self._before
         return seconds, round(seconds * (after - before) / max(end - begin, 1e-3))

@@ -1,7 +1,4 @@
-"""Waiting until something happens to a file: the system tells so within a moment where it has inotify, as Linux does.
-
-Elsewhere, and for files of other machines, of whose changes the system does not tell, there is the clock alone.
-"""
+"""Wait for changes of a file: by inotify on Linux, else, and for files of other machines, by polling."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ _OVERFLOWED = 0x4000
 _COMES, _GOES = _CREATED | _MOVED_TO, _MOVED_FROM | _DELETED
 _EVENT = struct.Struct("iIII")  # watch, what happened, cookie, length of the name that follows
 _ROOM = 1 << 16
-_GATHER = 0.002  # seconds in which more may happen: many small changes are looked at together
+_GATHER = 0.002  # seconds in which more may happen: many small changes are handled together
 
 
 class Watch:
     """Wakes who waits for a file when it may have grown, or when another file may have its name."""
 
     def __init__(self, path: Path, stopped: threading.Event) -> None:
-        """stopped: nobody waits any more."""
+        """stopped: set when no more changes are wanted."""
         self._name, self._stopped = os.fsencode(path.name), stopped
         self.forget()
         self._descriptor = -1
@@ -44,7 +41,7 @@ class Watch:
         self._moving: dict[int, int] = {}  # which of them moves, by the cookie
 
     def add(self, descriptor: int) -> None:
-        """Watch an open file too, whatever it is called later."""
+        """Watch an open file too, even if it is renamed."""
         self._add(Path(f"/proc/self/fd/{descriptor}"), _MODIFIED)
 
     def _add(self, path: Path, what: int) -> None:
@@ -52,7 +49,7 @@ class Watch:
             self._system.inotify_add_watch(self._descriptor, os.fsencode(path), what)
 
     def wait(self, seconds: float) -> None:
-        """Until something happens, for so long at most."""
+        """Wait for a change, at most this long."""
         if self._descriptor < 0:
             self._stopped.wait(seconds)
         elif self._ready.poll(1000 * seconds):
@@ -60,7 +57,7 @@ class Watch:
             self.listen()
 
     def listen(self) -> None:
-        """Take in what has happened by now."""
+        """Read the events so far."""
         with suppress(OSError):  # no more of it; without inotify the descriptor is none
             while events := os.read(self._descriptor, _ROOM):
                 self._count(events)

@@ -50,7 +50,7 @@ class Damage(BadFile):
 
 
 class Inputs:
-    """Everything there is to read, in order; names are looked up and checked at once."""
+    """All inputs in order; names are looked up and checked at once."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Inputs:
         keep: Keep | None = None,
         live: bool = False,
     ) -> None:
-        """live: text is given as it comes, and does not wait for more of it."""
+        """live: text is passed on as it arrives."""
         several = what if isinstance(what, Sequence) and not isinstance(what, str) else [what]
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
@@ -162,11 +162,11 @@ class Stream:
         return self.read(size)
 
     def keep(self, raw: Raw) -> None:
-        """Hand what was read, as it was, to whoever wants to write it again; a reader does so before it gives rows."""
+        """Pass on what was read, as it is, for a copy of the input; a reader does so before it gives rows."""
         self.input.keep(raw)
 
     def reached(self, share: float) -> None:
-        """Tell the progress of a reader that goes to the file itself."""
+        """Report the progress of a reader that reads the file itself."""
         self._meter.advance(int(share * (self.input.source.size or 0)))
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[
 
 
 class _Metered(io.RawIOBase):
-    """A raw file behind bytes that were already taken from it, telling how much is read."""
+    """A raw file behind bytes that were already taken from it, reporting how much is read."""
 
     def __init__(self, head: bytes, raw: Any, progress: Meter) -> None:
         self._head = head
@@ -230,7 +230,7 @@ class _Metered(io.RawIOBase):
         self._read = 0
 
     def advance(self, to: int) -> None:
-        """So many bytes have been read, this way or another."""
+        """Set the number of bytes read."""
         if to > self._read:
             self._progress(to - self._read)
             self._read = to
@@ -282,7 +282,7 @@ class _Seekable(_Source):
 
 
 class _Pipe(_Source):
-    """Bytes that come once."""
+    """Bytes that can be read once."""
 
     def __init__(self, open_once: Callable[[], Any], owned: bool) -> None:
         self._open_once: Callable[[], Any] | None = open_once
@@ -437,7 +437,7 @@ def count_of(byte: bytes, data: bytes) -> int:
 
 
 def ends_of_plain_rows(data: bytes, quotes: bool) -> NDArray[np.int64] | None:
-    """Where each line ends; None if one is blank, or if a row might go on after its line."""
+    """Where each line ends; None if one is blank, or if a row may continue on the next line."""
     if b"\r" in data or (quotes and b'"' in data):
         return None
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))

@@ -46,7 +46,7 @@ _NO_LINES = np.empty(0, np.int64)
 
 
 class OnError(StrEnum):
-    """What becomes of a line that cannot be read."""
+    """What happens to a line that cannot be read."""
 
     STOP = "stop"  # it is raised, after all rows before it were given
     SKIP = "skip"  # it is left out of the rows, and of what is kept
@@ -72,7 +72,7 @@ class RowChecker(Protocol):
 
 
 class PipeReader:
-    """What comes through a pipe, as much as is there, until it is closed."""
+    """The bytes of a pipe as they arrive, until it is closed."""
 
     def __init__(self, source: Input, poll: float, stopped: threading.Event) -> None:
         self._input, self._poll, self._stopped = source, poll, stopped
@@ -102,7 +102,7 @@ class PipeReader:
                 self._file.close()
 
     def _available(self) -> bytes | None:
-        """All that is there, until it is much; nothing at the end, and None if there is nothing yet."""
+        """All that has arrived, up to a limit; b"" at the end, None if nothing has arrived."""
         try:
             first = self._read(AT_ONCE)
             if not first or self._ready is None:
@@ -151,7 +151,7 @@ class LiveRows:
             raise BadFile(source.name, f"{self._form.value} cannot be read while it is written; send lines of text.")
         self._reader: TextReader | None = None
         self._last: Stretch | None = None  # the last row
-        self._open = False  # is there a sequence that may go on?
+        self._open = False  # is there a sequence that may continue?
 
     def __iter__(self) -> Iterator[Arrived]:
         before: Chunk | None = None  # lines that do not tell the format
@@ -192,7 +192,7 @@ class LiveRows:
         return self._form not in (Format.CSV, Format.TSV) and self._detector.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
-        """What a line looks like, if it can be what the model was made of."""
+        """The format of a line, among those that the model's columns allow."""
         if self._detector.is_header(line):
             return Format.TSV
         kinds = self._checker.kinds
@@ -253,7 +253,7 @@ class LiveRows:
             yield Arrived(stretch, ended and index == len(stretches))
 
     def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
-        """What becomes of a line that cannot be read."""
+        """What happens to a line that cannot be read."""
         problem = self._sentence(chunk, problem)
         if self._last is None or reader is None:
             raise problem
@@ -346,16 +346,16 @@ def _row(stretch: Stretch, row: int) -> Stretch:
 
 
 class _Complaints:
-    """Tells of bad lines: of the first ones each, then of how many there are."""
+    """Reports bad lines: the first ones each, then their number."""
 
     def __init__(self, notice: Notice, on_error: OnError) -> None:
         self._notice, self._count = notice, 0
         self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
 
     def add(self, problem: Callable[[], BadFile]) -> None:
-        """One more; what is wrong with it is asked for if it is told."""
+        """One more bad line; `problem` is called if it is reported."""
         self._count += 1
         if self._count <= _EACH:
             self._notice(f"{self._fate}: {problem()}")
         elif self._count == 10 ** round(math.log10(self._count)):
-            self._notice(f"{self._count:,} lines were {self._fate} by now, the last one because: {problem()}")
+            self._notice(f"{self._count:,} lines were {self._fate} so far, the last one because: {problem()}")

@@ -1,4 +1,4 @@
-"""A digest of rows, the same however they are cut into stretches: what was appended once is known again."""
+"""A digest of rows, independent of how they are cut into stretches: recognises rows that were appended before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chainfold.readers.columns import Stretch
 
 
 class RowDigest:
-    """Looks at rows as they pass."""
+    """Digests rows as they are read."""
 
     def __init__(self) -> None:
         self._states: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class RowDigest:
 
 
 def _parts(name: str, column: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """A column as arrays of numbers, each of which goes on in the next stretch."""
+    """A column as arrays of numbers, each of which continues in the next stretch."""
     yield f"{name}, known", column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()

@@ -1,7 +1,7 @@
 """What Parquet and Arrow IPC would take in memory, known before it is taken: by page headers and message headers.
 
 A small file may hold a text of many gigabytes. As a line of text, a cell of a table may have 64 MB. Where a page or a
-batch says that one of its cells has more, it is refused before it is read; other cells are looked at when they are.
+batch says that one of its cells has more, it is refused before it is read; other cells are checked when they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from chainfold.chain.flatbuffer import BATCHES, BUFFER, DICTIONARIES, PLACE, Table
+from chainfold.chain.flatbuffer import BATCHES, BUFFER, DICTIONARIES, PLACE, FlatTable
 from chainfold.errors import BadFile
 from chainfold.readers.inputs import LONGEST_LINE
 
@@ -256,7 +256,7 @@ def check_blocks(file: BinaryIO, name: str) -> None:
         size = file.seek(-_TAIL.size, io.SEEK_END)
         length, _ = _TAIL.unpack(file.read(_TAIL.size))
         file.seek(max(size - length, 0))
-        footer = Table.root(file.read(length)) if 0 < length <= size else None
+        footer = FlatTable.root(file.read(length)) if 0 < length <= size else None
         kinds = () if footer is None else (DICTIONARIES, BATCHES)
         blocks = [block for kind in kinds if footer is not None for block in footer.records(kind, PLACE).tolist()]
     except (OSError, struct.error):
@@ -274,7 +274,7 @@ def check_blocks(file: BinaryIO, name: str) -> None:
             return
 
 
-def _batch_of(message: Table) -> Table | None:
+def _batch_of(message: FlatTable) -> FlatTable | None:
     """The rows of a message, or the entries of a dictionary."""
     kind, header = message.number(1, "<B"), message.table(2)
     if kind == DICTIONARIES and header is not None:
@@ -284,7 +284,7 @@ def _batch_of(message: Table) -> Table | None:
 
 def _check_message(data: bytes, file: BinaryIO, body: int, row: int, name: str) -> int:
     """Raise if a message would take too much; returns its rows, if it is a batch."""
-    message = Table.root(data)
+    message = FlatTable.root(data)
     kind, batch = message.number(1, "<B"), _batch_of(message)
     if batch is None:
         return 0
@@ -312,7 +312,7 @@ class CheckedStream:
         """packed: is the stream itself compressed?"""
         self._stream, self._packed, self._name = stream, packed, name
         self._looked_at = io.BytesIO()  # what is to be given next
-        self._left = 0  # bytes that follow and need not be looked at
+        self._left = 0  # bytes that follow and need no check
         self._row = 1
 
     def read(self, size: int) -> bytes:
@@ -339,7 +339,7 @@ class CheckedStream:
         if not data:
             return
         try:
-            message = Table.root(data)
+            message = FlatTable.root(data)
             length, batch = message.number(3, "<q"), _batch_of(message)
             compressed = batch is not None and batch.table(3) is not None
         except struct.error:

@@ -66,7 +66,7 @@ def stretches_of_batches(batches: Any, names: Sequence[str] | None, symbols: Cho
             lines = np.arange(row, row + part.num_rows)
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
-            part.validate(full=True)  # nothing is looked at before it is known to be sound
+            part.validate(full=True)  # before any value is read
             check_cells(part, lines, source)
             yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
@@ -212,7 +212,7 @@ def seekable(stream: Stream, what: str) -> Any:
 
 @contextmanager
 def one_sentence(name: str, what: str) -> Iterator[None]:
-    """Whatever pyarrow and Python may raise."""
+    """Errors of pyarrow and Python as one `BadFile`."""
     try:
         yield
     except (ChainfoldError, MemoryError):

@@ -27,12 +27,12 @@ class Taken(NamedTuple):
     """What a chunk of text holds."""
 
     stretches: list[Stretch]
-    raw: RawLines | RawFields  # the chunk as it was, for whoever wants to write it again
+    raw: RawLines | RawFields  # the chunk as it is, for a copy of the input
     problem: BadFile | None = None  # what is wrong with the line that follows the rows
 
 
 class TextReader(ABC):
-    """A reader that takes a chunk of whole lines at a time, and can go back to where it was before."""
+    """A reader of chunks of whole lines whose state can be restored."""
 
     comments = b""  # what lines begin with that are comments for certain; nothing: there are none
 
@@ -71,7 +71,7 @@ class TextReader(ABC):
     @property
     @abstractmethod
     def stand_in(self) -> bytes:
-        """A line that is a row, whatever comes before it; known once there was a row."""
+        """A line that is a row after any other line; known once there was a row."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class TextReader(ABC):
 
     @abstractmethod
     def state(self) -> Any:
-        """Whatever `take` changes."""
+        """What `take` changes."""
 
     @abstractmethod
     def restore(self, state: Any) -> None:

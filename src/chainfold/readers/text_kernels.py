@@ -1,7 +1,7 @@
 """Where the fields are in text: columns of words, lines of attributes, rows of quoted fields.
 
-Each kernel takes whole lines of UTF-8, the last one with its line end, and gives places in them. What is wrong with a
-line is not raised here but reported, with the line, in `state`; the rows before it are good. A state also carries over
+Each kernel takes whole lines of UTF-8, the last one with its line end, and gives places in them. A fault of a line is
+reported, with the line, in `state`; the rows before it are good. A state also carries over
 from one chunk of a file to the next: is a start mark due, what did the first line look like.
 
 A place that begins as the literal 0 would have numba compile each function it is given to twice, for the literal and
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.system.jit import STRICT, kernel
+from chainfold.system.jit import OK, STRICT, kernel
 
 _NEWLINE, _RETURN, _TAB, _SPACE = 10, 13, 9, 32
 _HASH, _DASH, _DOT, _COLON, _BACKSLASH, _AT = 35, 45, 46, 58, 92, 64
@@ -23,13 +23,12 @@ _DOCSTART = np.frombuffer(b"-DOCSTART-", np.uint8)
 _EDGE = np.frombuffer(b"@edge", np.uint8)
 _FIRST = np.int64(0)
 
-# A state: what carries over from chunk to chunk, and the first thing that is wrong.
-START, TABS, COLUMNS, WRONG_LINE, WRONG = range(5)
-HEAD, SEEN, LAST = 5, 6, 7  # no row yet? Which comments were seen? Did the last sequence begin with a lone '#'?
-STATE_SIZE = 8
+# A state: what carries over from chunk to chunk, and the first fault, its line and the columns of that line.
+START, TABS, COLUMNS, FAULT, FAULT_LINE, FAULT_COLUMNS = range(6)
+HEAD, SEEN, LAST = 6, 7, 8  # no row yet? Which comments were seen? Did the last sequence begin with a lone '#'?
+STATE_SIZE = 9
 UNKNOWN = -1
-DECLARATION, NAMELESS, VALUELESS = 1, 2, 3  # what can be wrong with a line of attributes
-AMBIGUOUS = -1  # with any line: it may be a row or a comment
+AMBIGUOUS, RAGGED, DECLARATION, NAMELESS, VALUELESS = 1, 2, 3, 4, 5  # faults of a line; OK: none
 _LONE, _JOINED = 1, 2  # how comments look: '# …' or '#…'
 
 
@@ -152,17 +151,17 @@ def conll_rows(data: Any, line: Any, universal: Any, comments: Any, guess: Any, 
                 state[SEEN] |= look
                 continue
             if not known or state[HEAD] == 1 or state[SEEN] & look or (lone and state[LAST] == 1):
-                state[WRONG_LINE], state[WRONG] = line - 1, AMBIGUOUS
+                state[FAULT_LINE], state[FAULT] = line - 1, AMBIGUOUS
                 break
         if state[TABS] == UNKNOWN:
             state[TABS] = place_of(_TAB, data, low, high) < high
         most = high - low + 1 if state[COLUMNS] == UNKNOWN else state[COLUMNS]
         base = rows * state[COLUMNS] if rows else 0
-        found = split(data, low, high, state[TABS] == 1, out.begins, out.ends, base, most)
+        count = split(data, low, high, state[TABS] == 1, out.begins, out.ends, base, most)
         if state[COLUMNS] == UNKNOWN:
-            state[COLUMNS] = found
-        if found != state[COLUMNS]:
-            state[WRONG_LINE], state[WRONG] = line - 1, found
+            state[COLUMNS] = count
+        if count != state[COLUMNS]:
+            state[FAULT_LINE], state[FAULT], state[FAULT_COLUMNS] = line - 1, RAGGED, count
             break
         if universal and is_inserted(data, out.begins[base], out.ends[base]):
             continue
@@ -177,7 +176,7 @@ def conll_rows(data: Any, line: Any, universal: Any, comments: Any, guess: Any, 
 
 @kernel(fastmath=STRICT)
 def attribute(data: Any, low: Any, high: Any, entry: Any, out: Any) -> Any:
-    """Enter the attribute data[low : high], `name` or `name:value`; returns what is wrong with it, or 0."""
+    """Enter the attribute data[low : high], `name` or `name:value`; returns its fault, or OK."""
     target, k = out.name_ends[entry], low
     while k < high and data[k] != _COLON:
         if data[k] == _BACKSLASH and k + 1 < high:
@@ -192,7 +191,7 @@ def attribute(data: Any, low: Any, high: Any, entry: Any, out: Any) -> Any:
     out.name_ends[entry + 1] = target
     if target == out.name_ends[entry]:
         return NAMELESS
-    return VALUELESS if k + 1 == high else 0
+    return VALUELESS if k + 1 == high else OK
 
 
 @kernel(fastmath=STRICT)
@@ -203,7 +202,7 @@ def attribute_rows(data: Any, line: Any, comments: Any, guess: Any, state: Any, 
     """
     rows, entry, at = 0, _FIRST, _FIRST
     out.offsets[0] = out.name_ends[0] = 0
-    while at < data.size and state[WRONG] == 0:
+    while at < data.size and state[FAULT] == OK:
         low, high = at, place_of(_NEWLINE, data, at, data.size)
         at, line = high + 1, line + 1
         if high > low and data[high - 1] == _RETURN:
@@ -214,24 +213,24 @@ def attribute_rows(data: Any, line: Any, comments: Any, guess: Any, state: Any, 
         if is_comment(data, low, high, comments):
             continue
         if guess and may_be_comment(data, low, state) and place_of(_TAB, data, low, high) == high:
-            state[WRONG] = AMBIGUOUS
+            state[FAULT] = AMBIGUOUS
         edge, field, number = False, low, 0
-        while field <= high and state[WRONG] == 0:
+        while field <= high and state[FAULT] == OK:
             end = place_of(_TAB, data, field, high)
             declares = end - field > 1 and data[field] == _AT
             if number > 0 and end - field == _EDGE.size and begins_with(data, field, end, _EDGE):
                 edge = True
             elif declares:
-                state[WRONG] = DECLARATION
+                state[FAULT] = DECLARATION
             elif number == 0:
                 out.label_begins[rows], out.label_ends[rows] = field, end
             elif end > field:
-                state[WRONG] = attribute(data, field, end, entry, out)
+                state[FAULT] = attribute(data, field, end, entry, out)
                 out.edges[entry] = edge
                 entry += 1
             field, number = end + 1, number + 1
-        if state[WRONG] != 0:
-            state[WRONG_LINE] = line - 1
+        if state[FAULT] != OK:
+            state[FAULT_LINE] = line - 1
             break
         out.lines[rows] = line - 1
         out.starts[rows] = state[START] == 1

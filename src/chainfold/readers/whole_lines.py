@@ -1,6 +1,6 @@
 """Pieces of text as they come to chunks of whole lines, in UTF-8; each file that comes has lines of its own.
 
-A line that is longer than a line may be is not held: it is told of with its beginning, and the rest is thrown away.
+A line that is longer than a line may be is not held: it is reported with its beginning, and the rest is discarded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Lines:
     """The lines of one file."""
 
     def __init__(self, one: Input, another: bool) -> None:
-        self._input, self._another = one, another  # another: is it to be said that a file begins?
+        self._input, self._another = one, another  # another: report that another file begins
         self._head, self._held = b"", io.BytesIO()
         self._line = 1
         self._decode = _decoder(one.encoding)

@@ -1,4 +1,4 @@
-"""The scikit-learn face: `CRF` fits, predicts and scores as sklearn-crfsuite's estimator of that name does."""
+"""The scikit-learn estimator: `CRF` fits, predicts and scores as sklearn-crfsuite's estimator of that name does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
-from chainfold.chain.block import Source, checked_weights, vocabulary_of
+from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
 from chainfold.inference.tagger import Tagger, Want
@@ -23,13 +20,15 @@ from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
+from chainfold.sklearn.base import BaseEstimator, NotFittedError
+from chainfold.sklearn.crf_inputs import Lengths, development, further, known, learnable
 from chainfold.sklearn.log import TrainingLog, watched
-from chainfold.sklearn.training_data import Lengths, development, further, known, learnable
+from chainfold.sklearn.predictions import Objects, Predictions
 from chainfold.system.machine import cores
-from chainfold.training.incremental import Learnt, learn, learn_online, online_trainer
-from chainfold.training.loop import Progress, Training, option_names, train
+from chainfold.training.incremental import IncrementalState, learn, learn_online, online_trainer
+from chainfold.training.loop import IterationReport, Training, option_names, train
 from chainfold.training.online.trainer import OnlineTrainer
-from chainfold.training.perceptron import ALGORITHMS as MISTAKES
+from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
 
 _OPTIONS = (
     *("c1", "c2", "max_iterations", "num_memories", "epsilon", "period", "delta", "linesearch", "max_linesearch"),
@@ -39,17 +38,16 @@ _OPTIONS = (
 _OF_PIECES = {"rate", "decay", "batch", "seed"}  # settings that lbfgs itself has no use for
 _BY_PIECES = "adagrad"  # what stands in for lbfgs, which cannot learn from pieces
 
-Objects = NDArray[np.object_]
-
 
 class CRF(BaseEstimator):  # type: ignore[misc]
-    """A linear-chain conditional random field.
+    """A linear-chain conditional random field, as a scikit-learn estimator.
 
     X is a list of sequences, each a list of items, each a dict or a list of strings, and y a list of lists of labels;
-    any iterables will do. X may also be a path or a list of paths, a table (Arrow, pandas, polars) or a chain, which
-    have their labels in them: then there is no y.
+    iterators are supported. X may also be a path or a list of paths, a table (Arrow, pandas, polars) or a chain; these
+    contain their labels, and y is left out.
 
-    None stands for CRFsuite's default or, where CRFsuite has no such thing, for that of the algorithm.
+    None is CRFsuite's default or, for parameters that CRFsuite does not have, that of the algorithm. Parameters are
+    checked by `fit`, which raises `ChainfoldError` for those that are wrong.
 
     algorithm                  lbfgs, l2sgd (or sgd), adagrad, adam, ap, pa or arow
     min_freq                   attributes that occur less often are left out
@@ -62,12 +60,17 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     seed                       of the order of batches and sequences
     patience                   iterations without a better score on X_dev before fit stops
     early_stopping             False: the scores on X_dev are logged, but neither stop fit nor choose the weights
-    scheme, forbid, allow      what may follow what: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
-    hash_bits                  hash attributes to so many bits: memory that does not grow, and no names
+    scheme, forbid, allow      constraints on labels: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
+    hash_bits                  hash attributes to this many bits: constant memory, and no names
     forget                     of partial_fit with hash_bits: positions after which a gradient counts half in AdaGrad
     encoding                   options of `encode` for files and tables, for instance {"label": "tag"}
-    engine, threads, memory    how gradients are computed: as many threads as there are cores, unless given
-    verbose                    show the iterations on standard error
+    engine, threads, memory    how gradients are computed; threads default to the number of cores
+    verbose                    write the iterations to stderr
+
+    >>> X = [[{"word": "the"}, {"word": "cat"}], [{"word": "a"}, {"word": "dog"}]]
+    >>> crf = CRF(max_iterations=20).fit(X, [["DT", "NN"], ["DT", "NN"]])
+    >>> crf.predict([[{"word": "the"}, {"word": "dog"}]])[0]
+    ['DT', 'NN']
     """
 
     def __init__(
@@ -155,17 +158,17 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         y_dev: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train a model.
+        """Train a model, and return the estimator.
 
-        With X_dev, training stops when that is labelled no better any more, and the best weights are kept, unless
-        `early_stopping` is False. A sample weight is that of a sequence or, where X is no list, of a sequence or a
-        position. Labels that are all the same are named in a warning.
+        With X_dev, training stops when its score no longer improves, and the best weights are kept, unless
+        `early_stopping` is False. Sample weights are one for each sequence or, where X is no list, for each sequence or
+        each position. Data with a single label cause a warning.
         """
         training = self._training_at_once()
         if self.forget is not None:
-            raise ChainfoldError("forget means nothing to fit, only to partial_fit with hash_bits; leave it out.")
+            raise ChainfoldError("`forget` requires partial_fit with `hash_bits`; leave it out of fit.")
         if X_dev is None and y_dev is not None:
-            raise ChainfoldError("there are labels y_dev, but no X_dev; give both, or neither.")
+            raise ChainfoldError("`y_dev` requires `X_dev`; give both, or neither.")
         log, encoding = TrainingLog(), self._encoding()
         with learnable(X, y, sample_weight, encoding) as source, watched(bool(self.verbose), log) as report:
             model = train(
@@ -190,16 +193,16 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         unfinished: bool = False,
     ) -> Self:
-        """Go once over a further piece of data, from the weights that there are; what is new in it is added to them.
+        """Train on one more piece of data, once, and return the estimator; new labels and attributes get weights.
 
-        The algorithm is that of `fit`, or AdaGrad where that is lbfgs. Labels may be announced as `classes`, and need
-        not be. There is no penalty unless c2 is given: it is counted in full for each piece.
+        The algorithm is that of `fit`, or AdaGrad instead of lbfgs. `classes` may announce labels. There is no penalty
+        unless c2 is given; it counts in full for each piece.
 
-        With `hash_bits` AdaGrad learns as `chainfold learn` does: in order, in memory that does not grow, and
-        c2 is what that makes of it. Then the last sequence of a piece may be `unfinished`: the first one of the next
-        piece goes on with it, and rows are held until enough is known of what follows them. So what is learnt does not
-        depend on where rows are cut into pieces. A piece that is not unfinished, be it empty, ends the sequence, and
-        all that is held is learnt from.
+        With `hash_bits` AdaGrad trains as `chainfold learn` does: in order and in constant memory, where c2 is the
+        decay of weights over a million positions. The last sequence of a piece may then be `unfinished`: the first
+        sequence of the next piece continues it, and rows are kept until enough of the following ones is known, so that
+        the model does not depend on where rows are cut into pieces. A finished piece, also an empty one, ends the
+        sequence, and the rows that were kept are trained on.
         """
         training = self._training_by_pieces()
         online = self._learns_online(training, sample_weight)
@@ -231,42 +234,46 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 assert piece is not None, "an empty one was refused"
                 piece = replace(piece, n_labels=len(vocabulary.labels), vocabulary=vocabulary)
                 learnt, step = learn(piece, training, before, self._constraints(piece))
-            report(Progress(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
+            report(IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
         self._keep(learnt.model, log, learnt, trainer)
         return self
 
     def _learns_online(self, training: Training, weights: Any) -> bool:
-        """In constant memory; not after a fit, whose weights have had no gradients that could be gone on from."""
+        """Is training online? Not after `fit`, which leaves no sums of gradients to continue."""
         plain = weights is None and self.scheme is None and not self.forbid and not self.allow
         begun = not self.__sklearn_is_fitted__() or self._online is not None
         return self.hash_bits is not None and training.algorithm == _BY_PIECES and plain and begun
 
     def _check_not_online(self, unfinished: bool) -> None:
-        """Raise where nothing but learning online would do what is asked, or was begun."""
+        """Raise for parameters that require online training, and for an unfinished sequence."""
         for name, given in (("unfinished", unfinished), ("forget", self.forget is not None)):
             if given:
                 raise ChainfoldError(
-                    f"{name} means nothing to pieces that are not learnt from online: give hash_bits, and neither "
-                    f"weights nor rules nor an algorithm but adagrad, to an estimator neither fitted nor loaded before."
+                    f"`{name}` requires online training: set `hash_bits` and use algorithm='adagrad' without weights "
+                    f"or constraints, on an estimator that was neither fitted nor loaded before."
                 )
         if self.__sklearn_is_fitted__() and self._online is not None and self._online.rows > self._online.positions:
             raise ChainfoldError(
-                "the piece before is unfinished, and this one cannot go on with it; end that by partial_fit([], [])."
+                "the last sequence is unfinished, and this piece cannot continue it; end it with partial_fit([], [])."
             )
 
     def _keep(
-        self, model: Model, log: TrainingLog, pieces: Learnt | None = None, online: OnlineTrainer | None = None
+        self,
+        model: Model,
+        log: TrainingLog,
+        pieces: IncrementalState | None = None,
+        online: OnlineTrainer | None = None,
     ) -> None:
         self.model_, self.training_log_, self._pieces, self._online = model, log, pieces, online
         self._tagger: Tagger | None = None
         self._features: dict[str, dict[tuple[str, str], float]] = {}
 
-    def _learnt(self) -> Learnt | None:
-        """What to go on from."""
+    def _learnt(self) -> IncrementalState | None:
+        """The state to continue from."""
         if not self.__sklearn_is_fitted__():
             return None
-        return self._pieces or Learnt(self.model_)
+        return self._pieces or IncrementalState(self.model_)
 
     def _options(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in _OPTIONS} | {"type": self.pa_type}
@@ -288,12 +295,12 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self._training({name: value for name, value in options.items() if not lbfgs or name not in _OF_PIECES})
 
     def _training_by_pieces(self) -> Training:
-        """Pieces are not the whole: no penalty and no falling rate, unless asked for."""
+        """A piece is not the whole: no penalty and no falling rate, unless given."""
         options = self._options()
         if self._training({}).algorithm == "lbfgs":
             options = {name: value for name, value in options.items() if name in option_names(_BY_PIECES)}
             return self._training({"c2": 0.0, "decay": 0.0, **options}, _BY_PIECES)
-        if self._training({}).algorithm in MISTAKES:
+        if self._training({}).algorithm in PERCEPTRONS:
             return self._training(options)
         return self._training({"c2": 0.0, "decay": 0.0, **options})
 
@@ -317,8 +324,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Objects:  # noqa: N803
         """The best labels of each sequence: an array of lists."""
-        found = self._found(X, Want())
-        return found.lists(found.named(found.each("labels")))
+        result = self._predictions(X, Want())
+        return result.lists(result.named(result.each("labels")))
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence."""
@@ -327,9 +334,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def predict_marginals(self, X: Any) -> Objects:  # noqa: N803
         """The probability of every label at each position: an array of lists of dicts."""
-        found = self._found(X, Want(labels=False, posteriors=True))
-        names = found.names
-        return found.lists([dict(zip(names, row, strict=True)) for row in found.each("posteriors").tolist()])
+        result = self._predictions(X, Want(labels=False, posteriors=True))
+        names = result.names
+        return result.lists([dict(zip(names, row, strict=True)) for row in result.each("posteriors").tolist()])
 
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """The probability of every label at each position of one sequence."""
@@ -340,35 +347,38 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
         if not isinstance(k, int) or k < 1:
             raise BadSetting("k", k, "a whole number, at least 1")
-        found = self._found(X, Want(labels=False, nbest=k, probability=True))
-        ranked = [found.pieces(found.named(rank)) for rank in found.each("nbest", axis=1)]
-        gaps, log_probability = found.whole("gaps").tolist(), found.whole("log_probability").ravel().tolist()
+        result = self._predictions(X, Want(labels=False, nbest=k, probability=True))
+        ranked = [result.pieces(result.named(rank)) for rank in result.each("nbest", axis=1)]
+        gaps, log_probability = (
+            result.whole("gaps").tolist(),
+            result.whole("log_probability").ravel().tolist(),
+        )
         best = [
             [(ranked[rank][s], math.exp(first + gap)) for rank, gap in enumerate(gaps[s]) if gap > -math.inf]
             for s, first in enumerate(log_probability)
         ]
-        return found.aligned(best, lambda: [([], 1.0)])
+        return result.aligned(best, lambda: [([], 1.0)])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """The share of positions whose label is right; a sample weight is that of a sequence."""
-        found = self._found(X, Want(), y)
-        weights = found.weights(sample_weight) * (found.gold >= 0)
+        result = self._predictions(X, Want(), y)
+        weights = result.weights(sample_weight) * (result.gold >= 0)
         if not weights.sum() > 0.0:
             raise ChainfoldError("there is no position with a label to score.")
-        return float(np.sum(weights * (found.each("labels") == found.gold)) / np.sum(weights))
+        return float(np.sum(weights * (result.each("labels") == result.gold)) / np.sum(weights))
 
     def entropy(self, X: Any) -> Floats:  # noqa: N803
         """How unsure the labels of each sequence are, in nats."""
-        found = self._found(X, Want(labels=False, entropy=True))
-        return found.aligned(found.whole("entropy"), float).astype(np.float64)
+        result = self._predictions(X, Want(labels=False, entropy=True))
+        return result.aligned(result.whole("entropy"), float).astype(np.float64)
 
     def log_probability(self, X: Any, y: Any = None) -> Floats:  # noqa: N803
         """The log probability of the labels of each sequence; -inf where a label is impossible or was never seen."""
-        found = self._found(X, Want(labels=False, given=True), y)
-        unseen = np.array([piece.max() >= len(found.names) for piece in found.pieces(found.gold)], bool)
-        return found.aligned(np.where(unseen, -np.inf, found.whole("given")), float).astype(np.float64)
+        result = self._predictions(X, Want(labels=False, given=True), y)
+        unseen = np.array([piece.max() >= len(result.names) for piece in result.pieces(result.gold)], bool)
+        return result.aligned(np.where(unseen, -np.inf, result.whole("given")), float).astype(np.float64)
 
-    def _found(self, X: Any, want: Want, y: Any = None) -> _Found:  # noqa: N803
+    def _predictions(self, X: Any, want: Want, y: Any = None) -> Predictions:  # noqa: N803
         model = self._fitted()
         feed = known(X, y, model.vocabulary, self._encoding())
         if self._tagger is None or self._tagger.model is not model:
@@ -376,12 +386,12 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         gold = [np.empty(0, np.int32)]
 
         def blocks() -> Iterator[Any]:
-            for one in feed.blocks:
-                gold.append(one.gold)
-                yield one.block
+            for known_block in feed.blocks:
+                gold.append(known_block.gold)
+                yield known_block.block
 
         tagged = list(self._tagger.run(blocks(), want))
-        return _Found(self.classes_, tagged, np.concatenate(gold), feed.lengths)
+        return Predictions(self.classes_, tagged, np.concatenate(gold), feed.lengths)
 
     # What was learnt
 
@@ -494,58 +504,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.target_tags.two_d_labels = True
         return tags
-
-
-class _Found:
-    """What was found of some sequences, and which of it belongs to which."""
-
-    def __init__(self, names: list[str], tagged: list[Any], gold: NDArray[np.int32], lengths: Lengths | None) -> None:
-        self.names, self.gold = names, gold
-        self._tagged, self._lengths = tagged, lengths
-        self._begins = np.flatnonzero(self.each("starts")).tolist()
-
-    def each(self, name: str, axis: int = 0) -> NDArray[Any]:
-        """What was found of the positions."""
-        parts = [getattr(one, name) for one in self._tagged]
-        return np.concatenate(parts, axis) if parts else np.empty((0,) * (1 + axis), np.int32)
-
-    def whole(self, name: str) -> NDArray[Any]:
-        """What was found of the sequences."""
-        parts = [getattr(one.sequences, name) for one in self._tagged]
-        return np.concatenate(parts) if parts else np.empty((0, 0))
-
-    def named(self, labels: NDArray[np.int32]) -> list[str]:
-        named: list[str] = np.array([*self.names, ""], object)[labels].tolist()
-        return named
-
-    def pieces(self, values: Any) -> list[Any]:
-        """What there is of each position, by sequence."""
-        ends = [*self._begins[1:], len(values)]
-        return [values[begin:end] for begin, end in zip(self._begins, ends, strict=True)] if self._begins else []
-
-    def lists(self, values: list[Any]) -> Objects:
-        return self.aligned(self.pieces(values), list)
-
-    def aligned(self, of_sequences: Iterable[Any], empty: Callable[[], Any]) -> Objects:
-        """What there is of each sequence, and something for those without positions."""
-        each = iter(of_sequences)
-        values = list(each) if self._lengths is None else [next(each) if n else empty() for n in self._lengths.counts]
-        array = np.empty(len(values), object)
-        for k, value in enumerate(values):
-            array[k] = value
-        return array
-
-    def weights(self, of_sequences: ArrayLike | None) -> Floats:
-        """Of the positions, those of their sequences."""
-        lengths = [len(piece) for piece in self.pieces(self.gold)] if self._lengths is None else self._lengths.counts
-        if of_sequences is None:
-            return np.ones(self.gold.size)
-        given = checked_weights(of_sequences, np.size(of_sequences))
-        if given.shape != (len(lengths),):
-            raise ChainfoldError(
-                f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
-            )
-        return np.repeat(given, lengths)
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:

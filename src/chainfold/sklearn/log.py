@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from chainfold.training.loop import Progress
+from chainfold.training.loop import IterationReport
 
 
 @dataclass
@@ -28,7 +28,7 @@ class TrainingLog:
     def last_iteration(self) -> dict[str, Any] | None:
         return self.iterations[-1] if self.iterations else None
 
-    def add(self, progress: Progress) -> None:
+    def add(self, progress: IterationReport) -> None:
         step, before = progress.step, self.training_seconds or 0.0
         seen = {
             "num": step.iteration,
@@ -46,7 +46,7 @@ class TrainingLog:
 
 
 @contextmanager
-def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[Progress], None]]:
+def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[IterationReport], None]]:
     """Whoever is told of an iteration: the log and, if wanted, a terminal or whatever standard error is."""
     if not verbose:
         yield log.add
@@ -60,7 +60,7 @@ def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[Progress], No
     with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("begun", total=None)
 
-        def report(progress: Progress) -> None:
+        def report(progress: IterationReport) -> None:
             log.add(progress)
             bars.update(task, description=_line(log.iterations[-1]))
             if bars.disable:

@@ -1,1 +1,16 @@
-"""(map to be written)"""
+"""The operating system: files, temporary storage, threads, signals, compiled code. It knows nothing of chains.
+
+    files           atomic writes, locks, temporary folders
+    spill           arrays in unnamed temporary files
+    outputs         output files of a command that stand together
+    archive         files of named arrays and JSON with a checksum: models, runs, states
+    validate        checks of arrays and JSON read from files
+    prefetch        read ahead in another thread
+    signals         stop on SIGINT and SIGTERM
+    machine         cores, address space, memory of this process
+    jit             `kernel`: numba's njit with explicit arithmetic
+    intrinsics      words and prefetch instructions for kernels
+    kernel_cache    compiled kernels on disk
+
+Only `errors` and `escape` are imported here. Begin reading with `files`.
+"""

@@ -4,6 +4,9 @@ Kernels release the interpreter lock (engines run them on a thread pool) and are
 work on rows of labels once for each width: the machine code is kept beside the source, or where numba keeps it. Numba
 notices a change in the kernel's own file only, but kernels inline one another across files, so the stamp of a kept
 kernel is here the digest of all of them.
+
+A kernel does not raise. One that can fail gives a fault and its place, in this order: `OK`, or a positive number that
+its module names, and the position or line. A kernel whose state carries over from call to call has both in its state.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ STRICT: frozenset[str] = frozenset()
 
 CONTRACT: frozenset[str] = frozenset({"contract"})
 """A product and the sum that follows may be one fused instruction; nothing else changes."""
+
+
+OK = 0
+"""No fault."""
 
 
 def _package_stamp() -> str:

@@ -1,6 +1,6 @@
 """Learning from pieces that come one after another: the model grows by what is new in each, and keeps what it has.
 
-    Learnt           a model, and what its optimiser keeps beside the weights
+    IncrementalState           a model, and what its optimiser keeps beside the weights
     learn            one pass over a piece
     learn_online     likewise in order and in constant memory, by AdaGrad on hashed attributes
     online_trainer   what goes from one such pass to the next
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import chainfold
+from chainfold import __version__
 from chainfold.chain.block import frozen
 from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import MARKS, Vocabulary
@@ -31,15 +31,15 @@ from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.model.remap import continued, moved
 from chainfold.training.loop import Training
-from chainfold.training.objective import Bools, Space
+from chainfold.training.objective import Bools, WeightSpace
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.trainer import OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings
-from chainfold.training.optimisers.base import Optimiser, Step, norm
+from chainfold.training.optimisers.base import Iteration, Optimiser, norm
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class IncrementalState:
     """What is known after some pieces."""
 
     model: Model
@@ -51,8 +51,8 @@ class Learnt:
 
 
 def learn(
-    piece: Chain, training: Training, before: Learnt | None = None, constraints: Constraints | None = None
-) -> tuple[Learnt, Step]:
+    piece: Chain, training: Training, before: IncrementalState | None = None, constraints: Constraints | None = None
+) -> tuple[IncrementalState, Iteration]:
     """Go once over a piece whose numbers continue those of the model before, by any algorithm but L-BFGS."""
     assert piece.vocabulary is not None, "pieces are held together by names"
     if before is not None:
@@ -67,7 +67,7 @@ def learn(
     while step is None:
         step = optimiser.advance()
     record = {
-        "chainfold": chainfold.__version__,
+        "chainfold": __version__,
         **training.record(),
         "max_iterations": None,
         "passes": passes + 1,
@@ -76,17 +76,17 @@ def learn(
     }
     model = space.model(_finite(optimiser.point), record)
     vectors, steps = _kept(optimiser, space.layout, training)
-    return Learnt(model, training.algorithm, vectors, passes + 1, steps), step
+    return IncrementalState(model, training.algorithm, vectors, passes + 1, steps), step
 
 
 def learn_online(
     piece: Chain | None,
     vocabulary: Vocabulary,
     trainer: OnlineTrainer,
-    before: Learnt | None,
+    before: IncrementalState | None,
     lengths: Sequence[int],
     unfinished: bool,
-) -> tuple[Learnt, Step]:
+) -> tuple[IncrementalState, Iteration]:
     """Go once over a piece with hashed attributes, in order; its first sequence goes on with an unfinished one.
 
     piece        None where it is empty
@@ -107,8 +107,8 @@ def learn_online(
     model = trainer.model(vocabulary, len(vocabulary.labels))
     model = replace(model, training={**model.training, "passes": passes, "objective": [loss]})
     point_norm, active = norm(model.weights), int(np.count_nonzero(model.weights))
-    step = Step(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
-    return Learnt(model, model.training["algorithm"], {}, passes, 0, goes_on and unfinished), step
+    step = Iteration(passes, loss, math.nan, point_norm, trainer.settings.rate, len(batches), active)
+    return IncrementalState(model, model.training["algorithm"], {}, passes, 0, goes_on and unfinished), step
 
 
 def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | None) -> OnlineTrainer:
@@ -120,10 +120,10 @@ def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | N
 
 
 def _space(
-    piece: Chain, training: Training, before: Learnt | None, constraints: Constraints | None
-) -> tuple[Space, Floats]:
+    piece: Chain, training: Training, before: IncrementalState | None, constraints: Constraints | None
+) -> tuple[WeightSpace, Floats]:
     """All weights of the model and of the piece, and where they begin."""
-    space = Space.of(
+    space = WeightSpace.of(
         piece,
         constraints=constraints,
         all_possible_states=training.all_possible_states,
@@ -172,7 +172,7 @@ def _kept(optimiser: Optimiser, layout: Layout, training: Training) -> tuple[dic
     return vectors, int(state["counters"][2])
 
 
-def _restore(optimiser: Optimiser, space: Space, training: Training, before: Learnt) -> None:
+def _restore(optimiser: Optimiser, space: WeightSpace, training: Training, before: IncrementalState) -> None:
     """Go on with what was kept, where a new pass begins."""
     old, new = before.model.layout, space.layout
     numbers = continued(old, new)

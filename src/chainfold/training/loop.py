@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import chainfold
+from chainfold import __version__
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary, label_names
@@ -37,13 +37,13 @@ from chainfold.model.model import Model
 from chainfold.model.remap import without_zeros
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, below_infinity, finite, mapping, need, spelt, within
-from chainfold.training.objective import BatchObjective, Objective, Space, check_penalty
-from chainfold.training.optimisers.base import NO_BETTER_STEP, Optimiser, Step, check_whole
+from chainfold.training.objective import BatchObjective, Objective, WeightSpace, check_penalty
+from chainfold.training.optimisers.base import NO_BETTER_STEP, Iteration, Optimiser, check_whole
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 from chainfold.training.optimisers.descent import Descent, DescentSettings
-from chainfold.training.optimisers.lbfgs import Lbfgs, LbfgsSettings
-from chainfold.training.perceptron import ALGORITHMS as MISTAKES
-from chainfold.training.perceptron import Mistakes, MistakeSettings
+from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
+from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
+from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 
 ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
     "sgd": "stochastic gradient descent",
@@ -98,7 +98,7 @@ class Training:
     def c2(self) -> float:
         return check_penalty("c2", self.options.get("c2", 1.0))
 
-    def settings(self) -> LbfgsSettings | DescentSettings | MistakeSettings:
+    def settings(self) -> LbfgsSettings | DescentSettings | PerceptronSettings:
         """Those of the optimiser, checked."""
         options = dict(self.options)
         if self.algorithm == "lbfgs":
@@ -107,7 +107,7 @@ class Training:
         if self.algorithm in DESCENT:
             options.pop("batch", None)
             return DescentSettings(algorithm=self.algorithm, **{**options, "c2": self.c2})
-        return MistakeSettings(algorithm=self.algorithm, **options)
+        return PerceptronSettings(algorithm=self.algorithm, **options)
 
     def record(self) -> dict[str, Any]:
         """All settings, as JSON has them."""
@@ -121,26 +121,26 @@ class Training:
             "all_possible_transitions": self.all_possible_transitions,
         }
 
-    def optimiser(self, space: Space, start: Floats, how: Mapping[str, Any]) -> Optimiser:
+    def optimiser(self, space: WeightSpace, start: Floats, how: Mapping[str, Any]) -> Optimiser:
         settings, threads = self.settings(), how.get("threads", 1)
         if isinstance(settings, LbfgsSettings):
             return Lbfgs(Objective(space, c2=self.c2, **how), start, settings, threads)
         if isinstance(settings, DescentSettings):
             batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
             return Descent(batches, batches.batches, start, settings, threads)
-        return Mistakes(space.model(start), space.source, settings, space.held & ~space.forbidden)
+        return PerceptronTrainer(space.model(start), space.source, settings, space.held & ~space.forbidden)
 
 
 def option_names(algorithm: str) -> set[str]:
     """The settings that mean something to an algorithm."""
-    if algorithm in MISTAKES:
-        return {one.name for one in fields(MistakeSettings)} - {"algorithm", "block"}
+    if algorithm in PERCEPTRONS:
+        return {one.name for one in fields(PerceptronSettings)} - {"algorithm", "block"}
     of = LbfgsSettings if algorithm == "lbfgs" else DescentSettings
     names = {one.name for one in fields(of)} - {"algorithm"}
     return names | ({"c2"} if algorithm == "lbfgs" else {"batch"})
 
 
-class Every(NamedTuple):
+class SaveInterval(NamedTuple):
     """How often to save: after so many iterations, or so many seconds."""
 
     iterations: int | None = None
@@ -151,7 +151,7 @@ class Every(NamedTuple):
         return by_count or (self.seconds is not None and seconds >= self.seconds)
 
 
-EVERY_MINUTE = Every(seconds=60.0)
+EVERY_MINUTE = SaveInterval(seconds=60.0)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Saving:
     """Where an unfinished run is kept. The file stays: whoever has stored the model removes it."""
 
     path: Path
-    every: Every = EVERY_MINUTE
+    every: SaveInterval = EVERY_MINUTE
     resume: bool = False
 
 
@@ -190,10 +190,10 @@ class Development:
 
 
 @dataclass(frozen=True)
-class Progress:
+class IterationReport:
     """An iteration, for whoever watches."""
 
-    step: Step
+    step: Iteration
     dev: float | None  # the score on the development set
     best: bool  # are its weights the best so far? Never where the development set only reports
     seconds: float  # since this process began to train
@@ -219,7 +219,7 @@ def train(
     threads: int = 1,
     memory: int | None = None,
     saving: Saving | None = None,
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[IterationReport], None] | None = None,
     stop: Callable[[], bool] | None = None,
     positions: Callable[[int], None] | None = None,
 ) -> Model:
@@ -240,7 +240,7 @@ def train(
     Where the chain has a single label, a warning says so: the model can give no other.
     """
     training = training or Training()
-    space = Space.of(
+    space = WeightSpace.of(
         source,
         constraints=constraints,
         all_possible_states=training.all_possible_states,
@@ -267,11 +267,11 @@ def only_label(vocabulary: Vocabulary | None) -> str:
 
 
 def _identity(
-    space: Space, training: Training, dev: Development | None, start: Model | None, how: Mapping[str, Any]
+    space: WeightSpace, training: Training, dev: Development | None, start: Model | None, how: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
     return {
-        "chainfold": chainfold.__version__,
+        "chainfold": __version__,
         **{name: value for name, value in training.record().items() if name != "max_iterations"},
         "engine": how["engine"],
         "memory": how["memory"],
@@ -311,7 +311,12 @@ class _Run:
     """The loop, and everything that changes in it."""
 
     def __init__(
-        self, space: Space, training: Training, optimiser: Optimiser, dev: Development | None, identity: dict[str, Any]
+        self,
+        space: WeightSpace,
+        training: Training,
+        optimiser: Optimiser,
+        dev: Development | None,
+        identity: dict[str, Any],
     ) -> None:
         self._space, self._training, self._optimiser, self._dev = space, training, optimiser, dev
         self._identity = json.loads(json.dumps(identity))
@@ -327,7 +332,7 @@ class _Run:
         if self._dev is not None and self._training.early_stopping:
             self._start = self._score(self._dev, point)
 
-    def work(self, saving: Saving | None, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+    def work(self, saving: Saving | None, report: Callable[[IterationReport], None], stop: Callable[[], bool]) -> None:
         saved_at, saved_iteration = time.monotonic(), len(self._values)
         while self._optimiser.finished is None and self._finished is None:
             step = self._optimiser.advance()
@@ -347,7 +352,7 @@ class _Run:
                 "or too different in size; scale them, for instance with `numbers='standard'`."
             )
 
-    def _arrive(self, step: Step, report: Callable[[Progress], None]) -> None:
+    def _arrive(self, step: Iteration, report: Callable[[IterationReport], None]) -> None:
         """After an iteration."""
         if not math.isfinite(step.value):
             raise ChainfoldError(
@@ -362,7 +367,7 @@ class _Run:
             if self._training.early_stopping:
                 best = self._best_iteration() == len(self._scores)
                 self._choose(best)
-        report(Progress(step, score, best, time.monotonic() - self._begin))
+        report(IterationReport(step, score, best, time.monotonic() - self._begin))
 
     def _choose(self, best: bool) -> None:
         """Keep the weights if they are the best so far; end training where patience is at its end."""
@@ -389,7 +394,7 @@ class _Run:
     def model(self) -> Model:
         """The answer, with its record."""
         record = {
-            "chainfold": chainfold.__version__,
+            "chainfold": __version__,
             **self._training.record(),
             "iterations": len(self._values),
             "finished": self._finished or self._optimiser.finished,
@@ -402,7 +407,7 @@ class _Run:
             record |= {"development_start": self._start, "best_iteration": self._best_iteration()}
         point = self._optimiser.point if self._best is None else self._best
         model = self._space.model(_finite(point), record)
-        sparse = self._training.options.get("c1") or self._training.algorithm in MISTAKES
+        sparse = self._training.options.get("c1") or self._training.algorithm in PERCEPTRONS
         return without_zeros(model) if sparse else model
 
     def _save(self, path: Path) -> None:

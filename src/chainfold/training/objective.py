@@ -5,7 +5,7 @@
 as CRFsuite has it. (c1 · ‖θ‖₁ has no gradient at zero; the optimiser adds it itself.) The observed counts do not depend
 on θ and are taken once, so that an evaluation is log Z and its gradient.
 
-    Space            which weights there are, and which of them training may move
+    WeightSpace            which weights there are, and which of them training may move
     Objective        J and its gradient, over the whole chain
     BatchObjective   the same share by share, over consecutive positions
 """
@@ -35,13 +35,13 @@ from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.model.remap import by_name, moved
-from chainfold.training.optimisers.team import Team
+from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class WeightSpace:
     """The weights of a chain's model. Training sees a finite number for each; those held stay at zero."""
 
     layout: Layout
@@ -59,7 +59,7 @@ class Space:
         constraints: Constraints | None = None,
         all_possible_states: bool = False,
         all_possible_transitions: bool = True,
-    ) -> Space:
+    ) -> WeightSpace:
         """The weights for a labelled chain.
 
         all_possible_states        a weight for every attribute with every label, not only for pairs that occur
@@ -140,7 +140,7 @@ class Objective:
 
     def __init__(
         self,
-        space: Space,
+        space: WeightSpace,
         *,
         c2: float = 0.0,
         engine: str = "parallel",
@@ -152,7 +152,7 @@ class Objective:
         self._engine = engine
         self._settings = Settings(threads, memory, observe=False, progress=progress or (lambda positions: None))
         self._workspace = Workspace(space.layout, space.source, hold=memory is None)
-        self._team = Team(threads)
+        self._threads = VectorThreads(threads)
         self._observed = space.observed()
         self._begun = False
 
@@ -169,7 +169,7 @@ class Objective:
         self._begun = True
         gradient = evaluation.expected
         how = (gradient, self._observed, point, self._c2)
-        square, score = self._team.run(vectors.penalise, point.size, 2, *how).tolist()
+        square, score = self._threads.run(vectors.penalise, point.size, 2, *how).tolist()
         gradient[self._space.held_places] = 0.0
         likelihood = score - evaluation.log_z if evaluation.log_likelihood is None else evaluation.log_likelihood
         return self._c2 * square - likelihood, gradient
@@ -183,7 +183,7 @@ class BatchObjective:
     are looked at, the share is approximate.)
     """
 
-    def __init__(self, space: Space, positions: int) -> None:
+    def __init__(self, space: WeightSpace, positions: int) -> None:
         if positions < 1:
             raise BadSetting("batch", positions, "at least 1 position")
         self._space = space

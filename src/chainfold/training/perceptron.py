@@ -29,14 +29,15 @@ from chainfold.errors import (
 )
 from chainfold.kernels import perceptron_update as kernels
 from chainfold.kernels.faults import check
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
 from chainfold.training.objective import borders
 from chainfold.training.optimisers.base import (
     ENOUGH_ITERATIONS,
+    Iteration,
     State,
-    Step,
     check_not_negative,
     check_whole,
     checked,
@@ -49,7 +50,7 @@ ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow"
 
 
 @dataclass(frozen=True)
-class MistakeSettings:
+class PerceptronSettings:
     """What to do and when to stop."""
 
     algorithm: str = "ap"  # ap, pa or arow
@@ -79,26 +80,26 @@ class MistakeSettings:
             object.__setattr__(self, name, int(getattr(self, name)))
 
 
-class Mistakes:
+class PerceptronTrainer:
     """Trains the weights of a model on a source, one block at a time.
 
-    Each epoch takes the blocks, and the pieces of each block, in an order drawn anew from the seed. The value of its
-    `Step` is the mean loss of a piece: the share of wrong labels for `ap`, the cost for `pa` and `arow`. `state` and
-    `restore` carry everything from one process to another between any two blocks: what follows has the same bits.
+    Each epoch takes the blocks, and the pieces of each block, in a new random order. The value of its `Iteration` is
+    the mean loss of a piece: the share of wrong labels for `ap`, the cost for `pa` and `arow`. `state` and `restore`
+    carry everything from one process to another between any two blocks: the results have the same bits.
     """
 
     def __init__(
         self,
         model: Model,
         source: Source,
-        settings: MistakeSettings | None = None,
+        settings: PerceptronSettings | None = None,
         held: NDArray[np.bool_] | None = None,
     ) -> None:
         """held: [M], weights that stay as they are."""
         if source.positions < 1:
             raise EmptyChain
         source = model.aligned(source, labels_needed=True)
-        self._layout, self._source, self._settings = model.layout, source, settings or MistakeSettings()
+        self._layout, self._source, self._settings = model.layout, source, settings or PerceptronSettings()
         self._rule = _rule(self._settings)
         self._learner = _learner(model, self._rule, self._settings.variance, held)
         self._borders, self._closed = _borders(source, self._settings.block)
@@ -120,7 +121,7 @@ class Mistakes:
             return SMALL_LOSS
         return ENOUGH_ITERATIONS if self._epoch >= self._settings.max_iterations else None
 
-    def advance(self) -> Step | None:
+    def advance(self) -> Iteration | None:
         """Learn from the next block; tells of the epoch if it was the last."""
         if self.finished:
             return None
@@ -167,7 +168,7 @@ class Mistakes:
         order = order[known[order]]
         status, fault, loss = kernels.learn(
             block,
-            self._layout.find_rows(block),
+            find_block_rows(self._layout, block),
             begins,
             order,
             bool(self._closed[number]),
@@ -190,14 +191,14 @@ class Mistakes:
         """The order of this epoch's blocks, or of the pieces of a block."""
         return np.random.default_rng([self._settings.seed, self._epoch, what]).permutation(size)
 
-    def _end_epoch(self) -> Step:
+    def _end_epoch(self) -> Iteration:
         if self._pieces == 0:
             raise ChainfoldError("every sequence has an unknown label, so there is nothing to learn from; label one.")
         value = self._loss / self._pieces
         self._epoch, self._place, self._pieces, self._loss = self._epoch + 1, 0, 0, 0.0
         self._converged = value <= self._settings.epsilon
         point = self.point
-        return Step(
+        return Iteration(
             iteration=self._epoch,
             value=value,
             gradient_norm=math.nan,
@@ -208,7 +209,7 @@ class Mistakes:
         )
 
 
-def _rule(settings: MistakeSettings) -> kernels.UpdateRule:
+def _rule(settings: PerceptronSettings) -> kernels.UpdateRule:
     algorithm = ALGORITHMS[settings.algorithm]
     return kernels.UpdateRule(
         algorithm,

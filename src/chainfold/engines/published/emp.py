@@ -21,12 +21,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="emp",
-    summary="Algorithm 2 as published, log domain",
-    keeps="O(N² + NM)",
-    time="N²T(M + A)",
-    reads="once",
-    run=run,
-    cost=cost,
-    published=True,
+    "emp", "Algorithm 2 as published, log domain", "O(N² + NM)", "N²T(M + A)", "once", run, cost, published=True
 )

@@ -58,12 +58,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="fb-log",
-    summary="Algorithm 1 as published, log domain",
-    keeps="O(N²T + M)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
+    "fb-log", "Algorithm 1 as published, log domain", "O(N²T + M)", "N²TA", "twice", run, cost, published=True
 )

@@ -37,12 +37,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="fb-log-recompute",
-    summary="Case II as published, log domain",
-    keeps="O(NT + M)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
+    "fb-log-recompute", "Case II as published, log domain", "O(NT + M)", "N²TA", "twice", run, cost, published=True
 )

@@ -40,13 +40,4 @@ def cost(shape: Shape, settings: Settings) -> Cost:
     return frame._replace(time=frame.time + disk)
 
 
-ENGINE = Engine(
-    name="fb-log-spill",
-    summary="Case IV as published, log domain",
-    keeps="O(B)",
-    time="N²TA",
-    reads="twice",
-    run=run,
-    cost=cost,
-    published=True,
-)
+ENGINE = Engine("fb-log-spill", "Case IV as published, log domain", "O(B)", "N²TA", "twice", run, cost, published=True)

@@ -22,12 +22,5 @@ def cost(shape: Shape, settings: Settings) -> Cost:
 
 
 ENGINE = Engine(
-    name="forward-only",
-    summary="a recursion a place, the slow baseline",
-    keeps="O(N²M)",
-    time="N³MT",
-    reads="once",
-    run=run,
-    cost=cost,
-    published=True,
+    "forward-only", "a recursion a place, the slow baseline", "O(N²M)", "N³MT", "once", run, cost, published=True
 )

@@ -26,7 +26,7 @@ import numpy as np
 
 from chainfold.chain.block import Block, frozen
 from chainfold.errors import BadChain, BadFile, ChainfoldError
-from chainfold.training.online.rows import KINDS, arrays_of, block_of
+from chainfold.training.online.row_arrays import KINDS, arrays_of, block_of
 from chainfold.training.online.share import NOTHING
 
 _MARK, _END = b"cfrows.2", b"end.rows"  # no bit that flips makes one of these bytes zero
@@ -107,7 +107,7 @@ class Journal:
         return self._file
 
 
-class Journaled:
+class JournalReader:
     """What a journal holds."""
 
     def __init__(self, path: Path, n_attributes: int, labels: Sequence[str] = ()) -> None:

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple, Self
 from chainfold.errors import BadFile
 from chainfold.system.files import written_whole
 from chainfold.system.validate import is_count, is_number, need
-from chainfold.training.online.trainer import Learnt
+from chainfold.training.online.trainer import BatchResult
 
 INTERVAL = 10_000  # positions, at least
 
@@ -36,7 +36,7 @@ class Prequential:
         self.counts = [0, 0, 0, 0]  # positions and those right, of all and of this interval
         self.loss = 0.0  # of this interval
 
-    def add(self, learnt: Learnt) -> None:
+    def add(self, learnt: BatchResult) -> None:
         for k, count in enumerate((learnt.positions, learnt.right) * 2):
             self.counts[k] += count
         self.loss += learnt.loss
@@ -59,7 +59,7 @@ class Prequential:
         self.counts[2:], self.loss = [0, 0], 0.0
 
 
-class Table:
+class IntervalTable:
     """Intervals as lines of CSV, each written when it is known."""
 
     def __init__(self, path: Path, positions: int) -> None:

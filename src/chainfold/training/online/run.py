@@ -36,14 +36,14 @@ from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
-from chainfold.training.loop import EVERY_MINUTE, Every
+from chainfold.training.loop import EVERY_MINUTE, SaveInterval
+from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import Arriving
-from chainfold.training.online.journal import Journal, Journaled, Record
+from chainfold.training.online.journal import Journal, JournalReader, Record
 from chainfold.training.online.prequential import Interval, Prequential
-from chainfold.training.online.rows import arrays_of, block_of
+from chainfold.training.online.row_arrays import arrays_of, block_of
 from chainfold.training.online.share import NOTHING
-from chainfold.training.online.trainer import Learnt, OnlineTrainer
-from chainfold.training.online.weights import OnlineSettings
+from chainfold.training.online.trainer import BatchResult, OnlineTrainer
 
 RUN, RUN_VERSION = "online run", 2
 _MOST_JOURNAL = 256 << 20  # bytes, after which the state is saved in any case
@@ -53,7 +53,7 @@ _MEANING = ("labels", "label", "template", "columns", "hash_bits")
 T = TypeVar("T")
 
 
-class Asked(Exception):
+class StopRequested(Exception):
     """Raised by whoever wants the run to stop while it waits for rows."""
 
 
@@ -75,9 +75,9 @@ class OnlineRun:
         output: Path,
         settings: OnlineSettings,
         *,
-        every: Every = EVERY_MINUTE,
+        every: SaveInterval = EVERY_MINUTE,
         tell: Callable[[Interval], None] = lambda interval: None,
-        progress: Callable[[Learnt], None] = lambda learnt: None,
+        progress: Callable[[BatchResult], None] = lambda learnt: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._output, self._settings, self._every = output, settings, every
@@ -89,7 +89,7 @@ class OnlineRun:
         self._again: bool | None = None  # would the rows of the run come once more? Not known before it has begun
         self._waiting = False  # for rows; nothing is lost if it is left then
         self._held = NOTHING  # rows of a pipe that wait for what follows them, as they are if nothing does
-        self._journaled: Journaled | None = None  # what a killed run has left, and its state before that
+        self._journaled: JournalReader | None = None  # what a killed run has left, and its state before that
         self._restored = Record(0, [], NOTHING)
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
@@ -111,7 +111,7 @@ class OnlineRun:
             self.trainer = OnlineTrainer.of_state(given.rest(), size, len(names), self._settings)
             self._restored = Record(self.trainer.rows, names, NOTHING, held)
             self.prequential.restore(about["counts"], about["loss"], self.trainer.positions)
-        self._journaled = Journaled(self.journal_path, size, names)
+        self._journaled = JournalReader(self.journal_path, size, names)
         for _ in self._to_replay():
             pass
         self._know(self._journaled.labels)
@@ -148,7 +148,7 @@ class OnlineRun:
                     else:
                         self._take(block, arriving.waiting(), trainer, journal)
                     self._learn(trainer, journal)
-            except Asked:
+            except StopRequested:
                 self._save(journal)
                 raise self._stopped(trainer) from None
             if not trainer.rows:
@@ -225,16 +225,16 @@ class OnlineRun:
             )
 
     def leave_if_waiting(self) -> None:
-        """Raise `Asked` where it only waits for rows."""
+        """Raise `StopRequested` where it only waits for rows."""
         if self._waiting:
-            raise Asked
+            raise StopRequested
 
     def wait(self, come: Callable[[], T]) -> T:
-        """Whatever it takes time to get; raises `Asked` if the run is to stop meanwhile, or was to before."""
+        """Whatever it takes time to get; raises `StopRequested` if the run is to stop meanwhile, or was to before."""
         self._waiting = True
         try:
             if self._stop():
-                raise Asked
+                raise StopRequested
             return come()
         finally:
             self._waiting = False
@@ -301,7 +301,7 @@ class OnlineRun:
         held = under("waiting", arrays_of(self._held))
         write_sealed(self.state_path, RUN, RUN_VERSION, {**self.trainer.state(), **held}, about)
 
-    def _count(self, learnt: Learnt) -> None:
+    def _count(self, learnt: BatchResult) -> None:
         self.prequential.add(learnt)
         self._progress(learnt)
 

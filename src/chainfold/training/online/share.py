@@ -110,8 +110,8 @@ def share_in(
         rows=gradient[: layout.n_state].reshape(-1, n_labels)[occurs],
         transitions=gradient[layout.n_state :].reshape(n_labels, n_labels),
         labels=_best(model, potentials, chain.block(0, chain.positions))[window.low : window.high],
-        past_known=past.certified or window.begun or (past.belief is None and window.low > 0),
-        future_known=future.certified or window.ended or (future.posterior is None and window.high < chain.positions),
+        past_known=past.certified or window.begun or (past.value is None and window.low > 0),
+        future_known=future.certified or window.ended or (future.value is None and window.high < chain.positions),
     )
 
 

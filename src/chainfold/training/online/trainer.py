@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-import chainfold
+from chainfold import __version__
 from chainfold.chain.block import Block, join_blocks
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.engines.stretch import HALO
@@ -28,12 +28,12 @@ from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays, finite, need, under
-from chainfold.training.online.rows import arrays_of, block_of
+from chainfold.training.online.adagrad import OnlineSettings, OnlineWeights
+from chainfold.training.online.row_arrays import arrays_of, block_of
 from chainfold.training.online.share import NOTHING, Renumbering, TrainingWindow, WindowShare, share_in
-from chainfold.training.online.weights import OnlineSettings, OnlineWeights
 
 
-class Learnt(NamedTuple):
+class BatchResult(NamedTuple):
     """A batch that was learnt from, and how it was tagged before that."""
 
     positions: int
@@ -42,7 +42,7 @@ class Learnt(NamedTuple):
 
 
 @dataclass
-class Doings:
+class OnlineTotals:
     """What has happened so far."""
 
     batches: int = 0
@@ -57,7 +57,7 @@ class OnlineTrainer:
     def __init__(self, n_attributes: int, settings: OnlineSettings | None = None) -> None:
         self.settings = settings or OnlineSettings()
         self.weights = OnlineWeights(n_attributes, 0, self.settings)
-        self.doings = Doings()
+        self.totals = OnlineTotals()
         self.rows = 0  # that have come
         self._renumbering = Renumbering(n_attributes)
         self._held = NOTHING  # those before the next batch, and those that are to be learnt from
@@ -80,7 +80,7 @@ class OnlineTrainer:
             self._new.append(block._replace(**edges))  # of which there are none
             self._coming += block.labels.size
 
-    def learn(self, ended: bool = False) -> Iterator[Learnt]:
+    def learn(self, ended: bool = False) -> Iterator[BatchResult]:
         """Learn from what has come, a batch at a time, as far as enough is known of what follows.
 
         With `ended` from all of it: nothing more is known.
@@ -145,7 +145,7 @@ class OnlineTrainer:
             more_before = not share.past_known and before < HALO.last and begin > 0
             more_after = not share.future_known and after < HALO.last
             if not (more_before or more_after):
-                self.doings.approximate += not (share.past_known and share.future_known)
+                self.totals.approximate += not (share.past_known and share.future_known)
                 return share
             before, after = before << more_before, after << more_after
 
@@ -154,7 +154,7 @@ class OnlineTrainer:
         marks = np.flatnonzero(self._held.starts[begin : low + 1])
         return begin + int(marks[-1]) if marks.size else begin
 
-    def _step(self, high: int, share: WindowShare) -> Learnt:
+    def _step(self, high: int, share: WindowShare) -> BatchResult:
         """Follow the gradient of a batch."""
         batch = self._held.part(self._past, high)
         if not math.isfinite(share.loss):
@@ -167,9 +167,9 @@ class OnlineTrainer:
         self.weights.step(share.ids, share.rows, share.transitions, batch.labels.size)
         self._past = high
         right = int(np.count_nonzero(share.labels == batch.labels))
-        doings = self.doings
-        doings.batches, doings.right, doings.loss = doings.batches + 1, doings.right + right, doings.loss + share.loss
-        return Learnt(batch.labels.size, right, share.loss)
+        totals = self.totals
+        totals.batches, totals.right, totals.loss = totals.batches + 1, totals.right + right, totals.loss + share.loss
+        return BatchResult(batch.labels.size, right, share.loss)
 
     def model(self, vocabulary: Vocabulary, n_labels: int = 0) -> Model:
         """The model as it is by now; the vocabulary has the names of the labels, and all else but the counts.
@@ -200,26 +200,26 @@ class OnlineTrainer:
     def record(self) -> dict[str, Any]:
         """What was done, as JSON has it."""
         return {
-            "chainfold": chainfold.__version__,
+            "chainfold": __version__,
             "algorithm": "adagrad",
             "online": True,
             **asdict(self.settings),
             "positions": self.positions,
-            "batches": self.doings.batches,
-            "approximate": self.doings.approximate,
-            "accuracy": self.doings.right / max(self.positions, 1),
-            "loss": self.doings.loss / max(self.positions, 1),
+            "batches": self.totals.batches,
+            "approximate": self.totals.approximate,
+            "accuracy": self.totals.right / max(self.positions, 1),
+            "loss": self.totals.loss / max(self.positions, 1),
         }
 
     def state(self) -> Tensors:
         """All that is needed to go on, as arrays."""
         self._gather()
-        counts = np.array([self._past, self.rows, self.doings.batches, self.doings.right, self.doings.approximate])
+        counts = np.array([self._past, self.rows, self.totals.batches, self.totals.right, self.totals.approximate])
         return {
             **under("weights", self.weights.state()),
             **under("held", arrays_of(self._held)),
             "counts": counts,
-            "loss": np.array(self.doings.loss),
+            "loss": np.array(self.totals.loss),
         }
 
     @classmethod
@@ -232,11 +232,11 @@ class OnlineTrainer:
         made.weights = OnlineWeights.of_state(given.under("weights"), n_attributes, settings)
         time = made.weights.time
         need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
-        made._past, made.rows, *doings = given.counts("counts", size, MOST, time, time, time)
+        made._past, made.rows, *totals = given.counts("counts", size, MOST, time, time, time)
         need(made.rows - time == size - made._past, "it has learnt from other rows than have come")
         loss = given.take("loss", np.float64)
         finite("loss", loss)
         given.check_empty()
-        batches, right, approximate = doings
-        made.doings = Doings(batches, right, float(loss), approximate)
+        batches, right, approximate = totals
+        made.totals = OnlineTotals(batches, right, float(loss), approximate)
         return made

@@ -1,15 +1,16 @@
 """Optimisers: they get a callable and a starting point, and know nothing of chains.
 
-    base ── Step, Optimiser                    what an optimiser tells, and how it is driven
-      ├── team                               threads that share the work on long vectors
-      ├── linesearch ── how far along a direction
-      │     └── lbfgs                          L-BFGS, and OWL-QN where weights are to be exactly zero
-      └── descent                              SGD, AdaGrad and Adam, a batch at a time
+    base              Iteration and Optimiser: the report of an iteration, and the interface
+    vector_threads    threads that share the work on long vectors
+    linesearch        how far to go along a direction
+    lbfgs_owlqn       L-BFGS, and OWL-QN where c1 > 0
+    descent           SGD, AdaGrad and Adam, one batch at a time
 
-An optimiser is driven from outside, so that whoever drives it may report, save or stop between any two pieces of work:
+The caller drives an optimiser, so that it can report, save or stop between any two steps:
 
     while not optimiser.finished:
-        step = optimiser.advance()
+        iteration = optimiser.advance()
 
-`state` gives all that it needs to go on, as named arrays; after `restore` it goes on with the same bits.
+`state` gives everything needed to continue, as named arrays; after `restore` the bits are the same. A module imports
+those above it. Begin reading with `base`.
 """

@@ -21,7 +21,7 @@ ENOUGH_ITERATIONS = "stopped: the largest number of iterations was reached"
 NO_BETTER_STEP = "converged as far as rounding allows: no step improves the objective"
 
 
-class Step(NamedTuple):
+class Iteration(NamedTuple):
     """One iteration, or one epoch."""
 
     iteration: int  # the first is 1
@@ -46,7 +46,7 @@ class Optimiser(Protocol):
         """Why it ended, in plain words; None while it goes on."""
         ...
 
-    def advance(self) -> Step | None:
+    def advance(self) -> Iteration | None:
         """One piece of work, an iteration or a batch. Tells of the iteration or epoch if one was completed."""
         ...
 

@@ -34,8 +34,8 @@ from chainfold.training.optimisers.base import (
     LITTLE_GAIN,
     SMALL_GRADIENT,
     Floats,
+    Iteration,
     State,
-    Step,
     Trail,
     check_not_negative,
     check_trail,
@@ -45,7 +45,7 @@ from chainfold.training.optimisers.base import (
     norm,
     starting_point,
 )
-from chainfold.training.optimisers.team import Team
+from chainfold.training.optimisers.vector_threads import VectorThreads
 
 BatchGradient = Callable[[int, Floats], tuple[float, Floats]]
 
@@ -110,7 +110,7 @@ class Descent:
         self._batch_gradient = gradient
         self._batches = batches
         self._settings = settings or DescentSettings()
-        self._team = Team(threads)
+        self._threads = VectorThreads(threads)
         self._point = starting_point(start)
         self._moments = np.zeros((ALGORITHMS[self._settings.algorithm].moments, self._point.size))
         self._steps = 0
@@ -139,7 +139,7 @@ class Descent:
             return ENOUGH_ITERATIONS
         return None
 
-    def advance(self) -> Step | None:
+    def advance(self) -> Iteration | None:
         if self.finished:
             return None
         rate = self._rate()
@@ -199,7 +199,7 @@ class Descent:
         share = self._settings.c2 / self._batches
         how = (self._point, gradient, 2.0 * share, self._gradient, rate, self._steps + 1, self._moments)
         move = ALGORITHMS[self._settings.algorithm].move
-        steepness, square = self._team.run(move, self._point.size, 2, *how).tolist()
+        steepness, square = self._threads.run(move, self._point.size, 2, *how).tolist()
         if not (math.isfinite(value) and math.isfinite(steepness)):
             raise ChainfoldError(
                 f"the objective or its gradient is not finite in batch {batch} of epoch "
@@ -207,7 +207,7 @@ class Descent:
             )
         self._value += value + share * square
 
-    def _end_of_epoch(self, rate: float) -> Step:
+    def _end_of_epoch(self, rate: float) -> Iteration:
         epoch = self._steps // self._batches
         value, self._value = self._value, 0.0
         self._gradient_norm = norm(self._gradient)
@@ -216,4 +216,4 @@ class Descent:
         self._trail.add(value)
         self._order = self._shuffled()
         active = int(np.count_nonzero(self._point))
-        return Step(epoch, value, self._gradient_norm, float(self._norms[1]), rate, self._batches, active)
+        return Iteration(epoch, value, self._gradient_norm, float(self._norms[1]), rate, self._batches, active)

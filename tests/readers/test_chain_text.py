@@ -22,9 +22,9 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli.data import data
 from chainfold.cli.failures import guarded
 from chainfold.features.template import parse_attributes
-from chainfold.readers import decode as decoding
+from chainfold.readers import chain_text as decoding
+from chainfold.readers.chain_text import write_lines
 from chainfold.readers.columns import VALUES_SUFFIX
-from chainfold.readers.decode import decode
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
 
@@ -73,7 +73,7 @@ def named(
 
 def decoded(chain: Any) -> str:
     out = io.BytesIO()
-    decode(chain, out)
+    write_lines(chain, out)
     return out.getvalue().decode()
 
 
@@ -84,7 +84,7 @@ def test_labels_attributes_and_sequences() -> None:
 
 def test_a_text_file_gets_text() -> None:
     out = io.StringIO()
-    decode(named([0], [[0]], ["é"]), out)
+    write_lines(named([0], [[0]], ["é"]), out)
     assert out.getvalue() == "A\té\n"
 
 
@@ -170,7 +170,7 @@ def test_the_reader_gives_the_same_chain(
         (random.random(positions) < 0.3).tolist(),
     )
     out = io.BytesIO()
-    decode(chain, out)
+    write_lines(chain, out)
     out.seek(0)
     (stretch,) = InputReader(Format.CRFSUITE).read(Inputs(out))
     assert stretch.starts.tolist() == chain.starts.tolist()

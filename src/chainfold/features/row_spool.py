@@ -1,6 +1,6 @@
-"""Stretches kept on disk while they are first looked at, so that they can be gone through again: an input is read once.
+"""Stretches spilled to disk while they are first read, so that they can be read again: an input is read once.
 
-They lie compressed in a file without a name, which vanishes with the process, however it ends.
+They are compressed in a file without a name, which is removed with the process.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _SOURCE, _UNIT = b"source", b"unit"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class Kept:
-    """Stretches to go through twice."""
+class RowSpool:
+    """Stretches to read twice."""
 
     def __init__(self, folder: Path | None) -> None:
         self._spill = SpillFile(folder=folder)
@@ -34,7 +34,7 @@ class Kept:
         self._spill.close()
 
     def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
-        """The same stretches; each is kept before it is given, and its rows are told."""
+        """The same stretches; each is kept before it is given; `kept` is called with its rows."""
         for stretch in stretches:
             batch = stretch.batch
             columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]

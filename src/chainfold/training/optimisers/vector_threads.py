@@ -20,7 +20,7 @@ from chainfold.training.optimisers.base import check_whole
 _LEAST_SHARED = 1 << 16  # elements; a shorter vector is not worth waking anyone for
 
 
-class Team:
+class VectorThreads:
     """The calling thread and its helpers, who sleep between passes and leave with the team."""
 
     def __init__(self, threads: int = 1) -> None:

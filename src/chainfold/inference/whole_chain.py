@@ -1,4 +1,4 @@
-"""Labels, posteriors, samples, the k best, entropies and probabilities of a chain in memory-sized arrays.
+"""Labels, posteriors, samples, the k best, entropies and probabilities of a whole chain, as arrays.
 
 In all of them a chain whose names are numbered otherwise than the model's is renumbered by name (`Model.aligned`);
 attributes that the model does not have carry no weight. `memory` is in bytes: pending results beyond it go to disk.

@@ -27,8 +27,8 @@ from chainfold.training.optimisers.base import (
     NO_BETTER_STEP,
     SMALL_GRADIENT,
     Floats,
+    Iteration,
     State,
-    Step,
     Trail,
     check_not_negative,
     check_trail,
@@ -38,7 +38,7 @@ from chainfold.training.optimisers.base import (
     starting_point,
 )
 from chainfold.training.optimisers.linesearch import Trial
-from chainfold.training.optimisers.team import Team
+from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
@@ -94,7 +94,7 @@ class Lbfgs:
         self._objective = objective
         self._settings = settings or LbfgsSettings()
         self._c1 = float(self._settings.c1)
-        self._team = Team(threads)
+        self._threads = VectorThreads(threads)
         self._point = starting_point(start)
         self._size = size = self._point.size
         self._value = math.nan  # of the whole objective; nan until the first evaluation
@@ -118,7 +118,7 @@ class Lbfgs:
     def finished(self) -> str | None:
         return self._finished
 
-    def advance(self) -> Step | None:
+    def advance(self) -> Iteration | None:
         if self._finished is None and math.isnan(self._value):
             self._begin()
         if self._finished is not None:
@@ -184,14 +184,14 @@ class Lbfgs:
         """f at the trial, whose gradient is kept, and its slope along the direction."""
         self._evaluations += 1
         value, gradient = self._objective(frozen_view(self._trial))
-        (slope,) = self._team.run(vectors.keep, self._size, 1, self._trial_gradient, gradient, self._direction)
+        (slope,) = self._threads.run(vectors.keep, self._size, 1, self._trial_gradient, gradient, self._direction)
         return float(value), float(slope)
 
     def _improve(self) -> float | None:
         """A better trial, and the step that led to it; None if there is none."""
         scale, shares = self._pairs.direction()
         how = (self._direction, scale, self._downhill, shares, self._pairs.rows, self._c1 > 0.0)
-        slope, square = self._team.run(vectors.combine, self._size, 2, *how).tolist()
+        slope, square = self._threads.run(vectors.combine, self._size, 2, *how).tolist()
         if not -math.inf < slope < 0.0:
             return None
         step = 1.0 if self._pairs.scale else 1.0 / math.sqrt(square)
@@ -203,7 +203,7 @@ class Lbfgs:
         def probe(step: float) -> Trial:
             nonlocal last
             last = step
-            self._team.run(vectors.step_along, self._size, 0, self._trial, self._point, step, self._direction)
+            self._threads.run(vectors.step_along, self._size, 0, self._trial, self._point, step, self._direction)
             self._trial_value, slope = self._evaluate()
             return Trial(step, self._trial_value, slope)
 
@@ -219,7 +219,7 @@ class Lbfgs:
         """Shorten the step until the objective has fallen by a share of what the pseudo-gradient promised."""
         for _ in range(self._settings.max_linesearch):
             how = (self._trial, self._point, step, self._direction, self._downhill)
-            promised, one_norm = self._team.run(vectors.step_within, self._size, 2, *how).tolist()
+            promised, one_norm = self._threads.run(vectors.step_within, self._size, 2, *how).tolist()
             if not -promised > linesearch.ROUNDING * abs(self._value):
                 return None
             value, slope = self._evaluate()
@@ -229,7 +229,7 @@ class Lbfgs:
             step *= linesearch.kept(self._value, promised, self._trial_value)
         return None
 
-    def _arrive(self, step: float) -> Step:
+    def _arrive(self, step: float) -> Iteration:
         """Make the trial the point."""
         self._point, self._trial = self._trial, self._point
         self._gradient, self._trial_gradient = self._trial_gradient, self._gradient
@@ -240,14 +240,16 @@ class Lbfgs:
         self._iteration += 1
         evaluations, self._evaluations = self._evaluations, 0
         self._finished = self._reason(here)
-        return Step(self._iteration, self._value, here.gradient_norm, here.point_norm, step, evaluations, here.active)
+        return Iteration(
+            self._iteration, self._value, here.gradient_norm, here.point_norm, step, evaluations, here.active
+        )
 
     def _look_around(self, new: int = -1) -> _Here:
         """What there is to know of the point; pair `new`, if any, becomes its difference from what now is the trial."""
         x, g, x_before, g_before = self._point, self._gradient, self._trial, self._trial_gradient
         pairs = self._pairs
         how = (x, x_before, g, g_before, self._c1, self._downhill, pairs.rows, new)
-        sums = self._team.run(vectors.arrive, self._size, 4 + pairs.products.size, *how)
+        sums = self._threads.run(vectors.arrive, self._size, 4 + pairs.products.size, *how)
         pairs.products[:] = sums[4:].reshape(pairs.products.shape)
         moved, point_norm, gradient_norm = np.sqrt(sums[:3]).tolist()
         return _Here(moved, point_norm, gradient_norm, int(sums[3]))

@@ -31,7 +31,7 @@ _ENTRIES_AT_ONCE = 1 << 18
 _POSITIONS_AT_ONCE = 1 << 16
 
 
-def decode(source: Source, out: IO[Any]) -> None:
+def write_lines(source: Source, out: IO[Any]) -> None:
     """Write the source's positions to a text or binary file."""
     lines = Lines(source)
     rows = int(min(max(_ENTRIES_AT_ONCE // max(source.active, 1.0), 1), _POSITIONS_AT_ONCE))

@@ -16,9 +16,9 @@ from scipy.optimize import minimize, rosen, rosen_der
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.kernels.vectors import CHUNK
 from chainfold.training.optimisers import base, linesearch
-from chainfold.training.optimisers.lbfgs import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
+from chainfold.training.optimisers.lbfgs_owlqn import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.training.optimisers.linesearch import Trial
-from chainfold.training.optimisers.team import _LEAST_SHARED
+from chainfold.training.optimisers.vector_threads import _LEAST_SHARED
 from optimisers import run
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ import pytest
 
 from chainfold.errors import BadSetting
 from chainfold.kernels import vectors
-from chainfold.training.optimisers.team import _LEAST_SHARED, Team
+from chainfold.training.optimisers.vector_threads import _LEAST_SHARED, VectorThreads
 
 SIZES = [0, 1, vectors.CHUNK, vectors.CHUNK + 1, _LEAST_SHARED + 77]
 
@@ -29,7 +29,7 @@ def drawn(size: int, count: int, seed: int = 0) -> list[Any]:
 def test_a_penalty(size: int, threads: int) -> None:
     g, observed, x = drawn(size, 3)
     expected = g - observed + 2.0 * 0.3 * x
-    sums = Team(threads).run(vectors.penalise, size, 2, g, observed, x, 0.3)
+    sums = VectorThreads(threads).run(vectors.penalise, size, 2, g, observed, x, 0.3)
     np.testing.assert_allclose(sums, [x @ x, observed @ x], rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(g, expected, rtol=1e-13, atol=1e-15)
 
@@ -40,7 +40,7 @@ def test_a_step_within_the_orthant(size: int, threads: int) -> None:
     x, d, downhill, trial = drawn(size, 4)
     z = x + 0.7 * d
     z[np.sign(z) != np.sign(np.where(x == 0.0, -downhill, x))] = 0.0
-    sums = Team(threads).run(vectors.step_within, size, 2, trial, x, 0.7, d, downhill)
+    sums = VectorThreads(threads).run(vectors.step_within, size, 2, trial, x, 0.7, d, downhill)
     np.testing.assert_allclose(trial, z, rtol=1e-13, atol=1e-15)
     np.testing.assert_array_equal(trial == 0.0, z == 0.0)
     np.testing.assert_allclose(sums, [(z - x) @ downhill, np.abs(z).sum()], rtol=1e-11, atol=1e-9)
@@ -59,9 +59,9 @@ def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
         return pairs[:, k].ravel()[:size].copy()
 
     before = [whole(k) for k in range(2 * most)]
-    team = Team(2)
+    threads = VectorThreads(2)
     how = (x, x_before, g, g_before, c1, downhill, pairs, new)
-    sums = team.run(vectors.arrive, size, 4 + 4 * most, *how)
+    sums = threads.run(vectors.arrive, size, 4 + 4 * most, *how)
     if new >= 0:
         before[new], before[most + new] = x - x_before, g - g_before
         np.testing.assert_allclose(sums[0], before[new] @ before[new], rtol=1e-11)
@@ -75,7 +75,7 @@ def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
     np.testing.assert_allclose(sums[5::2], [row @ downhill for row in before], rtol=1e-11, atol=1e-8)
 
     shares = np.array([0.5, 0.0, -2.0, 1.5, 0.0, 0.1])
-    sums = team.run(vectors.combine, size, 2, d, -0.6, downhill, shares, pairs, c1 > 0.0)
+    sums = threads.run(vectors.combine, size, 2, d, -0.6, downhill, shares, pairs, c1 > 0.0)
     expected = -0.6 * downhill + sum(share * row for share, row in zip(shares, before, strict=True))
     if c1:
         expected[expected * downhill >= 0.0] = 0.0
@@ -120,7 +120,7 @@ def test_where_vectors_lie_in_memory_changes_no_bit(name: str, size: int) -> Non
                 for place, values in zip(order, drawn(size, count, seed), strict=True):
                     memory[place] = values
                 how = arguments(*(memory[place] for place in order))
-                found = Team().run(kernel, size, sums, *how)
+                found = VectorThreads().run(kernel, size, sums, *how)
                 answers.append([found.tobytes(), *(one.tobytes() for one in how if isinstance(one, np.ndarray))])
         assert all(answer == answers[0] for answer in answers)
 
@@ -132,21 +132,21 @@ def test_what_is_not_finite_shows_in_the_sum(size: int, at: int, wrong: float) -
     g, d, kept = drawn(size, 3)
     g[at] = wrong
     d[at] = 1.0
-    (slope,) = Team(2).run(vectors.keep, size, 1, kept, g, d)
+    (slope,) = VectorThreads(2).run(vectors.keep, size, 1, kept, g, d)
     assert not math.isfinite(slope)
     np.testing.assert_array_equal(kept, g)
 
 
 def test_nobody_stays_behind() -> None:
     before = set(threading.enumerate())
-    team = Team(4)
+    threads = VectorThreads(4)
     g, d, kept = drawn(_LEAST_SHARED, 3)
-    team.run(vectors.keep, 100, 1, kept[:100], g[:100], d[:100])
+    threads.run(vectors.keep, 100, 1, kept[:100], g[:100], d[:100])
     assert set(threading.enumerate()) <= before, "a short vector wakes nobody"
-    team.run(vectors.keep, g.size, 1, kept, g, d)
+    threads.run(vectors.keep, g.size, 1, kept, g, d)
     helpers = set(threading.enumerate()) - before
     assert helpers
-    del team
+    del threads
     gc.collect()
     for helper in helpers:
         helper.join(10.0)
@@ -159,9 +159,9 @@ def test_an_error_of_a_helper_is_not_lost() -> None:
             raise ArithmeticError("of a helper")
 
     with pytest.raises(ArithmeticError, match="of a helper"):
-        Team(2).run(fails, _LEAST_SHARED, 0)
+        VectorThreads(2).run(fails, _LEAST_SHARED, 0)
 
 
 def test_how_many() -> None:
     with pytest.raises(BadSetting, match="threads"):
-        Team(0)
+        VectorThreads(0)

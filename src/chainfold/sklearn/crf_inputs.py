@@ -1,4 +1,4 @@
-"""Whatever there is to learn from or to label, as a chain or as blocks.
+"""The inputs of an estimator, to train on or to label, as a chain or as blocks.
 
 An input is one of
 
@@ -177,7 +177,7 @@ def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> 
 
 def _needed(labels: Any) -> Any:
     if labels is None:
-        raise ChainfoldError("sequences are learnt from with their labels; give these as y.")
+        raise ChainfoldError("training on sequences requires their labels; give them as y.")
     return labels
 
 

@@ -1,0 +1,68 @@
+"""Results of the tagger by sequence, as scikit-learn users expect them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from chainfold.chain.block import checked_weights
+from chainfold.errors import ChainfoldError
+from chainfold.model.layout import Floats
+from chainfold.sklearn.crf_inputs import Lengths
+
+Objects = NDArray[np.object_]
+
+
+class Predictions:
+    """The tagger's results for some sequences, cut back into these sequences."""
+
+    def __init__(self, names: list[str], tagged: list[Any], gold: NDArray[np.int32], lengths: Lengths | None) -> None:
+        self.names, self.gold = names, gold
+        self._tagged, self._lengths = tagged, lengths
+        self._begins = np.flatnonzero(self.each("starts")).tolist()
+
+    def each(self, name: str, axis: int = 0) -> NDArray[Any]:
+        """An attribute of all positions."""
+        parts = [getattr(part, name) for part in self._tagged]
+        return np.concatenate(parts, axis) if parts else np.empty((0,) * (1 + axis), np.int32)
+
+    def whole(self, name: str) -> NDArray[Any]:
+        """An attribute of all sequences that have positions."""
+        parts = [getattr(part.sequences, name) for part in self._tagged]
+        return np.concatenate(parts) if parts else np.empty((0, 0))
+
+    def named(self, labels: NDArray[np.int32]) -> list[str]:
+        named: list[str] = np.array([*self.names, ""], object)[labels].tolist()
+        return named
+
+    def pieces(self, values: Any) -> list[Any]:
+        """Values of positions, by sequence."""
+        ends = [*self._begins[1:], len(values)]
+        return [values[begin:end] for begin, end in zip(self._begins, ends, strict=True)] if self._begins else []
+
+    def lists(self, values: list[Any]) -> Objects:
+        return self.aligned(self.pieces(values), list)
+
+    def aligned(self, of_sequences: Iterable[Any], empty: Callable[[], Any]) -> Objects:
+        """Values of sequences; `empty` gives that of a sequence without positions."""
+        each = iter(of_sequences)
+        values = list(each) if self._lengths is None else [next(each) if n else empty() for n in self._lengths.counts]
+        array = np.empty(len(values), object)
+        for k, value in enumerate(values):
+            array[k] = value
+        return array
+
+    def weights(self, of_sequences: ArrayLike | None) -> Floats:
+        """The weight of each position: that of its sequence."""
+        lengths = [len(piece) for piece in self.pieces(self.gold)] if self._lengths is None else self._lengths.counts
+        if of_sequences is None:
+            return np.ones(self.gold.size)
+        given = checked_weights(of_sequences, np.size(of_sequences))
+        if given.shape != (len(lengths),):
+            raise ChainfoldError(
+                f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
+            )
+        return np.repeat(given, lengths)

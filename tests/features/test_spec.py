@@ -1,0 +1,86 @@
+"""What the user asks of an input: every option is checked, and survives JSON."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.features.spec import FOR_MODEL, READING, InputSpec
+from chainfold.features.template import Border, parse_attributes
+
+pytestmark = pytest.mark.quick
+
+EVERYTHING: dict[str, Any] = {
+    "format": "csv",
+    "columns": ("a", "b", "c"),
+    "symbols": ("a",),
+    "header": False,
+    "encoding": "latin-1",
+    "unknown": "?",
+    "comments": "",
+    "group": "a",
+    "groups_return": True,
+    "one_sequence": False,
+    "label": "c",
+    "labels": True,
+    "weight": "b",
+    "attributes": "a[-1] b",
+    "border": "crfpp",
+    "min_count": 2,
+}
+
+
+@pytest.mark.parametrize("options", [EVERYTHING, {}, {"numbers": "log", "hash_bits": 3}, {"labels": False}])
+def test_options_survive_json(options: dict[str, Any]) -> None:
+    spec = InputSpec.of(**options)
+    assert spec.given() == options
+    assert InputSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_template_file_is_read_at_once_and_survives_json(tmp_path: Path) -> None:
+    path = tmp_path / "template"
+    path.write_text("U00:%x[0,0]/%x[-1,1]\n")
+    spec = InputSpec(template=path)
+    path.unlink()
+    assert spec.parsed_template == spec.template
+    assert InputSpec.from_json(spec.to_json()) == spec
+    path.write_bytes(b"U\xff")
+    with pytest.raises(BadFile, match="byte 1 is not UTF-8"):
+        InputSpec(template=path)
+
+
+def test_expressions_are_parsed_with_their_border() -> None:
+    assert InputSpec(attributes="a b", border="wapiti").parsed_template == parse_attributes("a b", Border.WAPITI)
+    assert InputSpec(attributes="a b").parsed_template == parse_attributes("a b", Border.CRFSUITE)
+    with pytest.raises(ChainfoldError):
+        InputSpec(attributes="a(")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '{"columns": 3}', '{"template": 3}', '{"format": []}', "[" * 100_000])
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ChainfoldError):
+        InputSpec.from_json(text)
+
+
+def test_names_of_options() -> None:
+    assert {field.name for field in fields(InputSpec)} == EVERYTHING.keys() | {"numbers", "hash_bits", "template"}
+    assert set(READING) < set(FOR_MODEL) < {field.name for field in fields(InputSpec)}
+    with pytest.raises(ChainfoldError, match="there is no option 'colums'; the options are format, columns, "):
+        InputSpec.of(colums=["a"])
+    with pytest.raises(ChainfoldError, match=r"there is no option 'label'; the options are .* weight\.$"):
+        InputSpec.for_model(label="a")
+
+
+@pytest.mark.parametrize(("name", "value"), [("columns", "ab"), ("symbols", "ab"), ("min_count", 0), ("format", "xml")])
+def test_wrong_values_are_named(name: str, value: Any) -> None:
+    with pytest.raises(BadSetting, match=f"^{name} is "):
+        InputSpec(**{name: value})
+
+
+def test_options_of_further_input() -> None:
+    spec = InputSpec.of(**EVERYTHING).reading(labels=True)
+    assert spec.given() == {name: EVERYTHING[name] for name in READING} | {"labels": True}
