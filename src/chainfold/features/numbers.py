@@ -53,8 +53,8 @@ def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
     wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights < math.inf)))
     if wrong.size:
         row = int(wrong[0])
-        what = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
-        problem = f"{stretch.place(row)}, column {column!r}: {what}; give a finite number that is not negative."
+        problem = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
+        problem = f"{stretch.place(row)}, column {column!r}: {problem}; give a finite number that is not negative."
         raise BadLines(stretch.source, problem, lambda: stretch.lines[wrong])
     return weights
 
