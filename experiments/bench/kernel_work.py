@@ -16,7 +16,8 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
 from chainfold.kernels import backward, forward, scores
 from chainfold.kernels.lattice import Lattice
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.slots import aligned
+from chainfold.model.block_rows import find_block_rows
 
 _BLOCK = 1024  # positions: what one kernel leaves for the next stays in the cache
 _EXP = 38  # operations of an exponential: thirteen fused products and what is around them
@@ -75,7 +76,7 @@ def _round(problem: Problem) -> dict[str, float]:
         block = problem.read(low, high)
         alpha, predicted = alphas[: high - low], predictions[: high - low]
         begin = time.perf_counter()
-        found = layout.find_rows(block, found)
+        found = find_block_rows(layout, block, found)
         begin = _since(begin, "find_rows", seconds)
         scores.state_scores(found, layout.rows, problem.weights, layout.blank, alpha)
         begin = _since(begin, "state_scores", seconds)

@@ -11,7 +11,8 @@ import numpy as np
 
 from chainfold import Layout, SyntheticChain
 from chainfold.chain.chain import gather
-from chainfold.kernels.simd import WIDTH, fma, load, splat, sum_lanes
+from chainfold.kernels.simd import fma, load, splat, sum_lanes
+from chainfold.kernels.slots import WIDTH
 from chainfold.system.jit import CONTRACT, kernel
 from experiments.bench.findings import Cell, ResultTable, SectionResults
 from experiments.bench.kernel_work import KernelWork, kernels_on

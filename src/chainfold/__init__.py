@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # nothing is imported here: the command has to hear of Ctrl-C first
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from chainfold.chain.block import Block, Source
     from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
@@ -140,6 +141,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: numba takes longer to load than `chainfold --help` may take."""
     if name not in _HOME:
         raise AttributeError(f"module 'chainfold' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"chainfold.{_HOME[name]}"), name)
 
 

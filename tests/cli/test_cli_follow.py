@@ -216,6 +216,24 @@ def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
     assert said.splitlines()[0] == "chainfold: interrupted."
 
 
+def test_rows_that_wait_for_the_template_are_counted_when_it_is_interrupted(trained: Trained, tmp_path: Path) -> None:
+    train = conll(tmp_path / "train.txt", 60)
+    ahead = ("--columns", "word,shape,tag", "--attributes", "word word[3] shape")
+    succeeded("train", train, "-o", tmp_path / "m", *ahead)
+    with following(tmp_path / "m", "-") as one:
+        for line in trained.lines[:3]:
+            the(one.stdin).write(line)
+        the(one.stdin).flush()
+        end = time.monotonic() + PATIENCE
+        while waiting_in(the(one.stdin)) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.5)  # they are in the pipe no more, and not with the template yet
+        one.send_signal(signal.SIGINT)
+        assert one.wait(PATIENCE) == 130
+        said = the(one.stderr).read().decode()
+    assert said == "chainfold: interrupted.\nchainfold: 3 rows at the end not final yet, and left out.\n"
+
+
 @pytest.mark.parametrize("begin", [b"\n\n", b"half a li"], ids=["blank lines", "half a line"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_ended_before_the_first_row(number: signal.Signals, begin: bytes, trained: Trained) -> None:

@@ -195,7 +195,7 @@ def test_a_chain_gives_the_same_model_as_its_file(text: Path, tmp_path: Path) ->
     assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
     for option in (("--attributes", "word"), ("--min-count", "2"), ("--one-sequence",), ("--label", "tag")):
         sentence = failed("train", tmp_path / "c", "-o", tmp_path / "n", *option)
-        assert f"is a chain, encoded already; {option[0]} means nothing to it" in sentence
+        assert f"is an encoded chain, to which {option[0]} does not apply" in sentence
 
 
 def test_from_standard_input(text: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import pytest
 import typer
-from chainfold.training.online.weights import OnlineSettings
 from typer.testing import CliRunner
 
 import chainfold.cli
@@ -21,6 +20,7 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.spec import FOR_MODEL as SPEC_FOR_MODEL
 from chainfold.features.spec import InputSpec
 from chainfold.training.loop import ALGORITHMS, option_names
+from chainfold.training.online.adagrad import OnlineSettings
 from verbs import conll, failed
 
 MODULES = sorted(Path(chainfold.cli.__file__).parent.glob("*.py"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import count_observed
+from chainfold.errors import BadChain
+from chainfold.features.encode import chain_from_sequences
 from oracle import Long, enumerate_paths, features, score
 from tolerances import AT_LENGTH, DIFFERENCES, FLOOR, ORACLE
 
@@ -205,3 +208,12 @@ def test_weights_must_be_numbers_that_are_not_negative() -> None:
     for weights, problem in (([1.0], "1 weights"), ([1.0, -1.0], "weight -1"), ([np.nan, 1.0], "weight nan")):
         with pytest.raises(ChainfoldError, match=problem):
             Chain.from_arrays(offsets=[0, 0, 0], ids=[], labels=[0, 0], weights=weights)
+
+
+def test_weights_whose_sums_would_overflow_are_refused() -> None:
+    given: dict[str, Any] = {"offsets": [0, 0, 0], "ids": [], "labels": [0, 1], "n_labels": 2, "n_attributes": 1}
+    Chain.from_arrays(**given, weights=[1e100, 0.0])
+    with pytest.raises(BadChain, match=r"position 1 has weight 1\.7e\+308; weights are from 0 to 1e\+100\."):
+        Chain.from_arrays(**given, weights=[1.0, 1.7e308])
+    with pytest.raises(BadChain, match="the weight of sequence 0 is 1e\\+101; give a number from 0 to"):
+        chain_from_sequences([[["a"]]], [["x"]], weights=[1e101])

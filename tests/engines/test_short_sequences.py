@@ -30,7 +30,8 @@ from chainfold.engines.settings import Settings
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadSetting
-from chainfold.kernels.scores import padded, tiles_of
+from chainfold.kernels.slots import padded, tiles_of
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
@@ -150,13 +151,13 @@ def test_rows_of_attributes_padded_ones_first_and_zeros_left_out() -> None:
     def short(first: int, count: int) -> int:
         return first << 16 | count
 
-    found = layout.find_rows(chain.block(0, 3))
+    found = find_block_rows(layout, chain.block(0, 3))
     assert found.begin.tolist() == [0, 2, 2, 6]
     assert found.turn.tolist() == [1, 2, 4]
     assert found.row[:6].tolist() == [0, short(2, 2), width, 0, short(2, 2), short(0, 0)]
     assert found.value[:6].tolist() == [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
     plain = Chain.from_arrays(offsets=[0, 3, 3, 7], ids=[5, 0, 4, 1, 5, 0, 2], n_labels=3)
-    found = layout.find_rows(plain.block(2, 3), found)
+    found = find_block_rows(layout, plain.block(2, 3), found)
     assert found.begin.tolist() == [0, 4]
     assert found.turn.tolist() == [2]
     assert found.row.tolist() == [width, 0, short(0, 0), short(2, 2)]

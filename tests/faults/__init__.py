@@ -27,6 +27,7 @@ class Outcome(NamedTuple):
     errors: str
     seconds: float
     calls: int  # of the function that may fail
+    library: str = ""  # the one that was refused memory
 
 
 class Stage:

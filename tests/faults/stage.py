@@ -23,7 +23,8 @@ from typing import Any
 
 from chainfold.cli import main
 
-LONGEST = 30.0  # seconds, after which a run hangs
+LONGEST = 120.0  # seconds, after which a run hangs; a busy machine takes long
+_COUNT, _NAME = 8, 1024  # bytes that the child leaves: calls, and the library that was refused memory
 
 
 def warm() -> None:
@@ -76,9 +77,11 @@ def child(order: dict[str, Any], output: int, errors: int, calls: mmap.mmap) -> 
         else:
             shim: Any = ctypes.CDLL(None)
             name, k, error = order["fail"]
+            room = (ctypes.c_char * _NAME).from_buffer(calls, _COUNT)
+            shim.chainfold_name_at(room)
             fault = name.encode(), ctypes.c_long(k), getattr(errno, error)
             code = call(order["arguments"], partial(shim.chainfold_arm, *fault))
-            calls[:8] = int(shim.chainfold_count()).to_bytes(8, "little")
+            calls[:_COUNT] = int(shim.chainfold_count()).to_bytes(8, "little")
         sys.stdout.flush()
     except BaseException as error:
         os.write(2, f"Traceback: {type(error).__name__}: {error}\n{traceback.format_exc()}".encode())
@@ -103,8 +106,16 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
         for file in (output, errors):
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
-        seconds, count = time.perf_counter() - begin, int.from_bytes(calls[:8], "little")
-    return {"status": status, "output": texts[0], "errors": texts[1], "seconds": seconds, "calls": count}
+        seconds, count = time.perf_counter() - begin, int.from_bytes(calls[:_COUNT], "little")
+        library = calls[_COUNT : _COUNT + _NAME].rstrip(b"\0").decode()
+    return {
+        "status": status,
+        "output": texts[0],
+        "errors": texts[1],
+        "seconds": seconds,
+        "calls": count,
+        "library": library,
+    }
 
 
 if __name__ == "__main__":

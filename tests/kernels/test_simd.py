@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chainfold.kernels import simd
+from chainfold.kernels.slots import WIDTH
 from chainfold.system.jit import STRICT, kernel
 
 pytestmark = pytest.mark.quick
@@ -18,7 +19,7 @@ ONE_ROUNDING = 2.3e-16
 
 @kernel(fastmath=STRICT)
 def exponentials(x: Any, out: Any) -> None:
-    for c in range(0, x.size, simd.WIDTH):
+    for c in range(0, x.size, WIDTH):
         simd.store(out, c, simd.exp(simd.load(x, c)))
 
 

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadSetting, LabelOutOfRange
+from chainfold.system.validate import MOST_WEIGHT
 
 NO_LABEL = -1
 """The label of a position whose label is unknown."""
@@ -42,7 +43,15 @@ def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
 
 
 class Block(NamedTuple):
-    """Positions lo … hi-1 of a chain. Offsets point into ids as they are given here, and need not begin at zero."""
+    """Positions low … high-1 of a chain, as a source's `block(low, high)` gives them.
+
+    Offsets point into the ids of the block and need not begin at zero.
+
+    >>> from chainfold import SyntheticChain
+    >>> block = SyntheticChain(10, 2, 6, 3).block(4, 8)
+    >>> block.labels.size, block.offsets.tolist()
+    (4, [0, 3, 6, 9, 12])
+    """
 
     labels: NDArray[np.int32]  # [B], -1 where unknown
     starts: NDArray[np.bool_]  # [B]
@@ -85,7 +94,16 @@ class KnownBlock(NamedTuple):
 
 
 class Source(Protocol):
-    """A chain that engines can read: its sizes, and any stretch of it as a block."""
+    """The interface of chains: their sizes, and any of their positions as a `Block`.
+
+    Anything with these members is a source. A source may have a `vocabulary`.
+
+    >>> from chainfold import Chain
+    >>> def first_labels(source: Source) -> list[int]:
+    ...     return source.block(0, 2).labels.tolist()
+    >>> first_labels(Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], labels=[1, 0]))
+    [1, 0]
+    """
 
     @property
     def positions(self) -> int: ...
@@ -134,13 +152,13 @@ def checked_labels(labels: ArrayLike, positions: int, n_labels: int | None) -> N
 
 
 def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
-    """Weights of positions, none of them negative."""
+    """Weights of positions, from 0 to `MOST_WEIGHT`."""
     array = reals(weights, "weights of positions")
     if weights is not None and array.shape != (positions,):
         raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
-    wrong = np.flatnonzero(~((array >= 0.0) & (array < np.inf)))
+    wrong = np.flatnonzero(~((array >= 0.0) & (array <= MOST_WEIGHT)))
     if wrong.size:
-        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are finite and not negative.")
+        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are from 0 to {MOST_WEIGHT}.")
     return array
 
 

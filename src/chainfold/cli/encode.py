@@ -50,12 +50,11 @@ def encode(
         raise ChainfoldError("--append requires a file; name the chain with -o.")
     begin = time.perf_counter()
     with bar() as progress:
-        given: Any = spec | {"progress": progress.reading()}
         if output == STANDARD:
             options.hold([output], inputs, spec.get("template"))
-            encode_to(options.standard_output(), inputs, **given)
+            encode_to(options.standard_output(), inputs, progress=progress.reading(), **spec)
             return
-        chain = encode_files(inputs, output, append=append, again=again, **given)
+        chain = encode_files(inputs, output, append=append, again=again, progress=progress.reading(), **spec)
     facts = _facts(output, chain, time.perf_counter() - begin)
     report(facts, _rows(facts), output, as_json)
 

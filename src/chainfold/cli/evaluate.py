@@ -47,8 +47,8 @@ def evaluate(
     options.hold([STANDARD], inputs, model)
     opened = constraints.opened(model)
     with bar() as progress:
-        given: Any = spec | {"progress": progress.reading()}
-        scores = evaluate_model(opened, inputs, spans=spans, memory=options.parse_size(memory), **given)
+        size = options.parse_size(memory)
+        scores = evaluate_model(opened, inputs, spans=spans, memory=size, progress=progress.reading(), **spec)
     unseen = scores.labels[opened.layout.n_labels :]
     if as_json:
         typer.echo(json.dumps({**scores.to_json(), "unseen_labels": unseen}))

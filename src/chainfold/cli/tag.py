@@ -118,7 +118,7 @@ def tag(
     stream.check(inputs)
     options.hold([output, sequences], inputs, model, in_place=stream.follow)
     opened = constraints.opened(model)
-    wanted = {**vars(marginals), "memory": options.parse_size(memory), "piped": output == STANDARD}
+    wanted: dict[str, Any] = {**vars(marginals), "memory": options.parse_size(memory), "piped": output == STANDARD}
     if stream.follow:
         if labellings.nbest or labellings.samples or sequences is not None:
             raise ChainfoldError("--follow does not support --nbest, --samples and --sequences.")
@@ -126,10 +126,9 @@ def tag(
         return
     with ExitStack() as stack:
         progress = stack.enter_context(bar())
-        sink, told = (None if name is None else _sink(name, stack) for name in (output, sequences))
-        assert sink is not None
-        given = spec | {"progress": progress.reading()}
-        tag_to(sink, opened, inputs, sequences=told, **wanted, **vars(labellings), **given)
+        sink = _sink(output, stack)
+        wanted |= {**vars(labellings), "sequences": None if sequences is None else _sink(sequences, stack)}
+        tag_to(sink, opened, inputs, progress=progress.reading(), **wanted, **spec)
 
 
 def _sink(output: str, stack: ExitStack) -> IO[bytes]:

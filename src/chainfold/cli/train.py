@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.model import Model
+    from chainfold.readers.progress import InputProgress
     from chainfold.training.loop import Development, IterationReport, Training
+
 
 _ENGINE = "Engine"
 _HEADINGS = ("iteration", "objective", "‖gradient‖", "‖weights‖", "non-zero", "development", "seconds")
@@ -70,7 +72,7 @@ class _DevelopmentOptions:
         if self.dev_report and self.dev is None:
             raise ChainfoldError("--dev-report requires --dev.")
 
-    def open(self, source: Source, spec: dict[str, Any]) -> Development | None:
+    def open(self, source: Source, spec: dict[str, Any], progress: InputProgress) -> Development | None:
         """The development set in memory, with the numbers of the training set."""
         import numpy as np
 
@@ -80,8 +82,8 @@ class _DevelopmentOptions:
 
         if self.dev is None:
             return None
-        same = {name: value for name, value in spec.items() if name in (*READING, "progress")}
-        known = blocks_for_model(self.dev, _vocabulary(source, self.dev), labels=True, **same)
+        same = {name: value for name, value in spec.items() if name in READING}
+        known = blocks_for_model(self.dev, _vocabulary(source, self.dev), labels=True, progress=progress, **same)
         blocks = list(known)
         return Development(gather_blocks(blocks, source), np.concatenate([part.gold for part in blocks]), known.unseen)
 
@@ -193,12 +195,12 @@ def train(
     how: dict[str, Any] = {"saving": saving, **engine.settings()}
     run.check(state)
     how["start"] = None if start is None else open_model(start)
-    with bar() as progress:
-        given = spec | {"progress": progress.reading()}
-        source = _source(inputs, cache, given)
+    with bar() as shown:
+        progress = shown.reading()
+        source = _source(inputs, cache, spec, progress)
         vocabulary = _vocabulary(source, inputs)
         _check_labels(source, vocabulary, inputs)
-        how["dev"] = development.open(source, given)
+        how["dev"] = development.open(source, spec, progress)
     how["constraints"] = constraints.of(vocabulary)
     if run.fresh:
         state.unlink(missing_ok=True)
@@ -232,7 +234,7 @@ def _trained(source: Source, training: Training, verbose: bool, **how: Any) -> M
             )
 
 
-def _source(inputs: list[str], cache: Path, spec: dict[str, Any]) -> Source:
+def _source(inputs: list[str], cache: Path, spec: dict[str, Any], progress: InputProgress) -> Source:
     """The chain that the inputs are, or the one that they are encoded into."""
     from chainfold.chain.stored import is_chain, open_chain
     from chainfold.features.cache import encoded
@@ -240,7 +242,7 @@ def _source(inputs: list[str], cache: Path, spec: dict[str, Any]) -> Source:
     if is_chain(inputs):
         check_raw(inputs[0], spec)
         return open_chain(inputs[0])
-    return encoded(inputs, cache, **spec)
+    return encoded(inputs, cache, progress=progress, **spec)
 
 
 def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:

@@ -23,8 +23,7 @@ from chainfold.kernels.backward import backward, backward_general, flow_back, pa
 from chainfold.kernels.faults import OK, check
 from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide, predict
 from chainfold.kernels.lattice import EDGE_RANGE, Lattice
-from chainfold.kernels.scores import BlockRows, Slots
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
 
 _LEAST_LOG = -300.0  # of the likelihood of an observed label; below it, doubles may not have the range

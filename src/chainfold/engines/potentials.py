@@ -12,8 +12,8 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
 from chainfold.kernels.forward import exponentiate_edges
 from chainfold.kernels.lattice import EDGE_RANGE
-from chainfold.kernels.scores import BlockRows, Slots, edge_scores, state_scores
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.scores import edge_scores, state_scores
+from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 

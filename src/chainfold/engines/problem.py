@@ -19,8 +19,9 @@ from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.workspace import ArrayPool, Workspace
-from chainfold.kernels.scores import BlockRows, Slots
-from chainfold.model.layout import Floats, room_for
+from chainfold.kernels.slots import BlockRows, Slots
+from chainfold.model.block_rows import find_block_rows, room_for
+from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays
@@ -143,7 +144,7 @@ class Problem:
         """The rows of a block's attributes, and the arrays that hold them, to be used again for the next block."""
         if self._block_rows is None:
             room = room_for(block, room)
-            return self.model.layout.find_rows(block, room), room
+            return find_block_rows(self.model.layout, block, room), room
         begin, turn, row, value = self._block_rows
         high = low + block.labels.size
         return BlockRows(begin[low : high + 1], turn[low:high], row, value), room

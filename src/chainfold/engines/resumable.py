@@ -33,7 +33,19 @@ from chainfold.model.file import fingerprint
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
-from chainfold.system.validate import LARGEST, MOST, Arrays, is_count, is_number, mapping, need, thinned, under, within
+from chainfold.system.validate import (
+    LARGEST,
+    MOST,
+    MOST_WEIGHT,
+    Arrays,
+    is_count,
+    is_number,
+    mapping,
+    need,
+    thinned,
+    under,
+    within,
+)
 
 TOKEN, TOKEN_VERSION = "resume token", 3
 _CHOSEN = ("memory", "tolerance", "block", "lookahead", "observe")  # of the settings, once and for all pieces
@@ -206,7 +218,7 @@ class _Pass:
         (first,) = given.counts("first", MOST)
         label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
         within("label_before", label, NO_LABEL, layout.n_labels - 1)
-        within("weight_before", weight, 0.0, LARGEST)
+        within("weight_before", weight, 0.0, MOST_WEIGHT)
         need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
         block = _block(Arrays(given.under("rows")))
         size = block.labels.size

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
 from chainfold.errors import ScoreNotFinite
-from chainfold.kernels.scores import Slots, edge_scores, state_scores
+from chainfold.kernels.scores import edge_scores, state_scores
+from chainfold.kernels.slots import Slots
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.system.validate import finite, need
 
@@ -144,7 +146,7 @@ def check_scores(layout: Layout, weights: Slots, low: int, block: Block) -> None
     """
     finite = Slots(*(np.where(part > -np.inf, part, 0.0) for part in weights))
     states = np.empty((block.labels.size, layout.width))
-    state_scores(layout.find_rows(block), layout.rows, finite, layout.blank, states)
+    state_scores(find_block_rows(layout, block), layout.rows, finite, layout.blank, states)
     wrong = ~np.isfinite(states[:, : layout.n_labels]).all(axis=1)
     if block.edge_offsets.size:
         edges = np.empty((block.labels.size, finite.transition.size))

@@ -9,8 +9,7 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.kernels.scores import BlockRows, Slots
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.kernels.whole_sequences import whole_sequences
 from chainfold.model.layout import Floats
 

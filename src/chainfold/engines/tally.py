@@ -10,8 +10,8 @@ from chainfold.chain.block import NO_LABEL, Block
 from chainfold.engines.problem import Before, Problem
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
-from chainfold.kernels.scores import PORTION, Slots, fold, observe
-from chainfold.kernels.simd import WIDTH
+from chainfold.kernels.scores import PORTION, fold, observe
+from chainfold.kernels.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import Arrays, below_infinity, finite, need, under

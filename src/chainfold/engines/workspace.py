@@ -14,8 +14,8 @@ from chainfold.chain.block import Source, check_block
 from chainfold.chain.chain import Chain, gather
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
-from chainfold.kernels.scores import BlockRows
-from chainfold.kernels.simd import aligned
+from chainfold.kernels.slots import BlockRows, aligned
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 
 _HELD = 512 << 20  # bytes: a chain that takes more is read again from where it is
@@ -65,7 +65,7 @@ class Workspace:
             self.source = source if isinstance(source, Chain) else gather(source)
             block = self.source.block(0, source.positions)
             check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
-            self.block_rows, self.extent = layout.find_rows(block), Extent.of(block)
+            self.block_rows, self.extent = find_block_rows(layout, block), Extent.of(block)
 
     def check(self, layout: Layout, source: Source) -> None:
         """Raise unless it was made for this chain under this layout."""

@@ -34,7 +34,7 @@ from chainfold.features.spool import Numbering, Spool, SpooledChain
 from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Arrived, Stretch
 from chainfold.readers.progress import InputProgress
 from chainfold.system.prefetch import read_ahead
-from chainfold.system.validate import LARGEST, Arrays, is_text, mapping, need, within
+from chainfold.system.validate import LARGEST, MOST_WEIGHT, Arrays, is_text, mapping, need, within
 
 T = TypeVar("T")
 
@@ -282,7 +282,7 @@ class Numberer:
         labels = given.take("labels", np.int32, waiting.size)
         within("labels", labels, NO_LABEL, len(texts["labels"]) - 1)
         weights = given.take_or_none("weights", np.float64, waiting.size)
-        within("weights", weights, 0.0, LARGEST)
+        within("weights", weights, 0.0, MOST_WEIGHT)
         given.check_empty()
         need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
         self._at_hand.extend(self._batch(columns) for columns in texts["rows"])

@@ -127,23 +127,33 @@ class ModelBlocks:
         first, self._rows = first_of(read_ahead(rows) if ahead else rows)
         self._maker = BlockMaker(model_input, first.stretch)
         self._progress = model_input.progress
+        self._taken = self._given = 0  # rows
         self.columns = tuple(self._maker.schema.kinds)
         self.labelled = self._maker.schema.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        made = self._maker.numberer.numbered_as_they_come(self._rows, self._ahead)
+        made = self._maker.numberer.numbered_as_they_come(self._counted(), self._ahead)
         made = read_ahead(made) if self._ahead else made  # freed after the finalizer has stopped its makers
         try:
             for numbered in made:
                 if numbered.block.labels.size or numbered.ended:
+                    self._given += numbered.block.labels.size
                     self._progress.positions(numbered.block.labels.size)
                     yield self._maker.block(numbered)
         finally:
             self._finalizer()
 
+    def _counted(self) -> Iterator[Arrived]:
+        for arrived in self._rows:
+            self._taken += arrived.stretch.lines.size
+            yield arrived
+
     def held(self) -> int:
-        """Rows that were read and wait for those that the template looks ahead to."""
-        return self._maker.numberer.held
+        """Rows that were read but not given: most wait for rows that the template looks ahead to.
+
+        They are still counted after the iteration was stopped.
+        """
+        return self._taken - self._given
 
     @property
     def unseen(self) -> tuple[str, ...]:

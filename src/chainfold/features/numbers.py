@@ -21,6 +21,7 @@ from chainfold.errors import BadFile, BadLines, ChainfoldError
 from chainfold.features.functions import Step
 from chainfold.features.template import Factor, Template
 from chainfold.readers.columns import NUMBER, SYMBOL, Stretch
+from chainfold.system.validate import MOST_WEIGHT
 
 _DROPPED = 44  # bits of a double's mantissa that a cell does not see
 _ZERO = 1 << 19  # the cell of 0.0
@@ -47,14 +48,14 @@ def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDAr
 
 
 def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
-    """The weights of positions; each of them is there, finite, and not negative."""
+    """The weights of positions; each of them is there, and from 0 to `MOST_WEIGHT`."""
     array = stretch.batch.column(column)
     weights, missing = _read(array)
-    wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights < math.inf)))
+    wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights <= MOST_WEIGHT)))
     if wrong.size:
         row = int(wrong[0])
-        problem = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
-        problem = f"{stretch.place(row)}, column {column!r}: {problem}; give a finite number that is not negative."
+        weight = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
+        problem = f"{stretch.place(row)}, column {column!r}: {weight}; give a number from 0 to {MOST_WEIGHT}."
         raise BadLines(stretch.source, problem, lambda: stretch.lines[wrong])
     return weights
 

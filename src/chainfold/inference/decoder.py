@@ -22,6 +22,7 @@ from chainfold.kernels.faults import check
 from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.posteriors import posteriors
 from chainfold.kernels.viterbi import viterbi
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 
@@ -63,7 +64,7 @@ class Scorer:
 
     def score_again(self, block: Block, scored: Scored) -> None:
         """Compute the same scores once more, after forward vectors have replaced them."""
-        self.potentials.score_states(self._layout.find_rows(block), scored.states)
+        self.potentials.score_states(find_block_rows(self._layout, block), scored.states)
         self.potentials.mask(scored.starts, scored.ends, scored.states)
         if scored.own:
             self.potentials.score_edges(block, scored.edges)

@@ -310,8 +310,11 @@ class StreamWindow:
     def _force_posteriors(self, high: int) -> None:
         size = len(self._rows)
         gamma, _ = posteriors_of(self._potentials, self._lattice(high, size), self._decoder.belief.posterior())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(gamma.sum())
+        need(0.0 < total < np.inf, "the waiting rows of this stream contradict one another: no stream saved them")
         self._rows["proven"][self._smoothed : high] = False
-        self._smooth_up_to(high, gamma / gamma.sum())
+        self._smooth_up_to(high, gamma / total)
         if high < size:
             self._certificate = self._new_certificate()
             self._certificate.restart(self._lattice(high + 1, size))

@@ -3,6 +3,7 @@
 Each module opens with its recursion, in the paper's letters. A kernel gets blocks of arrays and weights in slots, and
 nothing else. Begin reading with `lattice`, which has the recursion, then `forward` and `backward`.
 
+    slots ── weights in padded slots: shapes, without numba
     simd ── eight doubles at a time            wide ── numbers beyond the range of a double
     faults ── status codes of kernels, and their errors
       ├── scores               state and edge scores of a block; counts of the observed labels

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from chainfold.kernels.lattice import end_posterior, transfer
-from chainfold.kernels.simd import WIDTH, fma, load, splat, store
+from chainfold.kernels.simd import fma, load, splat, store
+from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import real
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

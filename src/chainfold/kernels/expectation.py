@@ -14,21 +14,12 @@ an edge attribute of t and (i, j); `FeatureIndex` numbers them in the order of t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainfold.kernels.faults import NOT_FINITE, OK, ZERO
 from chainfold.system.jit import STRICT, kernel
-
-
-class FeatureIndex(NamedTuple):
-    """The weights in their own order: state rows, transitions, edge attributes."""
-
-    begin: NDArray[np.int64]  # [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
-    label: NDArray[np.int32]  # [state weights]
-    n_labels: int
 
 
 @kernel(fastmath=STRICT, inline=True)

@@ -15,7 +15,6 @@ from chainfold.kernels.faults import NOT_FINITE, OK, UNSAFE, ZERO
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, row_sum, two_sum
 from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import (
-    WIDTH,
     exp,
     fma,
     load,
@@ -33,6 +32,7 @@ from chainfold.kernels.simd import (
     where_positive,
     zeros,
 )
+from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

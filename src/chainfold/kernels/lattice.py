@@ -38,7 +38,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.simd import WIDTH, load, maximum, splat, store
+from chainfold.kernels.simd import load, maximum, splat, store
+from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, power, real, wide_exp
 from chainfold.system.jit import STRICT, kernel
 

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
-from chainfold.kernels.scores import BlockRows, RowLayout, Slots, edge_scores, sparse_slot, state_scores
-from chainfold.kernels.simd import WIDTH, load, maximum, splat, store
+from chainfold.kernels.scores import edge_scores, sparse_slot, state_scores
+from chainfold.kernels.simd import load, maximum, splat, store
+from chainfold.kernels.slots import WIDTH, BlockRows, RowLayout, Slots
 from chainfold.system.jit import STRICT, kernel
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2

@@ -13,13 +13,13 @@ first at each position, so that the loops over them neither look anything up nor
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL
-from chainfold.kernels.simd import MOST_VECTORS, WIDTH, fma, load, load_tile, splat, store
+from chainfold.kernels.simd import fma, load, load_tile, splat, store
+from chainfold.kernels.slots import WIDTH
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
@@ -31,53 +31,6 @@ PORTION = 2048
 
 COUNT_BITS = 16
 COUNT = (1 << COUNT_BITS) - 1
-
-
-Tiles = tuple[tuple[int, ...], tuple[int, ...]]
-"""The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
-
-
-class RowLayout(NamedTuple):
-    """The layout of the state weights that kernels see; `Slots` has the numbers."""
-
-    dense: int  # attributes 0 … dense-1 have padded rows
-    begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
-    label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
-    tiles: Tiles
-
-
-class Slots(NamedTuple):
-    """One number for each weight, padding included: the weights themselves, or counts of the same shape."""
-
-    dense: NDArray[np.float64]  # [dense · width]
-    sparse: NDArray[np.float64]  # [entries]
-    transition: NDArray[np.float64]  # [N · width]
-    edge: NDArray[np.float64]  # [K · N · width]
-    hot: NDArray[np.float64] = np.empty(0)  # of counts: what the first of the dense ones had before, a second level
-
-
-class BlockRows(NamedTuple):
-    """The rows of a block's state attributes, without those of value zero."""
-
-    begin: NDArray[np.int64]  # [B + 1]
-    turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
-    row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
-    value: NDArray[np.float64]  # or empty: all ones
-
-
-def tiles_of(n_labels: int) -> Tiles:
-    """One tile with all vectors of a row or, if these are too many, tiles that leave the least room empty."""
-    vectors = -(-n_labels // WIDTH)
-    tile = vectors
-    if vectors > MOST_VECTORS:
-        tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    return (0,) * tile, (0,) * -(-vectors // tile)
-
-
-def padded(n_labels: int) -> int:
-    """The width of a row of labels, a whole number of tiles."""
-    tile, tiles = tiles_of(n_labels)
-    return WIDTH * len(tile) * len(tiles)
 
 
 @kernel(fastmath=STRICT, inline=True)

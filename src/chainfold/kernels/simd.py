@@ -28,30 +28,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
-from numpy.typing import NDArray
+
+from chainfold.kernels.slots import WIDTH
 
 intrinsic: Any = extending.intrinsic  # what it decorates is called without the typing context, and from kernels alone
-
-WIDTH = 8
-"""Doubles in a vector; label rows are padded to a multiple of it."""
-
-MOST_VECTORS = 8
-"""Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
-
-_LINE = 64  # bytes; a vector that lies across two lines of the cache takes two loads
-
-
-def aligned(*shape: int) -> NDArray[np.float64]:
-    """Zeros whose first number begins a line of the cache."""
-    size = math.prod(shape)
-    memory = np.zeros(size + _LINE // 8)
-    skip = -memory.ctypes.data % _LINE // 8
-    return memory[skip : skip + size].reshape(shape)
 
 
 class LanesType(types.Type):  # type: ignore[misc]

@@ -8,7 +8,8 @@ from chainfold.kernels.backward import backward
 from chainfold.kernels.faults import OK
 from chainfold.kernels.forward import forward
 from chainfold.kernels.lattice import Lattice, two_sum
-from chainfold.kernels.scores import PORTION, BlockRows, fold, state_scores
+from chainfold.kernels.scores import PORTION, fold, state_scores
+from chainfold.kernels.slots import BlockRows
 from chainfold.system.jit import CONTRACT, kernel
 
 

@@ -4,7 +4,7 @@ The weights of a model are one flat vector: for each attribute its row of (label
 transitions V[i, j]; then, for each edge attribute b, U[b, i, j]. A layout says which rows there are: all labels for
 each attribute, or the pairs that occur in some data. Gradients and counts have the same layout.
 
-Kernels work on *slots*, the same numbers padded for vector loads (see `kernels.scores`); the layout carries weights
+Kernels work on *slots*, the same numbers padded for vector loads (see `kernels.slots`); the layout carries weights
 into slots and counts out of them.
 """
 
@@ -16,11 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import MOST_LABELS, NO_LABEL, Block, Source, vocabulary_of
+from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.kernels.expectation import FeatureIndex
-from chainfold.kernels.scores import BlockRows, RowLayout, Slots, find_rows, padded, tiles_of
-from chainfold.kernels.simd import WIDTH, aligned
+from chainfold.kernels.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +29,12 @@ _LEAST_SHARE = 3 / 4  # of the labels, where there are few
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which weights exist, in which order."""
+    """Which weights exist, in which order; `Layout.full` and `Layout.observed` make one.
+
+    >>> layout = Layout.full(n_labels=2, n_attributes=3)
+    >>> layout.size, layout.name(0), layout.name(7)
+    (10, 'attribute 0, label 0', 'transition 0 to 1')
+    """
 
     n_labels: int
     n_attributes: int
@@ -106,14 +109,6 @@ class Layout:
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
         return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
-
-    def find_rows(self, block: Block, room: BlockRows | None = None) -> BlockRows:
-        """The rows of a block's attributes, for kernels; in the room that is given, if it is large enough."""
-        positions, entries, values = _found_sizes(block)
-        room = _found(positions, entries, values) if room is None else room_for(block, room)
-        found = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
-        find_rows(block, self.rows, self.width, found)
-        return found
 
     @cached_property
     def features(self) -> FeatureIndex:
@@ -202,25 +197,6 @@ class Layout:
     def _pairs(self, slots: Floats) -> Floats:
         """Label pairs without their padding: [·, N, N]."""
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
-
-
-def room_for(block: Block, room: BlockRows | None) -> BlockRows:
-    """A room that is large enough to find the rows of a block: the one given, or a new one with some to spare."""
-    sizes = _found_sizes(block)
-    if room is not None and all(array.size >= size for array, size in zip(room[1:], sizes, strict=True)):
-        return room
-    return _found(*(1 << max(size - 1, 0).bit_length() if size else 0 for size in sizes))
-
-
-def _found_sizes(block: Block) -> tuple[int, int, int]:
-    """Positions, entries and values."""
-    entries = int(block.offsets[-1] - block.offsets[0])
-    return block.labels.size, entries, entries if block.values.size else 0
-
-
-def _found(positions: int, entries: int, values: int) -> BlockRows:
-    begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
-    return BlockRows(begin, turn, row, np.empty(values))
 
 
 def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

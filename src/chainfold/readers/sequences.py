@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
+from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
 
@@ -64,8 +65,8 @@ def _weight(weight: Any, index: int) -> float:
         number = float(weight)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise BadChain(f"the weight of sequence {index} is {weight!r}; give a finite number that is not negative.")
+    if not 0.0 <= number <= MOST_WEIGHT:
+        raise BadChain(f"the weight of sequence {index} is {weight!r}; give a number from 0 to {MOST_WEIGHT}.")
     return number
 
 

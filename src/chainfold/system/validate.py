@@ -24,6 +24,9 @@ MOST = 2**62
 LARGEST = float(np.finfo(np.float64).max)
 """The largest finite number."""
 
+MOST_WEIGHT = 1e100
+"""The largest weight of a position: sums of products with it are finite."""
+
 _AT, _NUMBER = "at", "number"  # of what is thinned: where it is not zero, and what is there
 _LEAST_THINNED = 64  # shorter arrays are kept as they are
 _MOST_LETTERS = 40  # of a name that a file gives, in a sentence

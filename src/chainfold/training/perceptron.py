@@ -29,6 +29,7 @@ from chainfold.errors import (
 )
 from chainfold.kernels import perceptron_update as kernels
 from chainfold.kernels.faults import check
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.system.validate import LARGEST, MOST, below_infinity, finite, need, within
@@ -167,7 +168,7 @@ class PerceptronTrainer:
         order = order[known[order]]
         status, fault, loss = kernels.learn(
             block,
-            self._layout.find_rows(block),
+            find_block_rows(self._layout, block),
             begins,
             order,
             bool(self._closed[number]),

@@ -23,6 +23,7 @@ from chainfold.kernels.expectation import (
 )
 from chainfold.kernels.faults import check
 from chainfold.kernels.scores import edge_scores, state_scores
+from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 
 
@@ -38,7 +39,7 @@ class LogScores:
         if problem.may_overflow(block):
             check_scores(layout, problem.weights, low, block)
         state = np.empty((block.labels.size, layout.width))
-        state_scores(layout.find_rows(block), layout.rows, problem.weights, layout.blank, state)
+        state_scores(find_block_rows(layout, block), layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
             return state, problem.weights.transition.reshape(1, -1)
         edge = np.empty((block.labels.size, problem.weights.transition.size))

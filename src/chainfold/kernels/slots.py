@@ -1,0 +1,83 @@
+"""Weights in slots: the padded form that kernels read, and its shapes. Plain NumPy, without numba.
+
+Rows of labels are padded to `width`, a multiple of the vector width; see `kernels.scores` for their use.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH = 8
+"""Doubles in a vector; label rows are padded to a multiple of it."""
+
+MOST_VECTORS = 8
+"""Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
+
+_LINE = 64  # bytes; a vector that lies across two lines of the cache takes two loads
+
+
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """Zeros whose first number begins a line of the cache."""
+    size = math.prod(shape)
+    memory = np.zeros(size + _LINE // 8)
+    skip = -memory.ctypes.data % _LINE // 8
+    return memory[skip : skip + size].reshape(shape)
+
+
+Tiles = tuple[tuple[int, ...], tuple[int, ...]]
+"""The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
+
+
+class RowLayout(NamedTuple):
+    """The layout of the state weights that kernels see; `Slots` has the numbers."""
+
+    dense: int  # attributes 0 … dense-1 have padded rows
+    begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
+    label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
+    tiles: Tiles
+
+
+class Slots(NamedTuple):
+    """One number for each weight, padding included: the weights themselves, or counts of the same shape."""
+
+    dense: NDArray[np.float64]  # [dense · width]
+    sparse: NDArray[np.float64]  # [entries]
+    transition: NDArray[np.float64]  # [N · width]
+    edge: NDArray[np.float64]  # [K · N · width]
+    hot: NDArray[np.float64] = np.empty(0)  # of counts: what the first of the dense ones had before, a second level
+
+
+class BlockRows(NamedTuple):
+    """The rows of a block's state attributes, without those of value zero."""
+
+    begin: NDArray[np.int64]  # [B + 1]
+    turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
+    row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
+    value: NDArray[np.float64]  # or empty: all ones
+
+
+class FeatureIndex(NamedTuple):
+    """The weights in their own order: state rows, transitions, edge attributes."""
+
+    begin: NDArray[np.int64]  # [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
+    label: NDArray[np.int32]  # [state weights]
+    n_labels: int
+
+
+def tiles_of(n_labels: int) -> Tiles:
+    """One tile with all vectors of a row or, if these are too many, tiles that leave the least room empty."""
+    vectors = -(-n_labels // WIDTH)
+    tile = vectors
+    if vectors > MOST_VECTORS:
+        tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
+    return (0,) * tile, (0,) * -(-vectors // tile)
+
+
+def padded(n_labels: int) -> int:
+    """The width of a row of labels, a whole number of tiles."""
+    tile, tiles = tiles_of(n_labels)
+    return WIDTH * len(tile) * len(tiles)
