@@ -104,7 +104,7 @@ class OnlineTrainer:
     def check(self, block: Block, after: int = 0) -> None:
         """Raise unless the rows can be trained on; they come after `after` others."""
         if block.edge_ids.size:
-            raise ChainfoldError("edge attributes cannot be learnt online; leave them out.")
+            raise ChainfoldError("online training does not support edge attributes; leave them out.")
         if block.weights.size:
             raise ChainfoldError("online training does not support position weights; leave out `weight`.")
         unknown = np.flatnonzero(block.labels < 0)
