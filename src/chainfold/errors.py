@@ -9,14 +9,26 @@ from chainfold.escape import visible
 
 
 class ChainfoldError(ValueError):
-    """The base of all of them; its text is one sentence meant for the user, in one line, whatever it names."""
+    """The base of all errors of chainfold; its text is one sentence in one line.
+
+    >>> import chainfold
+    >>> try:
+    ...     chainfold.open_model("missing.model")
+    ... except ChainfoldError as error:
+    ...     print(error)
+    missing.model: there is no such file.
+    """
 
     def __init__(self, sentence: str) -> None:
         super().__init__(visible(sentence))
 
 
 class ChainfoldWarning(UserWarning):
-    """Something is not as it should be, and goes on all the same; its text is one sentence too."""
+    """A warning of chainfold; its text is one sentence.
+
+    >>> import warnings
+    >>> warnings.simplefilter("error", ChainfoldWarning)
+    """
 
 
 class UnknownEngine(ChainfoldError):

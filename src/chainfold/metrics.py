@@ -93,7 +93,17 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What was counted. Positions whose gold label is unknown take no part in it, beside `unknown`."""
+    """Counts of a tagging, and the figures that follow from them; `Count.scores` and `evaluate` return one.
+
+    Positions with an unknown gold label are counted in `unknown` alone.
+
+    >>> import numpy as np
+    >>> count = Count(["A", "B"])
+    >>> count.add(np.array([0, 1, 1]), np.array([0, 1, 0]), np.array([True, False, False]))
+    >>> scores = count.scores()
+    >>> scores.correct, scores.tokens, scores.per_label["B"].recall
+    (2, 3, 0.5)
+    """
 
     labels: tuple[str, ...]
     confusion: Counts = field(repr=False)  # [N, N] positions, by gold and predicted label
@@ -188,6 +198,14 @@ class Count:
 
     labels    the names of the numbers: those of the model, and beyond them any others that gold has
     spans     count spans too; unless given, if every label is O or a tag such as B-NP or I-NP, with B, I, E, S, L or U
+
+    Raises `ChainfoldError` where a label is given twice.
+
+    >>> import numpy as np
+    >>> count = Count(["O", "B-X", "I-X"])
+    >>> count.add(np.array([1, 2, 0]), np.array([1, 2, 0]), np.array([True, False, False]))
+    >>> count.scores().spans_overall.f1
+    1.0
     """
 
     def __init__(self, labels: Sequence[str], spans: bool | None = None) -> None:

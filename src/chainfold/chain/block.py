@@ -36,14 +36,22 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 
 
 def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, whatever memory they view."""
+    """A contiguous read-only array; kernels are compiled for these alone."""
     array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
     array.flags.writeable = False
     return array
 
 
 class Block(NamedTuple):
-    """Positions lo … hi-1 of a chain. Offsets point into ids as they are given here, and need not begin at zero."""
+    """Positions low … high-1 of a chain, as a source's `block(low, high)` gives them.
+
+    Offsets point into the ids of the block and need not begin at zero.
+
+    >>> from chainfold import SyntheticChain
+    >>> block = SyntheticChain(10, 2, 6, 3).block(4, 8)
+    >>> block.labels.size, block.offsets.tolist()
+    (4, [0, 3, 6, 9, 12])
+    """
 
     labels: NDArray[np.int32]  # [B], -1 where unknown
     starts: NDArray[np.bool_]  # [B]
@@ -86,7 +94,16 @@ class KnownBlock(NamedTuple):
 
 
 class Source(Protocol):
-    """A chain that engines can read: its sizes, and any stretch of it as a block."""
+    """The interface of chains: their sizes, and any of their positions as a `Block`.
+
+    Anything with these members is a source. A source may have a `vocabulary`.
+
+    >>> from chainfold import Chain
+    >>> def first_labels(source: Source) -> list[int]:
+    ...     return source.block(0, 2).labels.tolist()
+    >>> first_labels(Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], labels=[1, 0]))
+    [1, 0]
+    """
 
     @property
     def positions(self) -> int: ...

@@ -31,7 +31,12 @@ from chainfold.errors import AttributeOutOfRange, BadChain, BadSetting, EmptyCha
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A chain in memory; make one with `Chain.from_arrays`."""
+    """A chain in memory; `Chain.from_arrays` makes one.
+
+    >>> chain = Chain.from_arrays(offsets=[0, 1, 3], ids=[0, 0, 1], labels=[0, 1])
+    >>> chain.positions, chain.n_labels, chain.n_attributes
+    (2, 2, 2)
+    """
 
     labels: NDArray[np.int32]
     starts: NDArray[np.bool_]
@@ -64,11 +69,16 @@ class Chain:
         n_attributes: int | None = None,
         n_edge_attributes: int | None = None,
     ) -> Chain:
-        """Check the arrays and make a chain of them; sizes that are not given are taken from the largest id.
+        """Check arrays and make a chain of them.
 
-        Without labels the chain can be scored but not learnt from. Without start marks it is one sequence; its first
-        position is a start in any case. Without values every attribute has the value one, without weights every
-        position the weight one.
+        offsets, ids, values   attributes: position t has ids[offsets[t] : offsets[t + 1]]; values default to one
+        labels                 [T], -1 where unknown; without labels a chain can be tagged and not trained on
+        starts                 [T] marks of the first positions of sequences; one sequence unless given
+        edge_offsets, edge_ids, edge_values   edge attributes, likewise
+        weights                [T] weights of positions; one unless given
+        n_labels, n_attributes, n_edge_attributes   sizes; the largest number plus one unless given
+
+        Returns a `Chain`. Raises `ChainfoldError` (`BadChain`) where the arrays do not fit together.
         """
         positions = integers(offsets, "offsets").size - 1
         if positions < 1:

@@ -21,9 +21,19 @@ def chain_from_matrix(
     starts: ArrayLike | None = None,
     n_labels: int | None = None,
 ) -> Chain:
-    """A chain from a SciPy sparse or NumPy matrix: a position for each row, an attribute for each column.
+    """A chain from a matrix: a position for each row, an attribute for each column, without zeros.
 
-    Labels are numbers or strings; `starts` are the positions at which sequences start, or a mark for each position.
+    rows        a SciPy sparse matrix or a NumPy array of numbers
+    labels      [T] numbers, -1 for an unknown one, or texts, None for an unknown one
+    starts      the positions at which sequences start, or a mark for each position
+    n_labels    the number of labels, where numbers are given
+
+    Returns a `Chain`. Raises `ChainfoldError` where rows, labels or starts do not fit.
+
+    >>> import numpy as np
+    >>> chain = chain_from_matrix(np.array([[0.5, 0.0], [1.0, 2.0]]), ["A", "B"])
+    >>> chain.ids.tolist(), chain.values.tolist()
+    ([0, 0, 1], [0.5, 1.0, 2.0])
     """
     offsets, ids, values = _entries(rows)
     positions, n_attributes = np.shape(rows) if not hasattr(rows, "shape") else rows.shape

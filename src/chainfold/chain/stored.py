@@ -75,13 +75,21 @@ _OF_THE_FILE = (None, errno.EINVAL, errno.EOVERFLOW, errno.ESPIPE)  # errors tha
 def write_chain(
     target: str | Path | BinaryIO, source: Source, origin: str | None = None, appended: tuple[str, ...] = ()
 ) -> None:
-    """Store a source in a file, or send it through an open one; `open_chain` reads it back.
+    """Write a source to a chain file or to an open binary file; `open_chain` reads it.
 
-    `origin` is kept in the header, and says what the source was made of; `appended` has a digest of each part that was
-    appended.
+    target     a path, which appears complete or not at all, or an open file
+    source     the chain
+    origin     a text about the input, kept in the header
+    appended   digests of the parts that were appended
 
-    A source that has `sequences`, their number, is read once and in order. It may then also say whether it is `valued`
-    and `edge_valued`, has values other than one, and `weighted`; otherwise its first block says so.
+    A source that has `sequences`, their number, is read once and in order; it may then state whether it is `valued`,
+    `edge_valued` and `weighted`, else its first block shows it. Raises `ChainfoldError` (`BadFile`) where the file
+    cannot be written.
+
+    >>> from chainfold import SyntheticChain, open_chain
+    >>> write_chain("example.chain", SyntheticChain(1000, 2, 6, 3))
+    >>> open_chain("example.chain").positions
+    1000
     """
     _check_machine()
     if isinstance(target, str | Path):
@@ -345,7 +353,7 @@ class _Batches(ABC):
         self._names = self._names or names
 
     def _checked(self, k: int, batch: Any, metadata: Any) -> Block:
-        """The batch as a block, if it is as it was written and safe for kernels, whoever wrote it."""
+        """The batch as a block, if it is undamaged and safe for kernels."""
         begin = k * self.batch
         end = min(begin + self.batch, self.positions)
         batch.validate()  # nothing looks at its numbers before its buffers
@@ -368,7 +376,15 @@ class _Batches(ABC):
 
 
 class StoredChain(_Batches):
-    """A source in a file, of which each thread holds the latest batches."""
+    """A chain in a file, read as needed; each thread keeps the latest batches. `open_chain` makes one.
+
+    Raises `ChainfoldError` (`BadFile`) where the file is no chain or is damaged.
+
+    >>> from chainfold import SyntheticChain, write_chain
+    >>> write_chain("example.chain", SyntheticChain(1000, 2, 6, 3))
+    >>> StoredChain("example.chain").block(998, 1000).labels.size
+    2
+    """
 
     def __init__(self, path: str | Path) -> None:
         with _damage(path, _NO_CHAIN):
@@ -511,7 +527,18 @@ class PipedChain(_Batches):
 
 
 def open_chain(source: str | Path | BinaryIO) -> StoredChain | PipedChain:
-    """A chain that `write_chain` has stored, or that comes through a pipe; only its header is read as yet."""
+    """Open a chain that `write_chain` or `encode` wrote; only its header is read at first.
+
+    source   a path, a named pipe or an open binary file
+
+    Returns a `StoredChain`, or a chain that can be read once for pipes and open files. Raises `ChainfoldError`
+    (`BadFile`) where it is no chain.
+
+    >>> from chainfold import SyntheticChain, write_chain
+    >>> write_chain("example.chain", SyntheticChain(1000, 2, 6, 3))
+    >>> open_chain("example.chain").n_labels
+    2
+    """
     if not isinstance(source, str | Path):
         return PipedChain(source)
     with _damage(source, _NO_CHAIN):

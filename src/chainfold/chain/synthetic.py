@@ -22,11 +22,20 @@ _RECENT = 64  # blocks whose last label is remembered beside
 
 
 class SyntheticChain:
-    """A source that makes each block when it is asked for.
+    """A random chain that is generated block by block, for tests and benchmarks.
 
+    positions, n_labels, n_attributes, n_edge_attributes   its sizes
+    active       attributes of each position
     sticky       the probability that a label follows itself (1: the chain never forgets its first label)
     informative  how much of an attribute depends on the label, 0 to 1
     mean_length  of the sequences; None for one sequence
+    seed         of the random numbers
+
+    Raises `ChainfoldError` for settings out of range.
+
+    >>> chain = SyntheticChain(1_000_000, n_labels=3, n_attributes=100, active=5, seed=1)
+    >>> chain.positions, chain.block(0, 4).ids.size
+    (1000000, 20)
     """
 
     labelled = True
@@ -111,7 +120,7 @@ class SyntheticChain:
                     rows[:, label] = np.log((1.0 - sharpness) * p + sharpness * shifted)
         step = (np.arange(n)[None, :] - np.arange(n)[:, None]) % n  # [i, j]  from i to j
         logs = self._step_logs[:, step]
-        with np.errstate(invalid="ignore"):  # -inf - -inf: forbidden by the transition, whatever the edge attribute
+        with np.errstate(invalid="ignore"):  # -inf - -inf: forbidden by the transition, with any edge attribute
             edges = logs[1:] - logs[:1] if self.n_edge_attributes else logs[:0]
         return np.concatenate([state.ravel(), logs[0].ravel(), np.nan_to_num(edges, nan=0.0).ravel()])
 

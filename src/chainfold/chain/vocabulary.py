@@ -14,7 +14,15 @@ _BITS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Made while a chain is encoded, kept in its file; `Chain.vocabulary` and `StoredChain.vocabulary`."""
+    """The names of a chain's numbers: `Chain.vocabulary`, `StoredChain.vocabulary` and `Model.vocabulary`.
+
+    It is made while a chain is encoded, and stored with it.
+
+    >>> from chainfold import chain_from_sequences
+    >>> chain = chain_from_sequences([[["a"], ["b"]]], [["X", "Y"]])
+    >>> chain.vocabulary.labels, chain.vocabulary.attributes.to_pylist()
+    (('X', 'Y'), ['a', 'b'])
+    """
 
     labels: tuple[str, ...]
     attributes: Any  # Arrow large_string array by id; None where attributes have no names, because they are hashed

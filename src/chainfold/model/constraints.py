@@ -24,7 +24,14 @@ _CLOSERS = tuple("EL")  # a scheme with one of these ends every span expressly
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What is allowed; everything else has no probability at all."""
+    """Which labels may follow one another, start and end a sequence; everything else has probability zero.
+
+    `Constraints.of` makes them from a scheme of chunk tags and from single transitions.
+
+    >>> constraints = Constraints.of(["O", "B-X", "I-X"], "BIO", forbid=["B-X>B-X"])
+    >>> constraints.allowed.astype(int).tolist(), constraints.first.tolist()
+    ([[1, 1, 0], [1, 0, 1], [1, 1, 1]], [True, True, False])
+    """
 
     allowed: Bools  # [N, N] may label j follow label i?
     first: Bools  # [N] may it start a sequence?

@@ -40,7 +40,15 @@ _MOST_ATTRIBUTES = 2**31 - 1
 
 
 def save_model(path: str | Path, model: Model) -> None:
-    """Store a model in a file; `open_model` reads it back."""
+    """Write a model to a file, which appears complete or not at all; `open_model` reads it.
+
+    Raises `ChainfoldError` where the model or its record cannot be stored, or the file cannot be written.
+
+    >>> from chainfold import Layout, Model
+    >>> save_model("example.model", Model.random(Layout.full(2, 3)))
+    >>> open_model("example.model").layout.n_labels
+    2
+    """
     tensors, about = _tensors_of(model), _about(model)
     try:
         _model_of(tensors, about)  # what cannot be opened again is not written
@@ -50,7 +58,15 @@ def save_model(path: str | Path, model: Model) -> None:
 
 
 def open_model(path: str | Path) -> Model:
-    """A model that `save_model` has stored, checked."""
+    """Read a model that `save_model` or `chainfold train` wrote.
+
+    Returns a `Model`. Raises `ChainfoldError` (`BadFile`) where the file is no model or is damaged.
+
+    >>> from chainfold import Layout, Model
+    >>> save_model("example.model", Model.random(Layout.full(2, 3)))
+    >>> open_model("example.model").weights.size
+    10
+    """
     tensors, about = read_sealed(path, MODEL, VERSION, "train it anew")
     with damage(path, MODEL):
         return _model_of(tensors, about)

@@ -29,7 +29,12 @@ _LEAST_SHARE = 3 / 4  # of the labels, where there are few
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which weights exist, in which order."""
+    """Which weights exist, in which order; `Layout.full` and `Layout.observed` make one.
+
+    >>> layout = Layout.full(n_labels=2, n_attributes=3)
+    >>> layout.size, layout.name(0), layout.name(7)
+    (10, 'attribute 0, label 0', 'transition 0 to 1')
+    """
 
     n_labels: int
     n_attributes: int

@@ -18,7 +18,21 @@ from chainfold.model.layout import Floats, Layout
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A layout with its weights, checked once; with what its numbers stand for, and how it was trained, where known."""
+    """A layout with weights, and where known the names of its numbers and its training record.
+
+    layout       which weights there are
+    weights      [M] finite, or -inf to forbid a label or a transition
+    vocabulary   names of labels and attributes
+    first, last  [N] which labels may start and end a sequence; None: all
+    training     the training record, as JSON has it
+
+    Raises `ChainfoldError` where the weights do not fit the layout or are not numbers.
+
+    >>> import numpy as np
+    >>> model = Model(Layout.full(2, 3), np.zeros(10))
+    >>> model.weights.size
+    10
+    """
 
     layout: Layout
     weights: Floats = field(repr=False)

@@ -64,7 +64,13 @@ _AT_ONCE = 65536  # positions that are looked at
 
 @dataclass(frozen=True)
 class Training:
-    """An algorithm and its settings. Those that are not given have CRFsuite's values, or the algorithm's own."""
+    """An algorithm and its settings; those not given have CRFsuite's defaults, or the algorithm's own.
+
+    Raises `ChainfoldError` for an unknown algorithm or setting, and for values out of range.
+
+    >>> Training("sgd", {"rate": 0.1, "c2": 0.5}).record()["decay"]
+    0.1
+    """
 
     algorithm: str = "lbfgs"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -141,7 +147,7 @@ def option_names(algorithm: str) -> set[str]:
 
 
 class SaveInterval(NamedTuple):
-    """How often to save: after so many iterations, or so many seconds."""
+    """How often to save: after a number of iterations, or of seconds."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -156,7 +162,16 @@ EVERY_MINUTE = SaveInterval(seconds=60.0)
 
 @dataclass(frozen=True)
 class Saving:
-    """Where an unfinished run is kept. The file stays: whoever has stored the model removes it."""
+    """Where and how often the state of a run is saved; with `resume`, the run continues from it.
+
+    The caller removes the file once the model is stored.
+
+    >>> from chainfold import SyntheticChain
+    >>> saving = Saving(Path("example.run"), SaveInterval(iterations=5), resume=True)
+    >>> model = train(SyntheticChain(200, 2, 6, 3), Training(options={"max_iterations": 10}), saving=saving)
+    >>> saving.path.exists()
+    True
+    """
 
     path: Path
     every: SaveInterval = EVERY_MINUTE
@@ -165,7 +180,7 @@ class Saving:
 
 @dataclass(frozen=True, eq=False)
 class Development:
-    """A development set: a chain with the numbers of the one to learn from, and all its labels.
+    """A development set: a chain with the numbers of the training chain, and all its labels.
 
     Labels that the other chain never saw have numbers after its own, and names; they are always tagged wrong.
     """
@@ -191,7 +206,7 @@ class Development:
 
 @dataclass(frozen=True)
 class IterationReport:
-    """An iteration, for whoever watches."""
+    """An iteration, as `train` reports it."""
 
     step: Iteration
     dev: float | None  # the score on the development set
@@ -223,21 +238,32 @@ def train(
     stop: Callable[[], bool] | None = None,
     positions: Callable[[int], None] | None = None,
 ) -> Model:
-    """Train a model on a labelled chain.
+    """Train a model on a labelled chain, and return it.
+
+    source       a chain with a label at every position
+    training     the algorithm and its settings; L-BFGS unless given
 
     dev          a chain with the names or, where there are none, the numbers of `source`, scored after each iteration:
                  F1 of spans where the labels are chunk tags, else accuracy. Once a score is above that of the weights
                  to begin with, training stops after `patience` iterations without a higher one. The weights of the
                  highest score are kept; of equal scores, those of the lower objective, then of the later iteration.
                  With `early_stopping=False` in the settings it is scored only
-    start        a model to begin with: its weights are taken where attribute and label have the same names
-    constraints  what may follow what, in training and in the model
+    start        a model whose weights training starts from, where attribute and label have the same names
+    constraints  which labels may follow, start and end, in training and in the model
     engine, threads, memory   as for `evaluate`, where the algorithm has a gradient; threads change no bit of the model
-    saving       keep the state of the run in a file, and go on from it
-    report       told of each iteration; `stop` is asked after each piece of work whether to end, with `Interrupted`;
-                 `positions` is told of the positions that an evaluation has done
+    saving       save the state of the run in a file, and continue from it
+    report       called with an `IterationReport` after each iteration
+    stop         called after each step; training ends with `Interrupted` where it returns True
+    positions    called with the number of positions that an evaluation has done
 
-    Where the chain has a single label, a warning says so: the model can give no other.
+    Raises `ChainfoldError` where labels are missing, settings are wrong or weights grow out of range. A chain with a
+    single label causes a warning.
+
+    >>> from chainfold import SyntheticChain, tag
+    >>> chain = SyntheticChain(2000, 3, 20, 4, seed=1)
+    >>> model = train(chain, Training(options={"max_iterations": 5}))
+    >>> model.training["iterations"], tag(model, chain).size
+    (5, 2000)
     """
     training = training or Training()
     space = WeightSpace.of(
