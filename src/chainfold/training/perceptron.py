@@ -4,8 +4,8 @@
     pa      passive-aggressive         …by just enough to put the labels ahead of it
     arow    adaptive regularisation    …and less where a weight has been seen often
 
-They take the settings of CRFsuite's algorithms of the same names; `kernels.perceptron_update` has the formulas. Memory is
-one block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
+They take the settings of CRFsuite's algorithms of the same names; `kernels.perceptron_update` has the formulas. Memory
+is one block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
 
 Sequences are trained on as a whole; one of more than `longest` positions is cut into pieces of that length,
 and where no sequence begins in a whole block it is cut at the block's end as well. The transition between two pieces
