@@ -291,7 +291,7 @@ def test_a_pipe_whose_reader_was_killed_loses_the_block_that_was_read_at_most(tm
     with Pipe(*PIPED, "-o", model, "--resume") as pipe:
         pipe.stdin.write(then)
         status, out, err = pipe.end()
-    assert (status, err.splitlines()[0]) == (0, "chainfold: going on after 0 positions.")
+    assert (status, err.splitlines()[0]) == (0, "chainfold: resuming after 0 positions.")
     told = json.loads(out)
     in_a_block = (1 << 19) // ROW - 1
     assert in_a_block + 1000 <= told["positions"] <= rows + 1000
@@ -312,7 +312,7 @@ def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_pat
     assert open_model(model).training["positions"] < 20_000
     done = run("learn", text, *PIPED, "-o", model, *saved, tmp_path / "m.csv", "--resume")
     assert done.exit_code == 0
-    assert done.stderr.startswith("chainfold: going on after ")
+    assert done.stderr.startswith("chainfold: resuming after ")
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     assert (tmp_path / "m.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -380,17 +380,17 @@ def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     )
     (tmp_path / "template").write_text("U:%x[0,0]\nB:%x[0,0]\n")
     sentence = failed("learn", text, "-o", model, "--template", tmp_path / "template")
-    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
+    assert sentence == "online training does not support edge attributes; leave them out of the template."
     (tmp_path / "template").write_text("U:%x[0,0]\nB\n")
     facts(text, "-o", model, "--template", tmp_path / "template")
     lines = tmp_path / "x.crfsuite"
     lines.write_text("A\tw=a\nB\tw=b\t@edge\te=1\n")
     sentence = failed("learn", lines, "-o", tmp_path / "edges")
-    assert sentence == "edge attributes cannot be learnt online; leave them out."
+    assert sentence == "online training does not support edge attributes; leave them out."
     (tmp_path / "x.csv").write_text("edge,label\na,A\nb,B\n")
     (tmp_path / "template").write_text("B:%x[0,0]\n")
     sentence = failed("learn", tmp_path / "x.csv", "-o", model, "--template", tmp_path / "template")
-    assert sentence == "edge attributes cannot be learnt online; leave them out of the template."
+    assert sentence == "online training does not support edge attributes; leave them out of the template."
     text.write_text("a x O\nb x _\n")
     assert "row 2 has no label" in failed("learn", text, "-o", model, "--unknown", "_", "--fresh")
 
