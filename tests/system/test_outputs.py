@@ -302,7 +302,7 @@ def test_an_append_that_was_done_is_not_done_again(tmp_path: Path) -> None:
         assert chain.read_bytes() == content
     succeeded("encode", parts[0], "-o", chain, "--append", "--again", "--json")
     assert cf.open_chain(chain).positions > positions
-    assert "--again says that rows may be appended twice" in failed("encode", parts[0], "-o", chain, "--again")
+    assert "--again requires --append" in failed("encode", parts[0], "-o", chain, "--again")
 
 
 @pytest.mark.parametrize(
