@@ -154,7 +154,7 @@ class MessageStream:
         return passed
 
     def close(self) -> None:
-        """Nothing: the file is the caller closes it."""
+        """Nothing: the caller closes the file."""
 
     def _next(self) -> None:
         begin = self._taken(8)

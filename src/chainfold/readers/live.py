@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines
-from chainfold.readers.bad_lines import LinesOf
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
@@ -37,6 +36,7 @@ from chainfold.readers.inputs import (
     count_of,
     unreadable,
 )
+from chainfold.readers.skipped_lines import LinesOf
 from chainfold.readers.text import Taken, TextReader
 from chainfold.readers.whole_lines import MARK, TooLong
 
