@@ -60,7 +60,7 @@ def _check_order(schema: FlatTable) -> None:
 
 
 class MessageFile:
-    """Where the messages of an open Arrow file are; closed by whoever opened it."""
+    """Where the messages of an open Arrow file are; the caller closes it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file.fileno()
@@ -154,7 +154,7 @@ class MessageStream:
         return passed
 
     def close(self) -> None:
-        """Nothing: the file is closed by whoever opened it."""
+        """Nothing: the caller closes the file."""
 
     def _next(self) -> None:
         begin = self._taken(8)
