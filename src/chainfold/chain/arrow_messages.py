@@ -143,7 +143,7 @@ class MessageStream:
         self._body = 0  # bytes that follow it
 
     def read(self, size: int) -> bytes:
-        """So many bytes, or fewer at the end."""
+        """Read this number of bytes, or fewer at the end."""
         if not self._ready and not self._body:
             self._next()
         if self._ready:

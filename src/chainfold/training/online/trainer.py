@@ -233,7 +233,7 @@ class OnlineTrainer:
         time = made.weights.time
         need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
         made._past, made.rows, *totals = given.counts("counts", size, MOST, time, time, time)
-        need(made.rows - time == size - made._past, "it has learnt from other rows than have come")
+        need(made.rows - time == size - made._past, "it was trained on other rows than have come")
         loss = given.take("loss", np.float64)
         finite("loss", loss)
         given.check_empty()
