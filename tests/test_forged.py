@@ -356,7 +356,7 @@ def test_settings_that_are_none(settings: dict[str, Any], sentence: str) -> None
 def test_a_column_of_lists_is_neither_a_group_nor_a_weight(role: str) -> None:
     role_of: dict[str, Any] = {role: "bag"}
     table = pa.table({"word": ["a", "b"], "bag": [["x"], ["y"]], "label": ["A", "B"]})
-    with pytest.raises(errors.BadFile, match=f"'bag' holds lists of attributes, which are no {role}s"):
+    with pytest.raises(errors.BadFile, match=f"the {role} column 'bag' has lists of attributes; set another `{role}`"):
         cf.chain_from_table(table, **role_of)
 
 

@@ -359,7 +359,7 @@ def test_a_vocabulary_of_another_chain_is_not_stored(change: Any, sentence: str,
 def test_a_vocabulary_beyond_what_arrow_can_hold_is_one_sentence(tmp_path: Path) -> None:
     with (
         mock.patch.object(header, "_MOST_METADATA", 100),
-        pytest.raises(errors.BadChain, match=r"raise --min-count or lower --hash-bits\."),
+        pytest.raises(errors.BadChain, match=r"raise `min_count` or lower `hash_bits`\."),
     ):
         written(made(), tmp_path / "chain")
 
@@ -603,7 +603,7 @@ def test_a_pipe_holds_one_batch_back_and_no_more() -> None:
     piped.block(100, 101)
     assert len(piped._held) <= 2
     assert contents(piped.block(90, 150)) == contents(chain.block(90, 150))
-    with pytest.raises(ChainfoldError, match="comes through a pipe and can be read only once; take --engine stream"):
+    with pytest.raises(ChainfoldError, match="comes through a pipe and can be read only once; use `engine='stream'`"):
         piped.block(0, 1)
     assert contents(piped.block(150, 200)) == contents(chain.block(150, 200))
     assert meaning(piped.vocabulary) == meaning(chain.vocabulary)

@@ -170,7 +170,7 @@ def test_a_run_measures_what_is_named_and_draws_the_ledger(tmp_path: Path, monke
     assert run("bench", "--redraw", "--out", tmp_path, program=app).exit_code == 0
     assert (tmp_path / "benchmarks.md").read_text() == text
     assert picture.exists()
-    assert "names is 'nothing', but must be one of gradient" in failed("bench", "nothing", program=app)
+    assert "`names` is 'nothing', but must be one of gradient" in failed("bench", "nothing", program=app)
 
 
 @pytest.mark.skipif(not (ROOT / "docs/benchmarks/results.json").exists(), reason="nothing was measured yet")

@@ -240,7 +240,7 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
         (("--max-length", "10"), "at least 1000 positions"),
         (("--memory-limit", "many"), "many"),
         (("--memory-limit", "0"), "but must be at least 32MB"),
-        (("--memory-limit", "31MB"), "memory_limit is '31MB', but must be at least 32MB"),
+        (("--memory-limit", "31MB"), "--memory-limit is '31MB', but must be at least 32MB"),
         (("--data", "nowhere"), "nowhere"),
     ],
 )

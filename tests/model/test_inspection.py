@@ -218,7 +218,7 @@ def test_weights_of_an_attribute(path: Path) -> None:
     assert "L0 → L2" in run(path, "--attribute", "e=1").stdout
     result = run(path, "--attribute", "nothing")
     assert result.exit_code == 2
-    assert "no attribute of the model has a name that contains 'nothing'" in result.stderr
+    assert "no attribute with a weight has a name that contains 'nothing'" in result.stderr
 
 
 def test_json_is_what_inspection_finds(path: Path) -> None:

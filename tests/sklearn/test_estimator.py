@@ -307,7 +307,7 @@ def test_empty_input_and_empty_sequences(fitted: CRF) -> None:
 
 
 def test_what_cannot_be_learnt_from(fitted: CRF) -> None:
-    with pytest.raises(ChainfoldError, match="give these as y"):
+    with pytest.raises(ChainfoldError, match="give them as y"):
         CRF().fit(X)
     with pytest.raises(ChainfoldError, match="only 59 sequences of labels"):
         CRF().fit(X, Y[:59])

@@ -126,7 +126,7 @@ def test_every_flipped_bit_is_found_and_nothing_is_lost(tmp_path: Path) -> None:
             rows_of(path)
         assert str(raised.value) == (
             f"{path}: record {number + 1}, from byte {begin:,} on, is damaged; restore the file, or cut it there "
-            f"(truncate -s {begin}) to go on with its {rows} rows before that, or begin anew with --fresh."
+            f"(truncate -s {begin}) to go on with its {rows} rows before that, or begin anew with `fresh`."
         )
         assert path.read_bytes() == flipped
 
