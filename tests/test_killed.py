@@ -279,7 +279,7 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     assert done.exit_code == 0
     assert done.stderr.splitlines()[1].startswith("chainfold: the last ")
     assert done.stderr.endswith(
-        f" bytes of {journal} are a record that was not written to its end; they are left out.\n"
+        f" bytes of {journal} are a record that was not written completely; they are discarded.\n"
     )
 
 

@@ -16,7 +16,7 @@ class ChainfoldError(ValueError):
     ...     chainfold.open_model("missing.model")
     ... except ChainfoldError as error:
     ...     print(error)
-    missing.model: No such file or directory.
+    missing.model: there is no such file.
     """
 
     def __init__(self, sentence: str) -> None:

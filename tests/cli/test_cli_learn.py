@@ -331,7 +331,7 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     assert learnt > 5_000
     told = re.fullmatch(
         rf"chainfold: stopped after {learnt:,} positions, which are learnt and kept in {re.escape(str(model))}.run, as "
-        rf"are ([\d,]+) that wait for more; go on with --resume\.",
+        rf"are ([\d,]+) that wait for more; continue with --resume\.",
         err.splitlines()[-1],
     )
     assert told

@@ -267,7 +267,7 @@ def test_the_best_labellings(trained: Trained) -> None:
     assert position == len(blocks)
     for option in (("--marginals",), ("--all-marginals",), ("--samples", "1")):
         sentence = failed("tag", trained.path, trained.text, "--nbest", "2", *option)
-        assert "the best labellings stand alone" in sentence
+        assert "--nbest cannot be combined with --marginals" in sentence
 
 
 @pytest.mark.parametrize("option", [(), ("--nbest", "2")], ids=["best", "n best"])
@@ -320,7 +320,7 @@ def test_models_that_are_none(trained: Trained, tmp_path: Path) -> None:
         (b"\n\n", "has only blank lines or comments."),
         (b"b1 x B-X 4\n", "has 4 columns without names, but the model was made of 3"),
         (b"b1 x B-X\nb2\n", "line 2"),
-        (b"word,size,tag\nb1,3,O\n", "there is no column 'shape', which the model looks at"),
+        (b"word,size,tag\nb1,3,O\n", "there is no column 'shape', which the model uses"),
         (b"b1 x \xff\n", "0xff is not UTF-8"),
         (gzip.compress(b"b1 x O\n" * 9999, mtime=0)[:60], "the gzip data is cut short"),
     ],

@@ -351,7 +351,7 @@ def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert not model.exists()
     kept = state.read_bytes()
     sentence = failed("train", text, "-o", model)
-    assert "holds an unfinished run; continue with --resume, or begin anew with --fresh." in sentence
+    assert "holds an unfinished run; continue it with --resume, discard it with --fresh." in sentence
     assert "was begun with c2 = 1.0, and now it is 2.0" in failed("train", text, "-o", model, "--resume", "--c2", "2")
     other = conll(tmp_path / "other.txt", 50)
     assert "was begun with" in failed("train", other, "-o", model, "--resume")

@@ -67,7 +67,7 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
         (RuntimeError("can't start new thread"), "the operating system refuses another thread; use fewer --threads"),
         (system(errno.EMFILE), "Too many open files; close some, or raise the limit (ulimit -n)."),
         (system(errno.ENOMEM), "not enough memory: Cannot allocate memory."),
-        (system(errno.EACCES, "/root/x"), "/root/x: Permission denied."),
+        (system(errno.EACCES, "/there/x"), "/there/x: Permission denied."),
         (system(errno.EPERM), "the operating system refuses a request: Operation not permitted."),
         (system(errno.ENOSPC), "cannot write to standard output: No space left on device."),
     ],

@@ -14,7 +14,7 @@ import pytest
 from chainfold import ChainfoldError, encode_sequences, open_model
 from chainfold.cli import main
 from chainfold.cli.watch_screen import About, view
-from chainfold.features import schema as roles
+from chainfold.features import labels as label_module
 from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.monitor import Monitor
 from chainfold.model.model import vocabulary_of_model
@@ -45,7 +45,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     items = [[{f"{NASTY[(k + j) % size]}={j}": 1.0 for j in range(3)} for k in range(2 * size)]] * 2
     labels = [[NASTY[k % size] for k in range(2 * size)]] * 2
     with pytest.MonkeyPatch.context() as patch:  # we refuse control characters in labels; strangers' files have them
-        patch.setattr(roles, "ord", lambda letter: 99, raising=False)
+        patch.setattr(label_module, "ord", lambda letter: 99, raising=False)
         encode_sequences(items, labels, folder / "chain")
         wrong = [labels[0], [NASTY[(k * k) % size] for k in range(2 * size - 1)] + ["[/never] \x1b seen"]]
         encode_sequences(items, wrong, folder / "test")

@@ -35,7 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 before = set(sys.modules)
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "chainfold.stopping":
+        if name == "chainfold.system":
             print(*set(sys.modules) - before, flush=True)
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())

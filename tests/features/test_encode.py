@@ -200,7 +200,7 @@ def test_the_last_column_is_not_the_label_if_it_is_the_weight(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "weight", "sentence"),
     [
-        ("a,1,X,1\nb,-1,Y,1\n", "w", r"line 3, column 'w': the weight is -1.0; give a finite number"),
+        ("a,1,X,1\nb,-1,Y,1\n", "w", r"line 3, column 'w': the weight is -1.0; give a number from 0 to"),
         ("a,1,X,1\nb,inf,Y,1\n", "w", "line 3, column 'w': the weight is inf"),
         ("a,1,X,1\nb,,Y,1\n", "w", "line 3, column 'w': the weight is missing"),
         ("a,1,X,1\nb,2,Y,1\n", "word", "line 2, column 'word': the weight is 'a'"),

@@ -319,8 +319,8 @@ def test_many_bad_lines_are_told_of_in_numbers(tmp_path: Path) -> None:
     assert sum(one.gold.size for one in blocks) == 2
     assert len(told) == 12
     assert "line 11 has" in told[9]
-    assert told[10].startswith("100 lines were left out by now")
-    assert told[11].startswith("1,000 lines were left out by now")
+    assert told[10].startswith("100 lines were left out so far")
+    assert told[11].startswith("1,000 lines were left out so far")
 
 
 def test_a_bad_line_stays_in_its_group_and_after_its_blank_line(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_chain_from_standard_input_and_as_text(stored: Path) -> None:
 def test_bad_input_is_one_sentence(stored: Path) -> None:
     for arguments, sentence in (
         (("missing",), "chainfold: missing: there is no such file."),
-        ((str(stored), "--top", "-1"), "chainfold: top is -1, but must be at least 0."),
+        ((str(stored), "--top", "-1"), "chainfold: --top is -1, but must be at least 0."),
     ):
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 2

@@ -298,11 +298,11 @@ def test_an_append_that_was_done_is_not_done_again(tmp_path: Path) -> None:
         given = parts[1].read_bytes() if source == "-" else b""
         done = run("encode", source, "-o", chain, "--append", given=given)
         assert done.exit_code == 2
-        assert "from an earlier --append, and was left as it is; append them once more with --again." in done.stderr
+        assert "from an earlier --append, and is not changed; use --again to append them once more." in done.stderr
         assert chain.read_bytes() == content
     succeeded("encode", parts[0], "-o", chain, "--append", "--again", "--json")
     assert cf.open_chain(chain).positions > positions
-    assert "--again says that rows may be appended twice" in failed("encode", parts[0], "-o", chain, "--again")
+    assert "--again requires --append" in failed("encode", parts[0], "-o", chain, "--again")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def _check_order(schema: FlatTable) -> None:
 
 
 class MessageFile:
-    """Where the messages of an open Arrow file are; closed by whoever opened it."""
+    """Where the messages of an open Arrow file are; the caller closes it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file.fileno()
@@ -143,7 +143,7 @@ class MessageStream:
         self._body = 0  # bytes that follow it
 
     def read(self, size: int) -> bytes:
-        """So many bytes, or fewer at the end."""
+        """Read this number of bytes, or fewer at the end."""
         if not self._ready and not self._body:
             self._next()
         if self._ready:
@@ -154,7 +154,7 @@ class MessageStream:
         return passed
 
     def close(self) -> None:
-        """Nothing: the file is closed by whoever opened it."""
+        """Nothing: the caller closes the file."""
 
     def _next(self) -> None:
         begin = self._taken(8)

@@ -36,7 +36,7 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 
 
 def frozen(values: ArrayLike | None, dtype: Any) -> NDArray[Any]:
-    """A contiguous read-only array; kernels are compiled for these alone, whatever memory they view."""
+    """A contiguous read-only array; kernels are compiled for these alone."""
     array = np.ascontiguousarray([] if values is None else values, dtype=dtype).view()
     array.flags.writeable = False
     return array

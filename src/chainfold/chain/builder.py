@@ -17,7 +17,7 @@ from chainfold.chain.strings import StringTable, hashes
 from chainfold.chain.vocabulary import MARKS
 from chainfold.errors import BadSetting
 
-MOST_HASH_BITS = 24  # counts and marks of so many ids take a quarter of a gigabyte
+MOST_HASH_BITS = 24  # counts and marks of 2²⁴ ids take a quarter of a gigabyte
 _MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner
 _FREQUENT = 65535  # counts above it are sorted by themselves
 
@@ -27,8 +27,8 @@ class Names(Protocol):
 
     exact: bool
     growing: bool  # are there new ids, in the order in which strings come?
-    settled: int  # so many ids stay what they are
-    most_cached: int | None  # tables larger than so many bytes, made to find ids sooner, are let go of; None: never
+    settled: int  # the first ids, which keep their numbers
+    most_cached: int | None  # bytes of lookup tables, above which they are freed; None: never
 
     def __len__(self) -> int: ...
     def ids(

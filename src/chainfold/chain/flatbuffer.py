@@ -1,6 +1,6 @@
 """Tables of a flatbuffer, in which Arrow's messages and footers are: as much as is needed to look at sizes.
 
-A table begins with the distance back to the list of where its fields are. Whatever is no table is a `struct.error`.
+A table begins with the distance back to the list of where its fields are. Anything else raises `struct.error`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Header:
     columns: str | None = None
     words: int = 1  # of marks, for each attribute
     vocabulary: str | None = None  # its sha256
-    origin: str | None = None  # what it was made of, in the words of whoever made it
+    origin: str | None = None  # a text about the input
     appended: tuple[str, ...] = ()  # the digests of what was appended, one after another
 
     @property

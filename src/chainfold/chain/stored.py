@@ -353,7 +353,7 @@ class _Batches(ABC):
         self._names = self._names or names
 
     def _checked(self, k: int, batch: Any, metadata: Any) -> Block:
-        """The batch as a block, if it is as it was written and safe for kernels, whoever wrote it."""
+        """The batch as a block, if it is undamaged and safe for kernels."""
         begin = k * self.batch
         end = min(begin + self.batch, self.positions)
         batch.validate()  # nothing looks at its numbers before its buffers

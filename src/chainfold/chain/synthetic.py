@@ -120,7 +120,7 @@ class SyntheticChain:
                     rows[:, label] = np.log((1.0 - sharpness) * p + sharpness * shifted)
         step = (np.arange(n)[None, :] - np.arange(n)[:, None]) % n  # [i, j]  from i to j
         logs = self._step_logs[:, step]
-        with np.errstate(invalid="ignore"):  # -inf - -inf: forbidden by the transition, whatever the edge attribute
+        with np.errstate(invalid="ignore"):  # -inf - -inf: forbidden by the transition, with any edge attribute
             edges = logs[1:] - logs[:1] if self.n_edge_attributes else logs[:0]
         return np.concatenate([state.ravel(), logs[0].ravel(), np.nan_to_num(edges, nan=0.0).ravel()])
 

@@ -91,7 +91,7 @@ def walk(recipe: Any, low: Any, high: Any, label: Any) -> Any:
 def synthesise(recipe: Any, low: Any, label: Any, labels: Any, starts: Any, ids: Any, edge_ids: Any) -> None:
     """Make the positions from `low` on, as many as there is room for; `label` is the one before them."""
     shortest = recipe.n_attributes // max(recipe.active, 1)
-    longer = recipe.n_attributes - shortest * recipe.active  # so many slots have one rank more
+    longer = recipe.n_attributes - shortest * recipe.active  # the number of slots with one rank more
     for t in range(labels.size):
         position = low + t
         starts[t] = is_start(recipe, position)

@@ -71,7 +71,7 @@ class SourceSizes(NamedTuple):
 class SourcePart(NamedTuple):
     begin: int
     source: Source
-    continues: bool  # its first position continues the sequence before it, whatever its start mark is
+    continues: bool  # its first position continues the sequence before it, with or without a start mark
 
 
 class JoinedSource:

@@ -80,7 +80,7 @@ def log_batches(positions: int, seed: int = 0, part: int = 0) -> Iterator[Any]:
 def write_log(
     path: str | Path, positions: int, seed: int = 0, part: int = 0, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Write a log as CSV; `progress` is told of rows that are done."""
+    """Write a log as CSV; `progress` gets the number of rows written."""
     with written_whole(path) as file:
         for batch in log_batches(positions, seed, part):
             if not file.tell():

@@ -17,7 +17,7 @@ from chainfold.system.archive import Tensors
 from chainfold.system.validate import Arrays, below_infinity, finite, need, under
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
-_SLOTS_A_POSITION = 8  # …unless there are so many sums that adding them all would take longer than making them
+_SLOTS_A_POSITION = 8  # …unless adding the sums would take longer than making them
 _MOST_TERMS = 64  # of a sum that is added up exactly, after which there are two
 _HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
 

@@ -141,8 +141,8 @@ def symbol_codes(column: Any, table: StringTable) -> Codes:
         column = column.cast(pa.string()).dictionary_encode()
     codes = table.codes_of(column.dictionary)
     if column.null_count == 0:
-        found: Codes = codes[column.indices.to_numpy()]
-        return found
+        values: Codes = codes[column.indices.to_numpy()]
+        return values
     missing = column.is_null().to_numpy(zero_copy_only=False)
     indices = column.indices.fill_null(0).to_numpy()
     return np.where(missing, np.int32(NOTHING), codes[indices] if codes.size else np.int32(NOTHING))
@@ -264,7 +264,7 @@ class NewCodes:
         self._seen: list[NDArray[np.bool_]] = []
         self._room = np.empty(0, np.int64)
 
-    def found(
+    def feature(
         self,
         index: int,
         codes: Codes,
@@ -329,8 +329,8 @@ def _texts(
 @cache
 def _fixed(literals: tuple[str, ...]) -> list[tuple[NDArray[np.uint8], Offsets]]:
     """The bytes of each literal, and where they begin and end."""
-    found = [np.frombuffer(literal.encode(), np.uint8).copy() for literal in literals]
-    return [(literal, np.array([0, literal.size])) for literal in found]
+    texts = [np.frombuffer(literal.encode(), np.uint8).copy() for literal in literals]
+    return [(literal, np.array([0, literal.size])) for literal in texts]
 
 
 class FeatureIds:
@@ -343,7 +343,7 @@ class FeatureIds:
     def entries(self, findings: FeatureBatch) -> Entries:
         """Ids for all that was found, new attributes named in the order of their rows."""
         rows, dense, bags, afresh = findings
-        everything = [*dense, *(found for found, _ in bags)]
+        everything = [*dense, *(feature for feature, _ in bags)]
         if not everything:
             return Entries.none(rows)
         if afresh or not self._ids:
@@ -354,44 +354,44 @@ class FeatureIds:
             counts += np.diff(offsets)
         begins = np.concatenate([[0], np.cumsum(counts)])
         ids = np.empty(int(begins[-1]), np.int32)
-        values = np.ones(ids.size if any(found.values is not None for found in everything) else 0)
-        for place, found in enumerate(dense):
-            name_rows(found.codes, self._ids[place], begins, place, ids)
-            if found.values is not None:
-                values[begins[:-1] + place] = found.values
+        values = np.ones(ids.size if any(feature.values is not None for feature in everything) else 0)
+        for place, feature in enumerate(dense):
+            name_rows(feature.codes, self._ids[place], begins, place, ids)
+            if feature.values is not None:
+                values[begins[:-1] + place] = feature.values
         place_in_row = np.full(rows, len(dense), np.int64)
-        for index, (found, offsets) in enumerate(bags):
-            name_bags(offsets, found.codes, self._ids[len(dense) + index], begins, place_in_row, ids)
+        for index, (feature, offsets) in enumerate(bags):
+            name_bags(offsets, feature.codes, self._ids[len(dense) + index], begins, place_in_row, ids)
             counts = np.diff(offsets)
-            if found.values is not None:
+            if feature.values is not None:
                 targets = np.repeat(begins[:-1] + place_in_row - offsets[:-1], counts) + np.arange(offsets[-1])
-                values[targets] = found.values
+                values[targets] = feature.values
             place_in_row += counts
         return Entries(*without_gaps(begins, ids, values))
 
     def _name(self, everything: list[FeatureCodes], rows: int) -> None:
         """Give ids to the new codes: where ids grow, by row, and in a row by feature."""
-        if not any(found.new.size for found in everything):
+        if not any(feature.new.size for feature in everything):
             return
         if not self._names.growing:
-            for index, found in enumerate(everything):
-                if found.new.size:
-                    self._learn(index, found, self._names.ids(found.text, found.ends[:-1], found.ends[1:]))
+            for index, feature in enumerate(everything):
+                if feature.new.size:
+                    self._learn(index, feature, self._names.ids(feature.text, feature.ends[:-1], feature.ends[1:]))
             return
         in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
         order_by_row(in_rows, np.concatenate([[0], np.cumsum(np.bincount(in_rows, minlength=rows))]), order)
-        buffer, begins, ends = _joined([(found.text, found.ends) for found in everything])
+        buffer, begins, ends = _joined([(feature.text, feature.ends) for feature in everything])
         new = np.empty(order.size, np.int32)
         new[order] = self._names.ids(buffer, begins[order], ends[order])
         done = 0
-        for index, found in enumerate(everything):
-            self._learn(index, found, new[done : done + found.new.size])
-            done += found.new.size
+        for index, feature in enumerate(everything):
+            self._learn(index, feature, new[done : done + feature.new.size])
+            done += feature.new.size
 
-    def _learn(self, index: int, found: FeatureCodes, new: Codes) -> None:
+    def _learn(self, index: int, feature: FeatureCodes, new: Codes) -> None:
         """The ids of a feature's new codes."""
-        codes = found.codes[found.new]
+        codes = feature.codes[feature.new]
         ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
         ids[codes] = new
 
@@ -532,17 +532,17 @@ class Attributes:
                 row = np.repeat(np.arange(rows), np.diff(offsets))
                 parts = [(source.table, codes)]
                 some = values if values.size else None
-                bags.append((novelties.found(index, codes, len(source.table), pieces, parts, some, row), offsets))
+                bags.append((novelties.feature(index, codes, len(source.table), pieces, parts, some, row), offsets))
             elif isinstance(source, Reals):
                 codes = window.shifted(source.codes, recipe.offset, source.before, source.after)
-                dense.append(novelties.found(index, codes, 1, pieces, [], source.values(window, recipe.offset)))
+                dense.append(novelties.feature(index, codes, 1, pieces, [], source.values(window, recipe.offset)))
             else:
                 codes, size, parts = self._symbolic(recipe, window, made)
-                dense.append(novelties.found(index, codes, size, pieces, parts))
+                dense.append(novelties.feature(index, codes, size, pieces, parts))
         if self._marks is not None and not edge:
             for mark, distance in zip(self._marks, (window.back, window.ahead), strict=True):
                 codes = np.where(distance == 0, np.int32(0), np.int32(NOTHING))
-                dense.append(novelties.found(len(recipes) + len(dense), codes, 1, (mark,), []))
+                dense.append(novelties.feature(len(recipes) + len(dense), codes, 1, (mark,), []))
         return FeatureBatch(rows, dense, bags, self._afresh)
 
     def _symbolic(

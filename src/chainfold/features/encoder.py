@@ -180,12 +180,12 @@ class Numberer:
 
     def numbered_as_they_come(self, arrivals: Iterable[Arrived], ahead: bool = True) -> Iterator[Numbered]:
         """The same of rows of which it is known whether a sequence ends with them."""
-        found = self._all_found(arrivals)
-        return map(self._numbered, read_ahead(found) if ahead else found)
+        ready = self._all_found(arrivals)
+        return map(self._numbered, read_ahead(ready) if ahead else ready)
 
     def push(self, stretch: Stretch, ended: bool = False) -> list[Numbered]:
         """The rows that are complete with these; where one of these is wrong, nothing is changed."""
-        return [self._numbered(found) for found in self._found(stretch, ended)]
+        return [self._numbered(ready) for ready in self._found(stretch, ended)]
 
     def finish(self) -> list[Numbered]:
         """The rows still waiting: their sequence has ended, and what comes next starts another."""
@@ -235,9 +235,9 @@ class Numberer:
             kept -= self._at_hand.popleft().num_rows
         return _ReadyRows(rows, state, edge, ended)
 
-    def _numbered(self, found: _ReadyRows) -> Numbered:
-        entries, edges = self._features.entries(found.state), self._edge_features.entries(found.edge)
-        return self._lexicon.numbered(found.rows, entries, edges, found.ended)
+    def _numbered(self, ready: _ReadyRows) -> Numbered:
+        entries, edges = self._features.entries(ready.state), self._edge_features.entries(ready.edge)
+        return self._lexicon.numbered(ready.rows, entries, edges, ready.ended)
 
     @property
     def held(self) -> int:
@@ -286,9 +286,9 @@ class Numberer:
         given.check_empty()
         need(texts["group"] is None or is_text(texts["group"]), "its last group is no text")
         self._at_hand.extend(self._batch(columns) for columns in texts["rows"])
-        need(sum(one.num_rows for one in self._at_hand) == starts.size, f"it has not {starts.size} rows")
+        need(sum(batch.num_rows for batch in self._at_hand) == starts.size, f"it has not {starts.size} rows")
         nowhere = np.empty(0, np.int64)
-        stretches = (Stretch(one, np.zeros(one.num_rows, np.bool_), nowhere, "") for one in self._at_hand)
+        stretches = (Stretch(batch, np.zeros(batch.num_rows, np.bool_), nowhere, "") for batch in self._at_hand)
         self._attributes.restore(stretches, starts, done)
         self._reader.state = begun, texts["group"]
         for label in texts["labels"][len(names) :]:

@@ -65,7 +65,7 @@ def suffixes(texts: Sequence[str], size: int) -> list[str]:
 
 def tests(texts: Sequence[str], pattern: str) -> list[str]:
     """Is there a match anywhere?"""
-    return ["true" if found else "false" for found in occurs(pattern, texts)]
+    return ["true" if match else "false" for match in occurs(pattern, texts)]
 
 
 def matches(texts: Sequence[str], pattern: str) -> list[str]:

@@ -54,8 +54,8 @@ def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
     wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights <= MOST_WEIGHT)))
     if wrong.size:
         row = int(wrong[0])
-        what = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
-        problem = f"{stretch.place(row)}, column {column!r}: {what}; give a number from 0 to {MOST_WEIGHT}."
+        weight = "the weight is missing" if missing[row] else f"the weight is {array[row].as_py()!r}"
+        problem = f"{stretch.place(row)}, column {column!r}: {weight}; give a number from 0 to {MOST_WEIGHT}."
         raise BadLines(stretch.source, problem, lambda: stretch.lines[wrong])
     return weights
 

@@ -72,7 +72,7 @@ def occurs(pattern: str, texts: Sequence[str]) -> list[bool]:
     def by_re2(some: Sequence[str]) -> list[bool]:
         words = expression.for_re2(some)
         parts = (pc.match_substring_regex(words.marked(part), words.words) for part in _arrays(some))
-        return [one for part in parts for one in part.to_pylist()]
+        return [matched for part in parts for matched in part.to_pylist()]
 
     return _by_either(expression, texts, by_re, by_re2)
 
@@ -82,12 +82,12 @@ def matched(pattern: str, texts: Sequence[str]) -> list[str]:
     expression = _read(pattern)
 
     def by_re(some: Sequence[str]) -> list[str]:
-        return [found[0] if found else "" for found in map(expression.search, some)]
+        return [match[0] if match else "" for match in map(expression.search, some)]
 
     def by_re2(some: Sequence[str]) -> list[str]:
         words = expression.for_re2(some)
         parts = (pc.extract_regex(words.marked(part), words.words).field("found") for part in _arrays(some))
-        return [one or "" for part in parts for one in words.without_marks(part).to_pylist()]
+        return [text or "" for part in parts for text in words.without_marks(part).to_pylist()]
 
     return _by_either(expression, texts, by_re, by_re2)
 
@@ -104,9 +104,9 @@ def _by_either(
     if not expression.borders or all(map(str.isascii, texts)):
         return by_re2(texts)
     others = [text for text in texts if not text.isascii()]  # RE2 needs marks in these
-    found = iter(by_re(others) if expression.harmless(others) else by_re2(others))
+    others_found = iter(by_re(others) if expression.harmless(others) else by_re2(others))
     found_in_ascii = iter(by_re2([text for text in texts if text.isascii()]))
-    return [next(found_in_ascii if text.isascii() else found) for text in texts]
+    return [next(found_in_ascii if text.isascii() else others_found) for text in texts]
 
 
 def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -151,19 +151,21 @@ class _Expression:
     """
 
     def __init__(self, tree: Any) -> None:
-        self._said = said = _Said()
-        size = said.all(tree, tree.state.flags)
+        self._said = translation = _Said()
+        size = translation.all(tree, tree.state.flags)
         if size > LARGEST:
             raise ChainfoldError(f"has {size} parts with its repetitions written out; the limit is {LARGEST}.")
-        if len({by_flag for _, by_flag in said.borders}) > 1:
+        if len({by_flag for _, by_flag in translation.borders}) > 1:
             raise ChainfoldError(
                 "has borders of words, \\b or \\B, with the flag (?a) and without; take one of the two."
             )
-        self.borders = any(not by_flag for _, by_flag in said.borders)
-        self.of_ascii = _Words(said.pieces, _ASCII, False)
-        self._fixed = None if said.varies or self.borders else _Words(said.pieces, said.alphabet(), False)
+        self.borders = any(not by_flag for _, by_flag in translation.borders)
+        self.of_ascii = _Words(translation.pieces, _ASCII, False)
+        self._fixed = (
+            None if translation.varies or self.borders else _Words(translation.pieces, translation.alphabet(), False)
+        )
         # Python before 3.14 has no \B in an empty text: this is always RE2's
-        self._longest = -1 if sre.AT_NON_BOUNDARY in dict(said.borders) else _harmless_length(tree)
+        self._longest = -1 if sre.AT_NON_BOUNDARY in dict(translation.borders) else _harmless_length(tree)
         if self._longest >= 0:
             self.search = _compiler.compile(tree).search
 
@@ -195,12 +197,12 @@ class _Words:
         self._marks = f"({_class(set(to_mark), _places(alphabet))})" if to_mark else ""
         tests = {piece for piece in pieces if isinstance(piece, re.Pattern)}
         classes = {test: self._class(set(test.findall(alphabet))) for test in tests}
-        said = (
+        translated = (
             piece if isinstance(piece, str) else self._literal(piece) if isinstance(piece, int) else classes[piece]
             for piece in pieces
         )
         before = f"\\A(?s:[^{_MARK}]|{_MARK}.{_MARK})*?" if borders else ""
-        self.words = f"{before}(?P<found>{''.join(said)})"
+        self.words = f"{before}(?P<found>{''.join(translated)})"
 
     def marked(self, texts: Any) -> Any:
         """The texts with marks."""
@@ -295,10 +297,10 @@ class _Said:
         folded = flags & re.IGNORECASE
         size = 1
         if kind is sre.IN:
-            size += _CLASS * sum(one is sre.CATEGORY for one, _ in about) + len(about) // _MEMBERS
+            size += _CLASS * sum(kind is sre.CATEGORY for kind, _ in about) + len(about) // _MEMBERS
             if folded:
-                size += sum(min(of[1] - of[0], 1 << 16) for one, of in about if one is sre.RANGE) // _FOLDED
-            self.varies |= any(one is sre.CATEGORY for one, _ in about)
+                size += sum(min(of[1] - of[0], 1 << 16) for kind, of in about if kind is sre.RANGE) // _FOLDED
+            self.varies |= any(kind is sre.CATEGORY for kind, _ in about)
             about = tuple(about)
         self.varies |= bool(folded)
         for low, high in _ranges(kind, about):
@@ -312,10 +314,10 @@ class _Said:
 
 def _ranges(kind: Any, about: Any) -> Iterator[tuple[int, int]]:
     members = about if kind is sre.IN else [(kind, about)]
-    for one, of in members:
-        if one is sre.RANGE:
+    for kind, of in members:
+        if kind is sre.RANGE:
             yield of
-        elif one in (sre.LITERAL, sre.NOT_LITERAL):
+        elif kind in (sre.LITERAL, sre.NOT_LITERAL):
             yield of, of
 
 

@@ -70,11 +70,11 @@ class RowEncoder:
             stretch.starts[0] = start
         if not stretches:
             stretches = [self._no_rows()]
-        found = []
+        numbered_rows = []
         for index, stretch in enumerate(stretches, 1):
-            found += self._maker.numberer.push(stretch, end and index == len(stretches))
+            numbered_rows += self._maker.numberer.push(stretch, end and index == len(stretches))
             self._rows += stretch.lines.size
-        return self._joined(found)
+        return self._joined(numbered_rows)
 
     def finish(self) -> Block:
         """The sequence has ended: the rows still waiting."""
@@ -92,8 +92,8 @@ class RowEncoder:
         self._maker.numberer.restore(given.rest())
         self._rows = rows
 
-    def _joined(self, found: list[Numbered]) -> Block:
-        blocks = [self._maker.block(numbered).block for numbered in found if numbered.block.labels.size]
+    def _joined(self, numbered_rows: list[Numbered]) -> Block:
+        blocks = [self._maker.block(numbered).block for numbered in numbered_rows if numbered.block.labels.size]
         if len(blocks) == 1:
             return blocks[0]
         return join_blocks(blocks) if blocks else self._maker.nothing
@@ -101,7 +101,9 @@ class RowEncoder:
     def _stretches(self, rows: Any) -> list[Stretch]:
         """The rows as stretches, each with at least one row."""
         if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
-            return [self._complete(self._input.renamed(one)) for one in read_memory(rows, None, self._input.texts)]
+            return [
+                self._complete(self._input.renamed(stretch)) for stretch in read_memory(rows, None, self._input.texts)
+            ]
         several = self._several(rows)
         if not several:
             return []
@@ -121,11 +123,11 @@ class RowEncoder:
 
     def _several(self, rows: Any) -> list[Any]:
         """The rows as a list."""
-        one = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
-        if not (one or isinstance(rows, (list, tuple, set, frozenset))):
+        single = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
+        if not (single or isinstance(rows, (list, tuple, set, frozenset))):
             given = type(rows).__name__
             raise BadFile(_PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
-        if one or not isinstance(rows, (list, tuple)):
+        if single or not isinstance(rows, (list, tuple)):
             return [rows]
         if not rows and self._items and not self._labels:
             raise BadFile(
@@ -152,7 +154,7 @@ class RowEncoder:
             raise BadFile(_PROGRAM, problem)
         place = self._places(len(row)).get(name)
         if place is None:
-            expected = ", ".join(one for one in self._input.kinds if one != self._input.label)
+            expected = ", ".join(name for name in self._input.kinds if name != self._input.label)
             raise BadFile(_PROGRAM, f"row {number} has {len(row)} values, but the columns are {expected}.")
         return row[place]
 

@@ -21,12 +21,12 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadSetting
 from chainfold.features.for_model import BlockMaker, ChainBlocks, ModelBlocks, ModelInput
 from chainfold.features.spec import InputSpec
-from chainfold.readers.bad_lines import blank_rows
 from chainfold.readers.columns import Stretch
 from chainfold.readers.growing import GrowingFile, Notice, Piece
 from chainfold.readers.inputs import CHUNK, UTF8, Inputs, Keep
 from chainfold.readers.live import LiveRows, OnError, PieceFile, PipeReader
 from chainfold.readers.progress import InputProgress
+from chainfold.readers.skipped_lines import blank_rows
 from chainfold.readers.whole_lines import whole_lines
 
 

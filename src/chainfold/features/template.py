@@ -96,7 +96,12 @@ class Border(StrEnum):
 
 @dataclass(frozen=True)
 class Template:
-    """What to make of the columns at each position."""
+    """The attributes that are made of the columns at each position; `parse_template` and `parse_attributes` make one.
+
+    >>> template = parse_attributes("word word[-1]|word lower(word)")
+    >>> len(template.features), Template.from_json(template.to_json()) == template
+    (3, True)
+    """
 
     features: tuple[Feature, ...]
     border: Border

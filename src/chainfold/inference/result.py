@@ -46,6 +46,12 @@ class Tagged:
     sequences   those that end here; of a stream, empty
     proven      [B] of a stream: False where the row has waited too long, and later rows might have changed it
     lag         [B] of a stream: how many rows had come after it
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(100, 3, 10, 2)
+    >>> tagger = cf.Tagger(cf.Model(cf.Layout.full(3, 10), chain.true_weights()))
+    >>> [(tagged.low, tagged.labels.size) for tagged in tagger.run(chain, cf.Want())]
+    [(0, 100)]
     """
 
     low: int

@@ -23,7 +23,14 @@ from chainfold.model.model import Model
 
 
 class Ranked(NamedTuple):
-    """The best labellings of a sequence, best first; fewer than asked for where it has no more."""
+    """The best labellings of a sequence, best first; fewer than asked for where it has no more. See `nbest`.
+
+    >>> import chainfold as cf
+    >>> chain = cf.SyntheticChain(10, 3, 10, 2)
+    >>> model = cf.Model(cf.Layout.full(3, 10), chain.true_weights())
+    >>> next(iter(cf.nbest(model, chain, 2))).labels.shape
+    (2, 10)
+    """
 
     labels: Labels  # [k, length]
     scores: Floats  # [k]

@@ -17,7 +17,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     inotify          waits for changes of a file
     growing          a file that grows, is rotated or truncated
     whole_lines      pieces of text as they arrive, to whole lines
-    bad_lines        chunks without their bad lines
+    skipped_lines    chunks without their bad lines
     live             rows of a pipe or a growing file as they arrive, and what happens to lines that cannot be read
     annotate         writes an input again with new columns, in its own format
     chain_text       writes a chain as CRFsuite's lines

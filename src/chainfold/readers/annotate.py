@@ -66,8 +66,8 @@ class Annotator:
         if self._writer is None:
             self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
-            what, other = ("a table", "text") if kind is _Table else ("text", "a table")
-            raise BadFile(raw.source, f"is {what}, but {self._first} is {other}; tag them one at a time.")
+            kind_name, other = ("a table", "text") if kind is _Table else ("text", "a table")
+            raise BadFile(raw.source, f"is {kind_name}, but {self._first} is {other}; tag them one at a time.")
         self._writer.keep(raw)
 
     def add(self, *values: Values) -> None:
@@ -278,8 +278,8 @@ class _Text(_Writer):
         for column in self._columns:
             for label in column.labels if isinstance(column, _Labels) else ():
                 if any(letter in label for letter in forbidden):
-                    what = "white space" if " " in forbidden else "a tab or a line end"
-                    raise BadFile(source, f"label {label!r} has {what} in it, and cannot be a field of this format.")
+                    problem = "white space" if " " in forbidden else "a tab or a line end"
+                    raise BadFile(source, f"label {label!r} has {problem} in it, and cannot be a field of this format.")
 
     def add(self, values: Sequence[Values]) -> None:
         done, rows = 0, values[0].size

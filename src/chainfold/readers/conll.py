@@ -137,12 +137,12 @@ class ConllReader(LineReader):
             widths = np.add.reduceat(~blank & np.append(True, blank[:-1]), begins, dtype=np.int64)
         wrong = (widths != self._state[COLUMNS]) & (np.add.reduceat(~blank, begins, dtype=np.int64) > 0)
         no_rows = (HASH.encode(),) if self._guess else (self.comments,) if self.comments else ()
-        found = []
+        lines = []
         for line in np.flatnonzero(wrong).tolist():
             text = chunk.data[begins[line] : ends[line]]
             if not text.startswith(no_rows) and not text.lstrip(b" \t").startswith(_DOCSTART):
-                found.append(chunk.line + line)
-        return np.array(found, np.int64)
+                lines.append(chunk.line + line)
+        return np.array(lines, np.int64)
 
     @property
     def stand_in(self) -> bytes:

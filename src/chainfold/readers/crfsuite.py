@@ -65,10 +65,10 @@ class CrfsuiteReader(LineReader):
         """The lines on which a field is certainly wrong, but for its value."""
         ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n"))
         places = [match.end() for match in _WRONG_FIELD.finditer(chunk.data)]
-        found = np.unique(np.searchsorted(ends, places))
-        begins = np.append(0, ends[:-1] + 1)[found].tolist()
+        lines = np.unique(np.searchsorted(ends, places))
+        begins = np.append(0, ends[:-1] + 1)[lines].tolist()
         rows = [not self.comments or not chunk.data.startswith(self.comments, begin) for begin in begins]
-        return chunk.line + found[np.array(rows, np.bool_)]
+        return chunk.line + lines[np.array(rows, np.bool_)]
 
     @property
     def stand_in(self) -> bytes:

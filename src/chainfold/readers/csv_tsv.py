@@ -227,9 +227,9 @@ class CsvReader(TextReader):
         )
 
     def _ragged(self, row: Any, chunk: Chunk, lines: NDArray[np.int64], source: str) -> BadFile:
-        found, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
+        fields, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
         remedy = "quote a field that has a comma in it." if self._quotes else "is a tab missing, or one too many?"
-        problem = f"line {lines[row.number - 1]} has {found}, but the first line has {expected}; {remedy}"
+        problem = f"line {lines[row.number - 1]} has {fields}, but the first line has {expected}; {remedy}"
         return BadLines(source, problem, lambda: lines[self._all_ragged(chunk)])
 
     def _all_ragged(self, chunk: Chunk) -> list[int]:
@@ -240,15 +240,15 @@ class CsvReader(TextReader):
 
     def _no_number(self, table: Any, lines: NDArray[np.int64], source: str, error: Exception) -> BadFile:
         """The first field that should be a number but is not; `table` has symbols only."""
-        found = [
+        wrong = [
             (row, name, text)
             for name in self._names
             if self._types.get(name) == NUMBER
             for row, text in _first_word(table.column(name))
         ]
-        if not found:
+        if not wrong:
             return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {first_line(error)}.")
-        row, name, text = min(found)
+        row, name, text = min(wrong)
         problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
         problem = f"{problem}; correct it, or name the column in `symbols`."
         return BadLines(source, problem, lambda: lines[self._no_numbers(table)])

@@ -58,22 +58,22 @@ def chunk_of(first: bytes, more: Callable[[], bytes | None]) -> bytes:
 class GrowingFile:
     """A file to its end, then what is added to it, and the files that replace it."""
 
-    def __init__(self, one: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
-        assert one.path is not None, "a regular file has a path"
-        self._input, self._path, self._name = one, one.path, one.name
+    def __init__(self, source: Input, notice: Notice, poll: float, stopped: threading.Event) -> None:
+        assert source.path is not None, "a regular file has a path"
+        self._input, self._path, self._name = source, source.path, source.name
         self._notice, self._poll, self._stopped = notice, poll, stopped
         self._missing = False
-        self._watch = Watch(one.path, stopped)
+        self._watch = Watch(source.path, stopped)
         self._count = 0
         self._since = 0  # when the file was written last that surely had the name
-        self._folder = _Folder(one.path)
+        self._folder = _Folder(source.path)
         self._files: list[_Followed] = []  # the oldest first; the last one has the name, as far as is known
         try:
-            self._add(one.source.open())
+            self._add(source.source.open())
             self._folder.last = self._folder.listed(self._files)
         except OSError as error:
             self._watch.close()
-            raise unreadable(one.name, error) from None
+            raise unreadable(source.name, error) from None
 
     def __iter__(self) -> Iterator[Piece]:
         try:
@@ -85,8 +85,8 @@ class GrowingFile:
         except OSError as error:
             raise unreadable(self._name, error) from None
         finally:
-            for one in self._files:
-                one.file.close()
+            for followed in self._files:
+                followed.file.close()
             self._watch.close()
 
     def _add(self, file: io.FileIO) -> None:
@@ -96,30 +96,30 @@ class GrowingFile:
 
     def _rest(self) -> Iterator[Piece]:
         """What is there of all files."""
-        for place, one in enumerate(self._files):
-            yield from self._given(one)
-            if one.was_cut():
-                yield from self._recovered(one)
-                yield from self._given(one)
-            if one.half and any(later.size for later in self._files[place + 1 :]):
-                if one.quiet < self._poll:  # its line may be written to its end
+        for place, followed in enumerate(self._files):
+            yield from self._given(followed)
+            if followed.was_cut():
+                yield from self._recovered(followed)
+                yield from self._given(followed)
+            if followed.half and any(later.size for later in self._files[place + 1 :]):
+                if followed.quiet < self._poll:  # its line may be written to its end
                     break
-                one.half = False
-                yield Piece(b"", one.number, last=True)
+                followed.half = False
+                yield Piece(b"", followed.number, last=True)
 
-    def _given(self, one: _Followed) -> Iterator[Piece]:
-        while not self._stopped.is_set() and (first := one.read()):
-            piece = chunk_of(first, one.read)
+    def _given(self, followed: _Followed) -> Iterator[Piece]:
+        while not self._stopped.is_set() and (first := followed.read()):
+            piece = chunk_of(first, followed.read)
             self._input.progress(len(piece))
-            yield Piece(piece, one.number)
+            yield Piece(piece, followed.number)
 
     def _let_go(self) -> None:
         """Close old files that have not grown for long."""
-        for one in self._files[:-1]:
-            later = self._files[self._files.index(one) + 1 :]
-            if len(later) >= _MOST_OPEN or (one.quiet > _PATIENCE and any(other.at for other in later)):
-                self._files.remove(one)
-                one.file.close()
+        for followed in self._files[:-1]:
+            later = self._files[self._files.index(followed) + 1 :]
+            if len(later) >= _MOST_OPEN or (followed.quiet > _PATIENCE and any(other.at for other in later)):
+                self._files.remove(followed)
+                followed.file.close()
 
     def _has_changed(self) -> bool:
         """Does the name stand for a file that is not read yet? It is, from now on."""
@@ -174,7 +174,9 @@ class GrowingFile:
     def _came_since(self, since: int, names: list[str], other: io.FileIO | None = None) -> list[tuple[Path, io.FileIO]]:
         """Files that are new in the folder, written since then, and named as these are but for the number; in order."""
         sure, unsure = (
-            self._texts([path for path in paths if not any(one.is_copied_in(path) for one in self._files)], other)
+            self._texts(
+                [path for path in paths if not any(followed.is_copied_in(path) for followed in self._files)], other
+            )
             for paths in self._folder.came_since(since, names)
         )
         for path, file in unsure:
@@ -187,22 +189,22 @@ class GrowingFile:
 
     def _texts(self, paths: list[Path], other: io.FileIO | None = None) -> list[tuple[Path, io.FileIO]]:
         """Those that are there, opened: but for files that are open already, and what is compressed."""
-        old = [one.file for one in self._files] + ([] if other is None else [other])
-        places, found = {_place(os.fstat(file.fileno())) for file in old}, []
+        old = [followed.file for followed in self._files] + ([] if other is None else [other])
+        places, opened = {_place(os.fstat(file.fileno())) for file in old}, []
         for path in paths:
             with suppress(OSError):
                 file = path.open("rb", buffering=0)
                 if _place(os.fstat(file.fileno())) in places or compression_of(os.pread(file.fileno(), MAGIC_SIZE, 0)):
                     file.close()
                 else:
-                    found.append((path, file))
-        return found
+                    opened.append((path, file))
+        return opened
 
-    def _recovered(self, one: _Followed) -> Iterator[Piece]:
+    def _recovered(self, followed: _Followed) -> Iterator[Piece]:
         """What had been added to a file before it was cut short, if there is a copy; then it begins anew."""
-        copy = self._copy_of(one)
+        copy = self._copy_of(followed)
         if copy is None:
-            seconds, size = one.unseen
+            seconds, size = followed.unseen
             about = f"about {size:,} bytes at its pace before" if size else "an unknown number of bytes"
             self._notice(
                 f"{self._name} was cut short; it is read from its beginning, and what was added in the {seconds:.2g} s "
@@ -210,26 +212,26 @@ class GrowingFile:
             )
         else:
             since, read = copy.stat().st_mtime_ns, 0
-            for data in _read(copy.open("rb", buffering=0), one.at):
+            for data in _read(copy.open("rb", buffering=0), followed.at):
                 read += len(data)
-                yield Piece(data, one.number)
+                yield Piece(data, followed.number)
             rest = f"{read:,} bytes that were not read yet are taken" if read else "nothing is missing, as is known"
             self._notice(
                 f"{self._name} was cut short; {rest} from its copy {copy.name}. It is read from its beginning."
             )
-        yield Piece(b"", one.number, last=True)
+        yield Piece(b"", followed.number, last=True)
         for path, file in [] if copy is None else self._came_since(since, [copy.name]):
             self._notice(f"{self._name} was copied to {path.name} and cut short again; that is read too.")
             yield from (Piece(data, self._count) for data in _read(file))
             yield Piece(b"", self._count, last=True)
             self._count += 1
-        one.begin_again(self._count)
+        followed.begin_again(self._count)
         self._count += 1
 
-    def _copy_of(self, one: _Followed) -> Path | None:
+    def _copy_of(self, followed: _Followed) -> Path | None:
         """The newest file that came to the folder, or was written anew, and has what was read at the same places."""
         for entry in sorted(self._folder.copies(), key=lambda entry: -entry.changed):
-            if entry.changed >= one.changed and one.is_known and one.is_copied_in(entry.path):
+            if entry.changed >= followed.changed and followed.is_known and followed.is_copied_in(entry.path):
                 return entry.path
         return None
 
@@ -367,7 +369,7 @@ class _Folder:
         known = {}
         for entry in _entries(self._path.parent):
             head = self._head(entry.path)
-            copy = self._is_another(entry, head) and any(one.may_begin(head) for one in files)
+            copy = self._is_another(entry, head) and any(followed.may_begin(head) for followed in files)
             known[entry.place] = _Known(head, copy)
         end = now + _SETTLED if changed != last.changed else math.inf
         return _Listing(changed, 11 * time.monotonic() - 10 * now, end, known)
@@ -387,8 +389,8 @@ class _Folder:
 
     def copies(self) -> list[_Entry]:
         """Files that may be a copy: they came, or were written anew. One that was there and has grown is none."""
-        found = [entry for entry in _entries(self._path.parent) if entry.path.name.startswith(self._begin)]
-        return [entry for entry in found if self._is_another(entry, self._head(entry.path))]
+        entries = [entry for entry in _entries(self._path.parent) if entry.path.name.startswith(self._begin)]
+        return [entry for entry in entries if self._is_another(entry, self._head(entry.path))]
 
     def _is_another(self, entry: _Entry, head: bytes) -> bool:
         """Is it new, or does it begin otherwise than before?"""
@@ -412,7 +414,7 @@ def _shape(name: str) -> str:
 
 def _entries(folder: Path) -> list[_Entry]:
     """The regular files of a folder; none where it must not be read, as a file in it may nevertheless."""
-    found = []
+    entries = []
     try:
         listed = os.scandir(folder)
     except PermissionError:
@@ -424,8 +426,8 @@ def _entries(folder: Path) -> list[_Entry]:
             except OSError:  # it is gone
                 continue
             if stat.S_ISREG(about.st_mode):
-                found.append(_Entry(Path(entry.path), _place(about), about.st_mtime_ns))
-    return found
+                entries.append(_Entry(Path(entry.path), _place(about), about.st_mtime_ns))
+    return entries
 
 
 def _place(about: os.stat_result) -> tuple[int, int]:

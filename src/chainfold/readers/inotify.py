@@ -44,9 +44,9 @@ class Watch:
         """Watch an open file too, even if it is renamed."""
         self._add(Path(f"/proc/self/fd/{descriptor}"), _MODIFIED)
 
-    def _add(self, path: Path, what: int) -> None:
+    def _add(self, path: Path, events: int) -> None:
         if self._descriptor >= 0:
-            self._system.inotify_add_watch(self._descriptor, os.fsencode(path), what)
+            self._system.inotify_add_watch(self._descriptor, os.fsencode(path), events)
 
     def wait(self, seconds: float) -> None:
         """Wait for a change, at most this long."""
@@ -65,27 +65,27 @@ class Watch:
     def _count(self, events: bytes) -> None:
         at = 0
         while at < len(events):
-            _, what, cookie, size = _EVENT.unpack_from(events, at)
+            _, event, cookie, size = _EVENT.unpack_from(events, at)
             at += _EVENT.size + size
-            if what & _OVERFLOWED:  # what has moved since is not known
+            if event & _OVERFLOWED:  # what has moved since is not known
                 self.left, self._moving = [], {}
-            elif what & (_COMES | _GOES):
-                self._moved(what, cookie, events[at - size : at].rstrip(b"\0"))
+            elif event & (_COMES | _GOES):
+                self._moved(event, cookie, events[at - size : at].rstrip(b"\0"))
 
-    def _moved(self, what: int, cookie: int, name: bytes) -> None:
+    def _moved(self, event: int, cookie: int, name: bytes) -> None:
         """A file came to have a name, or had it until now."""
-        self.came += bool(what & _COMES) and name == self._name
+        self.came += bool(event & _COMES) and name == self._name
         if name in self.left:
             place = self.left.index(name)
             self.left[place] = b""  # gone, replaced, or under way
-        elif name == self._name and what & _MOVED_FROM:
+        elif name == self._name and event & _MOVED_FROM:
             place = len(self.left)
             self.left.append(b"")
         else:
             place = -1
-        if place >= 0 and what & _MOVED_FROM:
+        if place >= 0 and event & _MOVED_FROM:
             self._moving[cookie] = place
-        elif what & _MOVED_TO and cookie in self._moving:
+        elif event & _MOVED_TO and cookie in self._moving:
             self.left[self._moving.pop(cookie)] = name
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
 
-What = str | Path | BinaryIO
+InputSource = str | Path | BinaryIO
 Meter = Callable[[int], None]
 Keep = Callable[["Raw"], None]
 
@@ -54,26 +54,26 @@ class Inputs:
 
     def __init__(
         self,
-        what: What | Sequence[What],
+        inputs: InputSource | Sequence[InputSource],
         encoding: str = UTF8,
         progress: Meter | None = None,
         keep: Keep | None = None,
         live: bool = False,
     ) -> None:
         """live: text is passed on as it arrives."""
-        several = what if isinstance(what, Sequence) and not isinstance(what, str) else [what]
+        several = inputs if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
             Input(name, source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
-            for one in several
-            for name, source in _resolved(one)
+            for source_name in several
+            for name, source in _resolved(source_name)
         ]
 
     @property
     def total_bytes(self) -> int | None:
         """The size of all inputs as they lie on disk; None where one is a pipe."""
-        sizes = [one.source.size for one in self._inputs]
+        sizes = [source.source.size for source in self._inputs]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def __iter__(self) -> Iterator[Input]:
@@ -295,7 +295,7 @@ class _Pipe(_Source):
         return file
 
 
-def _ignore(what: object) -> None:
+def _ignore(value: object) -> None:
     pass
 
 
@@ -314,29 +314,29 @@ def unreadable(name: str, error: Exception) -> BadFile:
 
 def _text_encoding(name: str) -> str:
     try:
-        found = codecs.lookup(name)
-        b"a\0\0\0".decode(found.name, "replace")
+        codec = codecs.lookup(name)
+        b"a\0\0\0".decode(codec.name, "replace")
     except (LookupError, ValueError):
-        found = None
-    if found is None or not getattr(found, "_is_text_encoding", True):
+        codec = None
+    if codec is None or not getattr(codec, "_is_text_encoding", True):
         raise BadSetting("encoding", name, "one that Python knows, for instance utf-8, latin-1 or utf-16")
-    return found.name
+    return codec.name
 
 
-def _resolved(one: What) -> list[tuple[str, _Source]]:
+def _resolved(given: InputSource) -> list[tuple[str, _Source]]:
     """The names and sources that a path, a glob, "-" or an open file stand for."""
-    if not isinstance(one, (str, Path)):
-        return [_of_open_file(one, "the open file")]
-    if one == "-":
+    if not isinstance(given, (str, Path)):
+        return [_of_open_file(given, "the open file")]
+    if given == "-":
         if sys.stdin is None:
             raise BadFile("standard input", "cannot be read: it is closed.")
         file = sys.stdin.buffer
         return [_of_open_file(getattr(file, "raw", file), "standard input")]  # a thread may be left waiting for it
-    if _exists(one) or not glob.has_magic(str(one)):
-        return [(str(one), _of_path(one))]
-    names = sorted(glob.glob(str(one), recursive=True))  # noqa: PTH207  absolute patterns too
+    if _exists(given) or not glob.has_magic(str(given)):
+        return [(str(given), _of_path(given))]
+    names = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207  absolute patterns too
     if not names:
-        raise BadFile(one, "no file matches this pattern.")
+        raise BadFile(given, "no file matches this pattern.")
     return [(name, _of_path(name)) for name in names]
 
 
@@ -517,15 +517,15 @@ def _transcoded(stream: Stream, size: int) -> Iterator[bytes]:
 
 def _undecodable(stream: Stream, decoder: codecs.IncrementalDecoder, piece: bytes, line: int, column: int) -> BadFile:
     """Where a piece stops to be text: it is decoded again byte by byte."""
-    what = "the last byte"
+    culprit = "the last byte"
     try:
         for byte in piece:
-            what = f"{byte:#04x}"
+            culprit = f"{byte:#04x}"
             for letter in decoder.decode(bytes([byte])):
                 line, column = (line + 1, 1) if letter == "\n" else (line, column + 1)
-        what = "the end of the text"
+        culprit = "the end of the text"
     except UnicodeError:
         pass
     where = f"line {line}, character {column}"
-    problem = f"{where}: {what} is not {stream.input.encoding}; set another `encoding`."
+    problem = f"{where}: {culprit} is not {stream.input.encoding}; set another `encoding`."
     return BadFile(stream.name, problem)

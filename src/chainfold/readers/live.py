@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines
-from chainfold.readers.bad_lines import LinesOf
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
@@ -37,6 +36,7 @@ from chainfold.readers.inputs import (
     count_of,
     unreadable,
 )
+from chainfold.readers.skipped_lines import LinesOf
 from chainfold.readers.text import Taken, TextReader
 from chainfold.readers.whole_lines import MARK, TooLong
 
@@ -200,10 +200,10 @@ class LiveRows:
             return Format.CRFSUITE
         if tuple(kinds) == CONLLU_COLUMNS:
             return Format.CONLLU
-        found = format_of([line])
-        if found is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
-            return found
-        return Format.CSV if found is Format.CSV else Format.CONLL
+        detected = format_of([line])
+        if detected is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
+            return detected
+        return Format.CSV if detected is Format.CSV else Format.CONLL
 
     def _arrived(self, chunk: Chunk, reader: TextReader) -> Iterator[Arrived]:
         """The rows of a chunk; where lines are wrong, the others are found without them, or else by halves."""
@@ -275,10 +275,10 @@ class LiveRows:
         if self._on_error is OnError.STOP or self._last is None:
             return None
         for _ in range(_ROUNDS):
-            found = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
-            if not found.size:
+            certain = kept[wrong.lines() - lines.chunk.line] if isinstance(wrong, BadLines) else _NO_LINES
+            if not certain.size:
                 return None
-            bad = np.union1d(bad, found)
+            bad = np.union1d(bad, certain)
             if self._on_error is OnError.SKIP:
                 kept = np.setdiff1d(kept, bad)
             state = reader.state()
@@ -310,7 +310,7 @@ class LiveRows:
             taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
             numbers = lines.chunk.line + good
             return taken._replace(
-                stretches=[one._replace(lines=numbers[one.lines - chunk.line]) for one in taken.stretches]
+                stretches=[stretch._replace(lines=numbers[stretch.lines - chunk.line]) for stretch in taken.stretches]
             )
         comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
         stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]

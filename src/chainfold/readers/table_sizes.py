@@ -197,12 +197,12 @@ class _Compact:
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Fields by their numbers."""
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         field = 0
         while kind := self._byte():
             field = field + (kind >> 4) if kind >> 4 else self._number()
-            found[field] = self._value(kind & 15, depth)
-        return found
+            fields[field] = self._value(kind & 15, depth)
+        return fields
 
     def _byte(self) -> int:
         self.at += 1
@@ -316,19 +316,19 @@ class CheckedStream:
         self._row = 1
 
     def read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            piece = self._looked_at.read(size - len(found))
+        data = b""
+        while len(data) < size:
+            piece = self._looked_at.read(size - len(data))
             if not piece and self._left:
-                piece = self._stream.read(min(size - len(found), self._left))
+                piece = self._stream.read(min(size - len(data), self._left))
                 self._left -= len(piece)
             elif not piece:
                 self._look()
-                piece = self._looked_at.read(size - len(found))
+                piece = self._looked_at.read(size - len(data))
             if not piece:
                 break
-            found = found + piece if found else piece
-        return found
+            data = data + piece if data else piece
+        return data
 
     def _look(self) -> None:
         """Take the next message, with its body if that is compressed; what is damaged is left to its reader."""
@@ -382,6 +382,6 @@ def _sizes(values: Any) -> NDArray[np.int64]:
         whole: NDArray[np.int64] = upto[ends] - upto[ends - lengths]
         return whole
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        found: NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        sizes: NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+        return sizes.astype(np.int64)
     return np.zeros(len(values), np.int64)

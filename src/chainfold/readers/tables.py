@@ -200,18 +200,18 @@ def keeping(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Itera
         yield batch
 
 
-def seekable(stream: Stream, what: str) -> Any:
+def seekable(stream: Stream, format_name: str) -> Any:
     """The path or the file behind a stream, for a format whose index is at the end."""
     if stream.compression:
-        raise BadFile(stream.name, f"is {what} inside {stream.compression} data; decompress it first.")
+        raise BadFile(stream.name, f"is {format_name} inside {stream.compression} data; decompress it first.")
     where = stream.path or stream.input.file
     if where is None:
-        raise BadFile(stream.name, f"{what} cannot be read from a pipe, as its index is at the end; name the file.")
+        raise BadFile(stream.name, f"{format_name} cannot be read from a pipe: its index is at the end; name the file.")
     return where
 
 
 @contextmanager
-def one_sentence(name: str, what: str) -> Iterator[None]:
+def one_sentence(name: str, problem: str) -> Iterator[None]:
     """Errors of pyarrow and Python as one `BadFile`."""
     try:
         yield
@@ -220,7 +220,7 @@ def one_sentence(name: str, what: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # it is the system that cannot read it
             raise unreadable(name, error) from None
-        raise BadFile(name, f"{what}: {first_line(error)}.") from None
+        raise BadFile(name, f"{problem}: {first_line(error)}.") from None
 
 
 def first_line(error: Exception) -> str:

@@ -137,8 +137,10 @@ def comment_prefix(line: str) -> str:
 
 def surely_no_numbers(texts: Any) -> NDArray[np.bool_]:
     """Which of an Arrow array of strings are certainly not the texts of numbers."""
-    found: NDArray[np.bool_] = pc.invert(pc.match_substring_regex(texts, _LIKE_A_NUMBER)).to_numpy(zero_copy_only=False)
-    return found
+    others: NDArray[np.bool_] = pc.invert(pc.match_substring_regex(texts, _LIKE_A_NUMBER)).to_numpy(
+        zero_copy_only=False
+    )
+    return others
 
 
 def first_no_number(texts: Any) -> int | None:

@@ -30,12 +30,12 @@ class TooLong(NamedTuple):
     problem: BadFile
 
 
-def whole_lines(pieces: Iterable[Piece], one: Input, stopped: threading.Event) -> Iterator[Chunk | TooLong | None]:
+def whole_lines(pieces: Iterable[Piece], source: Input, stopped: threading.Event) -> Iterator[Chunk | TooLong | None]:
     """All whole lines that are there; None where another file begins. Raises if one of the files is no text."""
     files: dict[int, _Lines] = {}
     for piece in pieces:
         if piece.file not in files:
-            files[piece.file] = _Lines(one, another=bool(files))
+            files[piece.file] = _Lines(source, another=bool(files))
             files.pop(piece.file - _MOST_FILES, None)
         yield from files[piece.file].add(piece.data, piece.last)
     if not stopped.is_set():
@@ -46,11 +46,11 @@ def whole_lines(pieces: Iterable[Piece], one: Input, stopped: threading.Event) -
 class _Lines:
     """The lines of one file."""
 
-    def __init__(self, one: Input, another: bool) -> None:
-        self._input, self._another = one, another  # another: report that another file begins
+    def __init__(self, source: Input, another: bool) -> None:
+        self._input, self._another = source, another  # another: report that another file begins
         self._head, self._held = b"", io.BytesIO()
         self._line = 1
-        self._decode = _decoder(one.encoding)
+        self._decode = _decoder(source.encoding)
         self._too_long = False  # is the line that comes next one whose beginning was told of?
 
     def add(self, piece: bytes, last: bool) -> Iterator[Chunk | TooLong | None]:

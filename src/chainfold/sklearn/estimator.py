@@ -36,7 +36,7 @@ _OPTIONS = (
     *("rate", "decay", "batch", "seed"),
 )
 _OF_PIECES = {"rate", "decay", "batch", "seed"}  # settings that lbfgs itself has no use for
-_BY_PIECES = "adagrad"  # what stands in for lbfgs, which cannot learn from pieces
+_BY_PIECES = "adagrad"  # replaces lbfgs, which cannot train on pieces
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""What is seen of each iteration while an estimator is fitted.
+"""The iterations of `CRF.fit`.
 
 TrainingLog   the iterations, as sklearn-crfsuite names what is in them
-watched       whoever is told of an iteration: the log and, if wanted, standard error
+watched       the callback of `train`: the log and, if `verbose`, stderr
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chainfold.training.loop import IterationReport
 
 @dataclass
 class TrainingLog:
-    """What was seen of each iteration."""
+    """The iterations of training, as sklearn-crfsuite names their figures."""
 
     iterations: list[dict[str, Any]] = field(default_factory=list)
     featgen_num_features: int | None = None  # weights
@@ -47,7 +47,7 @@ class TrainingLog:
 
 @contextmanager
 def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[IterationReport], None]]:
-    """Whoever is told of an iteration: the log and, if wanted, a terminal or whatever standard error is."""
+    """The callback of `train`: it fills the log and, if `verbose`, writes to stderr."""
     if not verbose:
         yield log.add
         return

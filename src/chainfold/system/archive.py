@@ -147,7 +147,7 @@ def _array(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
 
 
 def _read(file: IO[bytes], size: int) -> bytes:
-    """So many bytes."""
+    """Read exactly this number of bytes."""
     found = b""
     while len(found) < size:
         more = file.read(size - len(found))

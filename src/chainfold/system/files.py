@@ -155,7 +155,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def target_of(path: str | Path) -> Path:
-    """The file that is to be written or replaced, whatever links lead to it."""
+    """The file that is to be written or replaced, with links resolved."""
     try:
         given = Path(path)
         target = given.resolve()

@@ -43,7 +43,7 @@ def claimed(outputs: Sequence[object], inputs: Iterable[object], in_place: bool 
 def check_outputs(outputs: Iterable[object], inputs: Iterable[object]) -> None:
     """Raise if an output cannot be written, is one of the inputs, or is another output as well.
 
-    Names are paths, globs among the inputs, and `-`; whatever else is given, such as None or a table, is no file.
+    Names are paths, globs among the inputs, and `-`; anything else, such as None or a table, is no file.
     """
     read = {identity for one in inputs for identity in _identities(one)}
     places: dict[Path | Identity | str, object] = {}
@@ -132,7 +132,7 @@ def _locked(place: Path, output: str | Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # whoever had it has just removed it
+        os.close(descriptor)  # its owner has just removed it
 
 
 def _opened(place: Path) -> int:

@@ -24,7 +24,7 @@ def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
 
 
 def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """What is made of each item, in their order; the next ones are in the making on so many threads.
+    """The result for each item, in order; the next ones are computed on this many threads.
 
     Of a single item it is made here and now.
     """
@@ -82,7 +82,7 @@ def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> 
             if not _put((item, None), made, left):
                 return
         _put((_END, None), made, left)
-    except BaseException as error:  # handed over, whatever it is
+    except BaseException as error:  # raised in the other thread
         _put((_END, error), made, left)
 
 

@@ -1,4 +1,4 @@
-"""What is checked of anything that comes back from a file, whoever wrote it: a digest says nothing of its writer.
+"""Checks of arrays and JSON from files: a valid digest does not mean that chainfold wrote them.
 
 Kernels look at no bound, so all that they are given passes here first. Whoever restores something says what it takes:
 
@@ -69,7 +69,7 @@ class Arrays:
         return array
 
     def take_or_none(self, name: str, dtype: Any, size: int) -> NDArray[Any]:
-        """A row of so many numbers, or an empty one."""
+        """A row of this many numbers, or an empty one."""
         if name not in self._arrays and name in self:
             return self._filled(name, dtype, (size,))
         array = self.take(name, dtype, None)
@@ -150,7 +150,7 @@ def below_infinity(name: str, array: NDArray[Any]) -> None:
 
 
 def ascending(name: str, offsets: NDArray[np.int64], size: int) -> None:
-    """Offsets into so many entries, from the first to the last."""
+    """Offsets into this many entries, from the first to the last."""
     good = offsets.size and offsets[0] == 0 and offsets[-1] == size and (offsets[1:] >= offsets[:-1]).all()
     need(good, f"its {name} do not go from 0 to {size}")
 

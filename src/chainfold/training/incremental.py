@@ -46,7 +46,7 @@ class IncrementalState:
     algorithm: str | None = None  # that of the vectors
     vectors: dict[str, Floats] = field(default_factory=dict)  # [M] each: what the optimiser keeps, by weight
     passes: int = 0
-    steps: int = 0  # batches of descent, or pieces of a chain that were learnt from, in all passes
+    steps: int = 0  # batches of descent, or pieces of a chain that were trained on, in all passes
     goes_on: bool = False  # is the last sequence unfinished, so that the next row goes on with it?
 
 

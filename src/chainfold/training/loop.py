@@ -147,7 +147,7 @@ def option_names(algorithm: str) -> set[str]:
 
 
 class SaveInterval(NamedTuple):
-    """How often to save: after so many iterations, or so many seconds."""
+    """How often to save: after a number of iterations, or of seconds."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -180,7 +180,7 @@ class Saving:
 
 @dataclass(frozen=True, eq=False)
 class Development:
-    """A development set: a chain with the numbers of the one to learn from, and all its labels.
+    """A development set: a chain with the numbers of the training chain, and all its labels.
 
     Labels that the other chain never saw have numbers after its own, and names; they are always tagged wrong.
     """
@@ -206,7 +206,7 @@ class Development:
 
 @dataclass(frozen=True)
 class IterationReport:
-    """An iteration, for whoever watches."""
+    """An iteration, as `train` reports it."""
 
     step: Iteration
     dev: float | None  # the score on the development set

@@ -198,7 +198,7 @@ class BatchObjective:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
         problem = Problem(self._space.model(point), self._space.source, Settings(), self._workspace)
         tally = share(problem, Potentials.of(problem), low, high).tally
-        assert tally.observed is not None, "a chain to learn from is labelled"
+        assert tally.observed is not None, "a training chain is labelled"
         likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
         layout = self._space.layout
         gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())

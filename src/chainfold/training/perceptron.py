@@ -1,15 +1,15 @@
-"""Training from mistakes: averaged perceptron, passive-aggressive and AROW, over blocks of a source.
+"""Perceptrons: averaged perceptron, passive-aggressive and AROW, over blocks of a source.
 
     ap      averaged perceptron        each wrong path moves the weights by one feature count
     pa      passive-aggressive         …by just enough to put the labels ahead of it
     arow    adaptive regularisation    …and less where a weight has been seen often
 
-They take the settings of CRFsuite's algorithms of the same names; `kernels.mistakes` has the formulas. Memory is one
-block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
+They take the settings of CRFsuite's algorithms of the same names; `kernels.perceptron_update` has the formulas. They
+keep one block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
 
-What is learnt from as a whole is a sequence; one of more than `longest` positions is cut into pieces of that length,
+Sequences are trained on as a whole; one of more than `longest` positions is cut into pieces of that length,
 and where no sequence begins in a whole block it is cut at the block's end as well. The transition between two pieces
-is not learnt from. A piece with an unknown label is left out.
+is not trained on. A piece with an unknown label is left out.
 """
 
 from __future__ import annotations

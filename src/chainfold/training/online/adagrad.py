@@ -1,4 +1,4 @@
-"""Weights that are learnt as data arrives: AdaGrad with decay, where a step costs what occurs in it.
+"""AdaGrad's online state: weights with decay, where a step costs what occurs in it.
 
 One step over n positions, with the gradient g of their negative log likelihood, is
 
@@ -37,7 +37,7 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """How to learn from what arrives."""
+    """Settings of online training."""
 
     rate: float = 0.3  # of learning
     batch: int = 256  # positions in a step, at most
@@ -117,7 +117,7 @@ class OnlineWeights:
         _descend(self.transitions, self.transition_sums, transitions, settings)
 
     def grow(self, n_labels: int) -> None:
-        """Have so many labels, at least; weights of new ones are zero."""
+        """Have at least `n_labels` labels; weights of new ones are zero."""
         self._make_room(self._used, n_labels)
 
     def note(self, ids: Ids, labels: NDArray[np.int32]) -> None:

@@ -1,6 +1,6 @@
-"""Rows that have arrived and are in no saved state as yet, in a file: whoever is killed can learn from them again.
+"""Rows that have arrived and are in no saved state as yet, in a file: a killed run can train on them again.
 
-Each record is handed to the operating system, at once, before its rows are learnt from. It is
+Each record is handed to the operating system, at once, before its rows are trained on. It is
 
     head     the length of the body, a checksum of the body, a checksum of these two, and a mark
     body     JSON (the first row, the names of all labels, how many rows are settled, the sizes of the arrays), the
@@ -9,7 +9,7 @@ Each record is handed to the operating system, at once, before its rows are lear
 Rows that wait for what follows them come after those that are settled, as they are if nothing follows. They count if
 the next record begins after them, or if there is none; where it begins with the first of them, they are in it.
 
-The length of a record is certain once its head is. So a record that was not written to its end is told from one that
+The length of a record is certain once its head is. So a record that was not written to its end differs from one that
 was damaged later: the file ends with it or, where the power went, has only zeros from some place in it on, where a mark
 should be. It is cut off when the journal is next written to. Damage is a sentence, and the file stays as it is.
 """

@@ -1,4 +1,4 @@
-"""How well each batch was tagged before it was learnt from, by intervals."""
+"""How well each batch was tagged before it was trained on, by intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE = re.compile(r"[0-9]{1,18}(,-?[0-9]+\.[0-9]{6}){3}\n")
 class Interval(NamedTuple):
     """Some batches, and how it went until then."""
 
-    positions: int  # learnt from until then
+    positions: int  # trained on until then
     accuracy: float  # of the interval
     running_accuracy: float  # of all until then
     loss: float  # of the interval: the mean -log likelihood of a position
@@ -44,7 +44,7 @@ class Prequential:
             self.close()
 
     def restore(self, counts: Any, loss: Any, positions: int) -> None:
-        """Go on from what was counted over so many positions."""
+        """Continue counts over `positions` positions."""
         need(type(counts) is list and len(counts) == 4, "its counts are not four")
         need(all(is_count(one, 0, positions) for one in counts), "its counts cannot be")
         need(counts[0] == positions and counts[3] <= counts[2], "its counts are those of other rows")
@@ -63,7 +63,7 @@ class IntervalTable:
     """Intervals as lines of CSV, each written when it is known."""
 
     def __init__(self, path: Path, positions: int) -> None:
-        """Go on after so many positions: lines of later ones are written once more."""
+        """Continue after `positions` positions: lines of later ones are written again."""
         kept = _lines_until(path, positions) if positions else []
         with written_whole(path) as file:  # lines of before are not lost, whenever this is killed
             file.write("".join([f"{','.join(_HEADINGS)}\n", *kept]).encode())

@@ -12,7 +12,7 @@ ahead, are in the journal, and in the state, as the last of their sequence.
 Whenever the run is killed, what is on disk is enough to go on:
 
     a new run    an old state is removed before its journal; there is no new state before there is a row to keep
-    rows         are in the journal, with one record, before they are learnt from; the first are in the first state
+    rows         are in the journal, with one record, before they are trained on; the first are in the first state
     saving       the state replaces the one before, and then the journal is cleared: rows in both are passed over
     the end      the model is stored, then the state is removed, then the journal
 """
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class StopRequested(Exception):
-    """Raised by whoever wants the run to stop while it waits for rows."""
+    """Raised to stop the run while it waits for rows."""
 
 
 class Stopped(ChainfoldError):
@@ -94,7 +94,7 @@ class OnlineRun:
         self._saved, self._since = time.monotonic(), 0  # when the state was saved, and batches since then
 
     def restore(self) -> None:
-        """What was saved; the journal is checked as well, and learnt from when the run goes on. No file is changed."""
+        """Read the saved state and check the journal, which `run` trains on. No file is changed."""
         tensors, about = read_sealed(self.state_path, RUN, RUN_VERSION)
         with damage(self.state_path, RUN):
             mapping("parts", about, ("settings", "meaning", "again", "counts", "loss", "kind", "version"))
@@ -128,7 +128,7 @@ class OnlineRun:
 
     @property
     def learnt(self) -> int:
-        """Positions that were learnt from so far."""
+        """Positions that were trained on so far."""
         return 0 if self.trainer is None else self.trainer.positions
 
     def run(self, arriving: Arriving) -> Model:
@@ -205,7 +205,7 @@ class OnlineRun:
             self._write_state()
 
     def _new_blocks(self, arriving: Arriving, trainer: OnlineTrainer) -> Iterator[Block]:
-        """Those that were not learnt from before."""
+        """The blocks that were not trained on before."""
         before = trainer.rows if arriving.again else 0
         skipped = 0
         blocks = iter(arriving.blocks)

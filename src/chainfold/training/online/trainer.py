@@ -1,7 +1,7 @@
 """Learning as data arrives: one pass, in memory that does not depend on how much there is.
 
 Blocks of any size come in; they are cut into batches anew. A batch ends before the last start mark in reach or, where
-there is none, in the midst of a sequence. It is learnt from when enough is known of what follows: nothing, where a
+there is none, in the midst of a sequence. It is trained on when enough is known of what follows: nothing, where a
 sequence ends with it; else as much as the certificate asks for, up to 4096 positions. The same goes for what comes
 before it, of which as much is kept. So its gradient is its share in that of the whole sequence, at the weights of the
 moment. Where a chain does not forget within those positions the share is approximate, and that is counted.
@@ -34,7 +34,7 @@ from chainfold.training.online.share import NOTHING, Renumbering, TrainingWindow
 
 
 class BatchResult(NamedTuple):
-    """A batch that was learnt from, and how it was tagged before that."""
+    """A batch that was trained on, and how it was tagged before."""
 
     positions: int
     right: int
@@ -46,7 +46,7 @@ class OnlineTotals:
     """What has happened so far."""
 
     batches: int = 0
-    right: int = 0  # positions that were tagged right before they were learnt from
+    right: int = 0  # positions that were tagged right before they were trained on
     loss: float = 0.0  # the sum of what the labels were worth before that, as -log likelihood
     approximate: int = 0  # batches whose share is not exact: the chain did not forget
 
@@ -60,7 +60,7 @@ class OnlineTrainer:
         self.totals = OnlineTotals()
         self.rows = 0  # that have come
         self._renumbering = Renumbering(n_attributes)
-        self._held = NOTHING  # those before the next batch, and those that are to be learnt from
+        self._held = NOTHING  # those before the next batch, and those that are to be trained on
         self._past = 0  # how many of them are before it
         self._new: list[Block] = []  # what has come since they were put together
         self._coming = 0  # positions in these
@@ -68,11 +68,11 @@ class OnlineTrainer:
 
     @property
     def positions(self) -> int:
-        """That were learnt from."""
+        """Positions that were trained on."""
         return self.weights.time
 
     def add(self, block: Block) -> None:
-        """Rows that follow those before; nothing is learnt from them as yet."""
+        """Append rows; they are trained on by `learn`."""
         if block.labels.size:
             self.check(block)
             self.rows += block.labels.size
@@ -96,15 +96,15 @@ class OnlineTrainer:
         self._gather()
 
     def _gather(self) -> None:
-        """Put together what has come, and let go of what is not needed any more."""
+        """Join the new rows, and free those that are not needed any more."""
         kept = max(0, self._past - HALO.last)
         self._held = join_blocks([self._held.part(kept, self._held.labels.size), *self._new])
         self._past, self._new, self._coming = self._past - kept, [], 0
 
     def check(self, block: Block, after: int = 0) -> None:
-        """Raise unless the rows can be learnt from, which come next or after so many others."""
+        """Raise unless the rows can be trained on; they come after `after` others."""
         if block.edge_ids.size:
-            raise ChainfoldError("edge attributes cannot be learnt online; leave them out.")
+            raise ChainfoldError("online training does not support edge attributes; leave them out.")
         if block.weights.size:
             raise ChainfoldError("online training does not support position weights; leave out `weight`.")
         unknown = np.flatnonzero(block.labels < 0)
@@ -174,7 +174,7 @@ class OnlineTrainer:
     def model(self, vocabulary: Vocabulary, n_labels: int = 0) -> Model:
         """The model as it is by now; the vocabulary has the names of the labels, and all else but the counts.
 
-        It has so many labels, at least: weights of those that were not learnt from as yet are zero.
+        It has at least `n_labels` labels: weights of those not trained on yet are zero.
         """
         weights = copy.copy(self.weights)
         weights.grow(n_labels)  # in arrays of its own
@@ -233,7 +233,7 @@ class OnlineTrainer:
         time = made.weights.time
         need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
         made._past, made.rows, *totals = given.counts("counts", size, MOST, time, time, time)
-        need(made.rows - time == size - made._past, "it has learnt from other rows than have come")
+        need(made.rows - time == size - made._past, "it was trained on other rows than have come")
         loss = given.take("loss", np.float64)
         finite("loss", loss)
         given.check_empty()

@@ -12,7 +12,7 @@ where p̂ and q̂ are p and q divided by 1 - βᵗ at step t. Gradients are sums
 do not mind: their steps do not depend on the scale of the gradient. SGD's do, so its default rate is for batches of
 about 250 positions; take a smaller one for larger batches, in proportion. The defaults were chosen on chunking data.
 
-What is told of an epoch is gathered in passing: the sum of the batches' objectives and gradients, each at the point
+The report of an epoch is gathered in passing: the sum of the batches' objectives and gradients, each at the point
 where it was met. The order of the batches is drawn from the seed and the number of the epoch.
 """
 

@@ -282,7 +282,7 @@ class _Pairs:
         self.scale = 0.0  # s·y / y·y of the last pair: H where no pair says more; 0: nothing is known yet
 
     def make_room(self) -> int:
-        """Which pair is next; the oldest one is let go of."""
+        """The index of the next pair; the oldest one is freed."""
         self.count = min(self.count, self._most - 1)
         return self._next
 

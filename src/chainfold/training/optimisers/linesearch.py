@@ -4,7 +4,7 @@ Good enough is Wolfe's: φ has fallen by a share of what the slope at 0 promised
 
     φ(t) ≤ φ(0) + FALL · t · φ'(0)      and      φ'(t) ≥ FLATTER · φ'(0)      strong: |φ'(t)| ≤ FLATTER · |φ'(0)|
 
-Every search makes at most so many trials, and none where the promise is less than rounding can show. It returns the
+Every search makes at most `most` trials, and none where the promise is less than rounding can show. It returns the
 last trial if that is good enough, else the lowest one that has fallen enough, else None. A trial that is not finite
 says that the step was too long, nothing more.
 """

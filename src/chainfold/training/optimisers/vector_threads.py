@@ -29,7 +29,7 @@ class VectorThreads:
         self._helpers: ThreadPoolExecutor | None = None
 
     def run(self, kernel: Callable[..., None], size: int, sums: int, *arguments: Any) -> NDArray[np.float64]:
-        """One pass over vectors of a size, and so many sums."""
+        """One pass over vectors of a size; returns `sums` sums."""
         chunks = -(-size // CHUNK)
         of_chunks = np.zeros((chunks, sums))
         threads = self._threads if size >= _LEAST_SHARED else 1
@@ -43,7 +43,7 @@ class VectorThreads:
             wait(jobs)
         for job in jobs:
             job.result()
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked looks whether a sum is finite
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks whether a sum is finite
             return np.asarray(of_chunks.sum(axis=0))
 
     def _pool(self) -> ThreadPoolExecutor:
