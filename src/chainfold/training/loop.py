@@ -250,7 +250,7 @@ def train(
                  With `early_stopping=False` in the settings it is scored only
     start        a model whose weights training starts from, where attribute and label have the same names
     constraints  which labels may follow, start and end, in training and in the model
-    engine, threads, memory   as for `evaluate`, where the algorithm has a gradient; threads change no bit of the model
+    engine, threads, memory   as for `log_likelihood`, if the algorithm has a gradient; threads change no bit
     saving       save the state of the run in a file, and continue from it
     report       called with an `IterationReport` after each iteration
     stop         called after each step; training ends with `Interrupted` where it returns True
