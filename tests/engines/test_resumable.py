@@ -399,7 +399,7 @@ def test_the_verb_says_what_cannot_be(stored: tuple[Model, Path, list[Path]], tm
     assert "requires --engine stream" in failed("gradient", chain, *modelled, *token, "--engine", "parallel")
     assert "before the last piece" in failed("gradient", chain, *modelled, *token, "-o", tmp_path / "g.npy")
     assert "another model" in failed("gradient", chain, "--model", tmp_path / "other", *token)
-    assert "begun with block None, not 7" in failed("gradient", chain, *modelled, *token, "--block", 7)
+    assert "begun with --block None, not 7" in failed("gradient", chain, *modelled, *token, "--block", 7)
     assert "also an input" in failed("gradient", chain, *modelled, "--token", chain)
     assert "also an input" in failed("gradient", chain, *modelled, "--token", tmp_path / "model")
     assert "two outputs" in failed("gradient", chain, *modelled, *token, "--last", "-o", tmp_path / "token")
