@@ -64,6 +64,7 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
             f"a library cannot be loaded: {MAPPED}; install chainfold again",
         ),
         (OSError(LLVM), "a library cannot be loaded: Could not find/load shared object file 'libllvmlite.so'"),
+        (ValueError("[digital envelope routines] initialization error"), "not enough memory for a checksum."),
         (RuntimeError("can't start new thread"), "the operating system refuses another thread; use fewer --threads"),
         (system(errno.EMFILE), "Too many open files; close some, or raise the limit (ulimit -n)."),
         (system(errno.ENOMEM), "not enough memory: Cannot allocate memory."),

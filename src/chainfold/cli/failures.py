@@ -20,12 +20,13 @@ from chainfold.errors import BadSetting, ChainfoldError, ChainfoldWarning
 from chainfold.system import signals
 from chainfold.system.machine import address_room
 
-FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError)  # of libraries and the system
+FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError, ValueError)  # of libraries and the system
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
 _RUNTIME = {
     "can't start new thread": "the operating system refuses another thread; use fewer --threads, or raise the limit.",
     "can't allocate": "not enough memory for Python itself.",
+    "[digital envelope routines]": "not enough memory for a checksum.",  # a ValueError of OpenSSL
 }
 _MOST_SHOWN = 200  # characters of a library's message
 _REMEDIES = {
@@ -108,7 +109,7 @@ def _sentence(error: Exception, verb: str) -> str | None:
         return f"a library cannot be loaded: {_short(error)}; install chainfold again, or give it more memory."
     if isinstance(error, SystemError):
         return f"Python itself has failed: {_short(error)}; that happens where there is not enough memory."
-    if isinstance(error, RuntimeError):
+    if isinstance(error, (RuntimeError, ValueError)):
         return next((sentence for words, sentence in _RUNTIME.items() if words in str(error)), None)
     return _sentence_of_system(error) if isinstance(error, OSError) else None
 
