@@ -79,3 +79,13 @@ def test_an_interrupt_before_the_thread_has_started_is_the_only_error(monkeypatc
         read_ahead(iter([1]))
     gc.collect()
     assert not seen
+
+
+def test_no_memory_to_begin_is_the_only_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> threading.Event:
+        raise MemoryError
+
+    monkeypatch.setattr("chainfold.system.prefetch.threading.Event", fail)
+    with pytest.raises(MemoryError):
+        read_ahead(numbers(5))
+    gc.collect()  # what is left of it is freed without an error, which would be a warning

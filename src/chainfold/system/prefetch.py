@@ -46,7 +46,7 @@ def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
 class _Ahead(Iterator[T]):
     """What making the items raises is raised where they are used; the thread ends when this is freed."""
 
-    _thread: threading.Thread | None = None  # an interrupt may come before there is one, or before it has started
+    _thread: threading.Thread | None = None  # an interrupt, or a lack of memory, may come first
 
     def __init__(self, items: Iterable[T], depth: int) -> None:
         self._left = threading.Event()
@@ -65,7 +65,8 @@ class _Ahead(Iterator[T]):
         raise error or StopIteration
 
     def __del__(self) -> None:
-        self._leave()
+        if self._thread is not None:
+            self._leave()
 
     def _leave(self) -> None:
         self._left.set()
