@@ -48,7 +48,7 @@ def item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
     They are fewer than were given if one has something in it that is neither a text, a bool, a number of usual size nor
     a dict, list or tuple of these.
     """
-    if not _is_known():
+    if not is_known():
         return _none(), 0
     return _item_texts(pieces, items)
 
@@ -95,7 +95,7 @@ def _none() -> ItemTexts:
 
 
 @cache
-def _is_known() -> bool:
+def is_known() -> bool:
     """Does this Python write what the kernel reads?"""
     items, text, values = _SAMPLE
     found, pieces = _item_texts([marshal.dumps(items, _FORMAT)], len(items))
