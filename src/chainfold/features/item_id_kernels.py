@@ -11,7 +11,7 @@ import numpy as np
 
 from chainfold.chain.string_kernels import find_strings, hash_strings
 from chainfold.readers.item_kernels import container_at, flatten
-from chainfold.system.jit import STRICT, kernel
+from chainfold.system.jit import OK, STRICT, kernel
 
 
 @kernel(fastmath=STRICT)
@@ -24,10 +24,11 @@ def item_ids(data: Any, room: Any, mask: Any, table: Any) -> Any:
     ends = np.full(1, data.size, np.int64)
     items = max(container_at(data, np.int64(0))[0], 0)
     most = data.size // 2 + 1
-    text, offsets, values = np.empty(room, np.uint8), np.zeros(most + 1, np.int64), np.empty(most)
+    text, offsets, values = np.empty(room, np.uint8), np.empty(most + 1, np.int64), np.empty(most)
     begins = np.zeros(items + 1, np.int64)
+    offsets[0] = 0
     status, _, _ = flatten(data, ends, 0, 0, np.empty(most, np.int64), text, offsets, values, begins[1:])
-    count = begins[items] if status == 0 else np.int64(0)
+    count = begins[items] if status == OK else np.int64(0)
     ids = np.empty(count, np.int32)
     if mask >= 0:
         hashes = np.empty(count, np.uint64)
@@ -36,14 +37,13 @@ def item_ids(data: Any, room: Any, mask: Any, table: Any) -> Any:
             ids[k] = np.int64(hashes[k] & np.uint64(mask))
     else:
         find_strings(text, offsets[:count], offsets[1 : count + 1], table, ids)
-    kept, valued = 0, False
-    low = np.int64(0)
-    for row in range(items if status == 0 else 0):
+    kept, low, valued = 0, np.int64(0), False
+    for row in range(items if status == OK else 0):
         high = begins[row + 1]
         for k in range(low, high):
-            if ids[k] >= 0:
-                ids[kept], values[kept] = ids[k], values[k]
-                valued = valued or values[k] != 1.0
-                kept += 1
+            ids[kept], values[kept] = ids[k], values[k]
+            kept += ids[k] >= 0
         begins[row + 1], low = kept, high
+    for k in range(kept):
+        valued |= values[k] != 1.0
     return status, begins, ids[:kept], values[: kept if valued else 0]

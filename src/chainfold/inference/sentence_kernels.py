@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chainfold.features.item_id_kernels import item_ids
 from chainfold.kernels.scores import find_rows, state_scores
 from chainfold.kernels.slots import BlockRows
-from chainfold.system.jit import STRICT, kernel
+from chainfold.system.jit import OK, STRICT, kernel
 
 TOO_LARGE = 3
 """A score may overflow."""
@@ -39,8 +39,8 @@ def item_scores(
     width = blank.size
     status, offsets, ids, values = item_ids(data, room, mask, table)
     size = offsets.size - 1
-    out = np.empty((size if status == 0 else 0, width))
-    if status != 0:
+    out = np.empty((size if status == OK else 0, width))
+    if status != OK:
         return status, out
     widest, largest = np.int64(0), 0.0 if values.size else 1.0
     for t in range(size):

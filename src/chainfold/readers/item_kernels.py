@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.chain.string_kernels import copied
+from chainfold.system.intrinsics import WORD, put_word, word
 from chainfold.system.jit import OK, STRICT, kernel
 
 FULL, UNUSUAL = 1, 2  # more room is needed; a piece has other things than these
@@ -73,6 +73,13 @@ def text_at(data: Any, at: Any) -> Any:
     return low, high
 
 
+@kernel(fastmath=STRICT, inline=True)
+def write(source: Any, i: Any, target: Any, j: Any, size: Any) -> None:
+    """target[j : j + size] = source[i : i + size], in whole words; what follows it is written later."""
+    for k in range(0, size, WORD):
+        put_word(target, j + k, word(source, i + k))
+
+
 @kernel(fastmath=STRICT)
 def flatten(
     data: Any, piece_ends: Any, first: Any, rows: Any, refs: Any, text: Any, offsets: Any, values: Any, row_ends: Any
@@ -80,7 +87,8 @@ def flatten(
     """The attributes of the pieces from `first` on, which end at piece_ends in the data, the first `rows` items given.
 
     Attribute k is text[offsets[k] : offsets[k + 1]] with values[k]; row_ends: [items], the attributes up to each item.
-    refs: room for places in the data. Returns (status, the piece at which it stopped, items by then).
+    refs: room for places in the data. WORD bytes of no meaning end each piece. Returns (status, the piece at which it
+    stopped, items by then).
     """
     number = np.empty(1)
     octets = number.view(np.uint8)
@@ -152,9 +160,9 @@ def flatten(
                             if not abs(value) < np.inf:
                                 return UNUSUAL, piece, rows
                         elif not again and container_at(data, where)[0] != _NO_CONTAINER:
-                            if size + high - low + 1 > _MOST_PREFIX:
+                            if size + high - low + WORD > _MOST_PREFIX:
                                 return UNUSUAL, piece, rows
-                            copied(data, low, prefix, size, high - low)
+                            write(data, low, prefix, size, high - low)
                             size += high - low + 1
                             prefix[size - 1] = _COLON
                             opening = where
@@ -167,13 +175,13 @@ def flatten(
                     at = at + 5 if again else after
                 place = offsets[entry]
                 whole = size + high - low + (end - second + 1 if end >= 0 else 0)
-                if entry == values.size or place + whole > text.size:
+                if entry == values.size or place + whole + WORD > text.size:
                     return FULL, piece, rows
-                copied(prefix, 0, text, place, size)
-                copied(data, low, text, place + size, high - low)
+                write(prefix, 0, text, place, size)
+                write(data, low, text, place + size, high - low)
                 if end >= 0:
                     text[place + size + high - low] = _COLON
-                    copied(data, second, text, place + whole - (end - second), end - second)
+                    write(data, second, text, place + whole - (end - second), end - second)
                 values[entry] = value
                 entry += 1
                 offsets[entry] = place + whole

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.readers.item_kernels import FULL, flatten
+from chainfold.system.intrinsics import WORD
 
 _FORMAT = 4  # of marshal; it has had the same meaning since Python 3.4
 _SAMPLE = (
@@ -22,6 +23,7 @@ _SAMPLE = (
     b"a:b\xc3\xa9cde:fg",
     [1.0, 0.5, 1.0, -2.0, 1.0, 1.0],
 )
+_PADDING = bytes(WORD)  # the kernel reads a word at a time
 _LEAST = 1024  # bytes, attributes
 
 
@@ -37,7 +39,7 @@ class ItemTexts(NamedTuple):
 def packed(items: Any) -> bytes | None:
     """A list or tuple of items as bytes; None where its types are others than `marshal` knows."""
     try:
-        return marshal.dumps(items, _FORMAT)
+        return marshal.dumps(items, _FORMAT) + _PADDING
     except (ValueError, RecursionError):
         return None
 
@@ -58,7 +60,7 @@ def _item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
     piece_ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
     refs = np.empty(max(map(len, pieces), default=0) // 2 + 1, np.int64)
     found = ItemTexts(
-        np.empty(data.size + _LEAST, np.uint8),
+        np.empty(2 * data.size + _LEAST, np.uint8),
         np.zeros(data.size // 6 + _LEAST, np.int64),
         np.empty(data.size // 6 + _LEAST - 1),
         np.empty(items, np.int64),
@@ -98,5 +100,5 @@ def _none() -> ItemTexts:
 def is_known() -> bool:
     """Does this Python write what the kernel reads?"""
     items, text, values = _SAMPLE
-    found, pieces = _item_texts([marshal.dumps(items, _FORMAT)], len(items))
+    found, pieces = _item_texts([marshal.dumps(items, _FORMAT) + _PADDING], len(items))
     return pieces == 1 and found.text.tobytes() == text and found.values.tolist() == values

@@ -25,7 +25,8 @@ from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
 _PACKED, _FLATTENED = 1 << 18, 4096  # bytes of packed sequences, and items flattened one by one, that are done at once
-_KEPT = (list, tuple, np.ndarray)  # what holds its sequences, rather than making them
+KEPT = (list, tuple, np.ndarray)
+"""What holds its sequences, rather than making them when they are asked for."""
 
 
 def stretches_of(
@@ -58,7 +59,7 @@ class _Sequence(NamedTuple):
 
 def _parts(sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None) -> Iterator[_Part]:
     """The items of all sequences; those of lists and tuples of built-in types many at a time."""
-    waiting, kept = _Waiting(), isinstance(sequences, _KEPT)
+    waiting, kept = _Waiting(), isinstance(sequences, KEPT)
     try:
         for sequence in _together(sequences, labels, weights):
             with_list = _with_list_of_labels(sequence)
