@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 class _Sequence(NamedTuple):
     """A sequence of items with its number, its labels, None where there are none, and its weight."""
 
-    index: int
+    number: int
     items: Any
     labels: Any
     weight: float
@@ -142,7 +142,7 @@ def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
 def _parts_one_by_one(sequence: _Sequence) -> Iterator[_Part]:
     """The items of a sequence, flattened one by one."""
     flattened = _Flattened(sequence)
-    for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.index)):
+    for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
         flattened.add(item, label, place)
         if len(flattened.labels) == _FLATTENED:
             yield flattened.part()
@@ -216,7 +216,7 @@ class _Flattened:
 
     def add(self, item: Any, label: Any, place: int) -> None:
         self._first |= place == 0
-        self._flatten("", item, self._sequence.index, place)
+        self._flatten("", item, self._sequence.number, place)
         self._ends.append(len(self._names))
         self.labels.append(_label(label))
 
