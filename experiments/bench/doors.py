@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,39 +28,72 @@ class _Call(NamedTuple):
     """A call of the estimator, and what has to be reached."""
 
     name: str
-    run: Callable[[Any, int], object]  # with an estimator, and the number of threads
+    run: Callable[[Any, int], object]  # with an estimator, or what makes one, and the number of threads
     bar: float  # times as fast as the other program, on one thread
     aim: float | None = None
     calls: int = 1  # in a round
+    trains: bool = False
     warm: bool = True  # False: a call that takes long, after others that have compiled all it needs
 
 
 def run(context: Context) -> SectionResults:
+    data = _data(context)
+    calls = [*_training(data), *_labelling(data, context.sized(_CALLS, _QUICK_CALLS))]
+    times = measured(calls, data, context)
+    context.say("StreamTagger.push")
+    return results(data, calls, times, _pushes(data, context.sized(40, 2), context.rounds))
+
+
+class _Data(NamedTuple):
+    """Sentences to train on and to label."""
+
+    name: str
+    items: list[Any]
+    labels: list[list[str]]
+    test: list[Any]
+
+
+def _data(context: Context) -> _Data:
     corpus = context.corpora.chunks()
     context.say(f"{corpus.name}: making the dicts")
     items, labels = map(list, zip(*word_sequences(corpus.train), strict=True))
-    test = [sentence for sentence, _ in word_sequences(corpus.test)][:_SENTENCES]
-    estimators = _estimators()
+    return _Data(corpus.name, items, labels, [items for items, _ in word_sequences(corpus.test)][:_SENTENCES])
+
+
+def measured(calls: list[_Call], data: _Data, context: Context) -> list[Times]:
+    """Milliseconds of each call in each round, by program and threads."""
+    makers, fitted = _estimators(), {}
+    if any(not call.trains for call in calls):
+        context.say("training the models")
+        fitted = {
+            name: make(1, max_iterations=_ITERATIONS).fit(data.items, data.labels) for name, make in makers.items()
+        }
+    found = []
+    for call in calls:
+        context.say(call.name)
+        runs = {
+            name: _repeated(call, make if call.trains else fitted[name], 2 if name == OURS[2] else 1)
+            for name, make in makers.items()
+        }
+        seconds = interleaved(runs, context.rounds, warm=call.warm)
+        found.append({name: each(rounds, _MILLI / call.calls) for name, rounds in seconds.items()})
+    return found
+
+
+def results(data: _Data, calls: list[_Call], times: list[Times], pushes: Times) -> SectionResults:
     rows: list[list[Cell]] = []
-    bars: list[Target] = []
-    for call in _training(items, labels):
-        context.say(call.name)
-        _add(call, {name: (None, make) for name, make in estimators.items()}, context, rows, bars)
-    fitted = {name: (make(1, max_iterations=_ITERATIONS).fit(items, labels), make) for name, make in estimators.items()}
-    for call in _labelling(test, context.sized(_CALLS, _QUICK_CALLS)):
-        context.say(call.name)
-        _add(call, fitted, context, rows, bars)
-    context.say("StreamTagger.push")
-    pushes = _pushes(fitted[OURS[1]][0], test[: context.sized(40, 2)], context.rounds)
+    bars = []
+    for call, found in zip(calls, times, strict=True):
+        faster = {threads: ratios(found, _PEER.package, name) for threads, name in OURS.items()}
+        rows.append([call.name, found.get(_PEER.package), *(found[name] for name in OURS.values()), *faster.values()])
+        bars.append(Target(f"{call.name}: times as fast, 1 thread", faster[1], call.bar, aim=call.aim))
     bars.append(Target("StreamTagger.push of one row, 1 thread: milliseconds", pushes["labels"], 0.1, "at most"))
-    title = f"{corpus.name}, {sum(map(len, items)):,} positions to train on, {len(test):,} sentences to label"
+    positions = sum(map(len, data.items))
+    title = f"{data.name}, {positions:,} positions to train on, {len(data.test):,} sentences to label"
+    push_rows: list[list[Cell]] = [[name, rounds] for name, rounds in pushes.items()]
     tables = [
         ResultTable(f"Milliseconds a call: {title}", _COLUMNS, rows),
-        ResultTable(
-            "StreamTagger.push, one row a call, 1 thread",
-            ["computed", "milliseconds"],
-            [[name, times] for name, times in pushes.items()],
-        ),
+        ResultTable("StreamTagger.push, one row a call, 1 thread", ["computed", "milliseconds"], push_rows),
     ]
     return SectionResults(tables, bars, [] if has(_PEER) else [f"{_PEER.package} is not installed, and is left out."])
 
@@ -80,17 +113,18 @@ def _estimators() -> dict[str, Any]:
     return makers
 
 
-def _training(items: Any, labels: Any) -> list[_Call]:
+def _training(data: _Data) -> list[_Call]:
     def fit(make: Any, threads: int, **options: Any) -> object:
-        return make(threads, **options).fit(items, labels)
+        return make(threads, **options).fit(data.items, data.labels)
 
     return [
-        _Call("fit, one iteration", lambda make, threads: fit(make, threads, max_iterations=1), 3.0, 5.0),
-        _Call("fit, to convergence", fit, 6.0, warm=False),
+        _Call("fit, one iteration", lambda make, threads: fit(make, threads, max_iterations=1), 3.0, 5.0, trains=True),
+        _Call("fit, to convergence", fit, 6.0, trains=True, warm=False),
     ]
 
 
-def _labelling(test: Any, calls: int) -> list[_Call]:
+def _labelling(data: _Data, calls: int) -> list[_Call]:
+    test = data.test
     singles = [min(test, key=lambda sentence: abs(len(sentence) - length)) for length in _LENGTHS]
     bars = {5: (1.0, 1.0), 24: (1.0, 1.0), 34: (1.5, 2.0)}
     found = []
@@ -117,21 +151,6 @@ def _labelling(test: Any, calls: int) -> list[_Call]:
     ]
 
 
-def _add(
-    call: _Call, estimators: Mapping[str, tuple[Any, Any]], context: Context, rows: list[list[Cell]], bars: list[Target]
-) -> None:
-    """Measure a call, on one thread and on two."""
-    runs: dict[str, Run] = {}
-    for name, (fitted, make) in estimators.items():
-        threads = 2 if name == OURS[2] else 1
-        runs[name] = _repeated(call, make if fitted is None else fitted, threads)
-    measured = interleaved(runs, context.rounds, warm=call.warm)
-    times: Times = {name: each(seconds, _MILLI / call.calls) for name, seconds in measured.items()}
-    faster = {threads: ratios(times, _PEER.package, name) for threads, name in OURS.items()}
-    rows.append([call.name, times.get(_PEER.package), *(times[name] for name in OURS.values()), *faster.values()])
-    bars.append(Target(f"{call.name}: times as fast, 1 thread", faster[1], call.bar, aim=call.aim))
-
-
 def _repeated(call: _Call, subject: Any, threads: int) -> Run:
     def repeated() -> None:
         with _on_cores(threads):
@@ -145,16 +164,17 @@ def _repeated(call: _Call, subject: Any, threads: int) -> Run:
 def _on_cores(count: int) -> Iterator[None]:
     """Keep this thread and those that it starts to so many cores."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:count])
+    os.sched_setaffinity(0, sorted(before)[-count:])
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
 
 
-def _pushes(crf: Any, sentences: Any, rounds: int) -> Times:
+def _pushes(data: _Data, sentences: int, rounds: int) -> Times:
     """Milliseconds of a push of one row, without and with marginals."""
-    rows = [(item, t == 0) for sentence in sentences for t, item in enumerate(sentence)]
+    model = CRF(max_iterations=_ITERATIONS, **_SETTINGS).fit(data.items, data.labels).model_
+    rows = [(item, t == 0) for sentence in data.test[:sentences] for t, item in enumerate(sentence)]
 
     def push(tagger: StreamTagger) -> Run:
         def pushed() -> None:
@@ -164,7 +184,7 @@ def _pushes(crf: Any, sentences: Any, rounds: int) -> Times:
 
         return pushed
 
-    taggers = {"labels": StreamTagger(crf.model_), "labels and marginals": StreamTagger(crf.model_, marginals=True)}
+    taggers = {"labels": StreamTagger(model), "labels and marginals": StreamTagger(model, marginals=True)}
     times = interleaved({name: push(tagger) for name, tagger in taggers.items()}, rounds)
     return {name: each(seconds, _MILLI / len(rows)) for name, seconds in times.items()}
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfold import CRF, ChainfoldError, StreamTagger
-from chainfold.features import row_encoder
 from chainfold.features.item_ids import ItemIds
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.sentence import SentenceTagger
+from chainfold.model.model import vocabulary_of_model
 
 pytestmark = pytest.mark.quick
 
@@ -110,6 +110,7 @@ def test_what_it_cannot_take_is_labelled_as_ever() -> None:
     for other in (iter(items), np.array(items, object), [*items, {"w": np.float32(1.0)}], [], [{"w": {"a", "b"}}]):
         again = list(items) if not isinstance(other, (list, np.ndarray)) else other
         assert crf.predict_single(other) == crf.predict([again])[0]
+    wrong: Any
     for wrong in ([{"w": None}], ["text"], 7, [{"w": float("inf")}]):
         with pytest.raises(ChainfoldError) as alone:
             crf.predict_single(wrong)
@@ -184,7 +185,7 @@ def test_a_model_of_columns_is_no_model_of_items() -> None:
 @pytest.mark.parametrize("name", ["plain", "hashed"])
 def test_rows_pushed_one_by_one_are_the_same_as_through_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     crf = fitted(name)
-    xs = sentences(15, seed=5)[0]
+    vocabulary, xs = vocabulary_of_model(crf.model_), sentences(15, seed=5)[0]
     pushed: list[tuple[Any, bool, bool]] = []
     for k, items in enumerate(xs):
         if k % 3 == 2:
@@ -194,20 +195,20 @@ def test_rows_pushed_one_by_one_are_the_same_as_through_columns(name: str, monke
     pushed += [({"w": b"w1"}, False, False), (["w:w1", "odd"], True, False), ({}, False, False)]
 
     def blocks() -> list[bytes]:
-        encoder, made = RowEncoder(crf.model_.vocabulary), []
+        encoder, made = RowEncoder(vocabulary), []
         for k, (rows, start, end) in enumerate(pushed):
             block = encoder.push(rows, start, end)
             values = block.values if block.values.size else np.ones(block.ids.size)
             made.append(b"|".join(array.tobytes() for array in (*block[:4], values, *block[5:])))
             if k == 7:
                 state = encoder.state()
-                encoder = RowEncoder(crf.model_.vocabulary)
+                encoder = RowEncoder(vocabulary)
                 encoder.restore(state)
         made.append(repr({key: value.tobytes() for key, value in encoder.state().items()}).encode())
         return made
 
     found = blocks()
-    monkeypatch.setattr(row_encoder.ItemIds, "of", classmethod(lambda cls, vocabulary: None))
+    monkeypatch.setattr(ItemIds, "of", classmethod(lambda cls, vocabulary: None))
     assert found == blocks()
 
 

@@ -340,8 +340,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict_marginals(self, X: Any) -> Objects:  # noqa: N803
         """The probability of every label at each position: an array of lists of dicts."""
         result = self._predictions(X, Want(labels=False, posteriors=True))
-        names = result.names
-        return result.lists([dict(zip(names, row, strict=True)) for row in result.each("posteriors").tolist()])
+        pieces = result.pieces(result.each("posteriors"))
+        return result.aligned((_by_name(result.names, piece) for piece in pieces), list)
 
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """The probability of every label at each position of one sequence."""
@@ -350,8 +350,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if posteriors is None:
             marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
             return marginals
-        names = tagger.names
-        return [dict(zip(names, row, strict=True)) for row in posteriors.tolist()]
+        return _by_name(tagger.names, posteriors)
 
     def predict_nbest(self, X: Any, k: int = 5) -> Objects:  # noqa: N803
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
@@ -520,6 +519,10 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.target_tags.two_d_labels = True
         return tags
+
+
+def _by_name(names: Sequence[str], posteriors: Floats) -> list[dict[str, float]]:
+    return [dict(zip(names, row, strict=True)) for row in posteriors.tolist()]
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:
