@@ -16,8 +16,10 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     cache              encodes an input again only if it has changed
     for_model          further input for a model: blocks with its numbers, or a chain that extends its vocabulary
     streaming          the same for a pipe or a growing file
+    item_ids           one sequence of items to ids of a model, in one call
     row_encoder        the same for rows that a program pushes
     attribute_kernels  compiled: shifted codes, names of rows
+    item_id_kernels    compiled: ids of items
 
 May import `errors`, `system`, `chain` and `readers`. Modules import from those listed before them, not after.
 """

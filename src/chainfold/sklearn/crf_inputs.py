@@ -41,6 +41,7 @@ from chainfold.features.for_model import (
     sequences_for_model,
 )
 from chainfold.inference.tagger import BLOCK, blocks_of
+from chainfold.readers.sequences import KEPT
 from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
 
@@ -57,6 +58,9 @@ class Lengths:
 
     def noting(self, sequences: Any) -> Any:
         """The same sequences."""
+        if isinstance(sequences, KEPT) and all(isinstance(items, Sized) for items in sequences):
+            self.counts.extend(map(len, sequences))
+            return sequences
         return self._noting(sequences) if isinstance(sequences, Iterable) else sequences
 
     def _noting(self, sequences: Iterable[Any]) -> Iterator[Any]:
