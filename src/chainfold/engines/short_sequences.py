@@ -43,20 +43,20 @@ class ShortSequences:
         return plain and fits and problem.settings.block is None
 
     def reach(self, low: int, high: int, closed: bool) -> int:
-        """The positions from `low` on, before `high`, of sequences that begin and end there.
+        """The positions from `low` on, before `high`, of sequences that begin and end there and are short enough.
 
         closed   a sequence ends with position high-1, even if no start mark says so
         """
-        starts = self._problem.source.block(low, high).starts
-        if not starts[0]:
+        marks = self._problem.source.block(low, high).starts.nonzero()[0]
+        if closed:
+            marks = np.append(marks, high - low)
+        if not marks.size or marks[0] > 0:
             return 0
-        return high - low if closed else starts.tobytes().rfind(b"\1")
+        long = (marks[1:] - marks[:-1] > self.rows).nonzero()[0]
+        return int(marks[long[0] if long.size else -1])
 
     def forward_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, tuple[float, float]]:
-        """Add the expected counts of the sequences of a block, before the first one that is too long.
-
-        Returns (positions done, their scale).
-        """
+        """Add the expected counts of the sequences of a block; returns (positions done, their scale)."""
         p, layout = self._potentials, self._problem.model.layout
         alpha, predicted = self._vectors()
         lattice = lattice_of(block.starts, block.labels, alpha, predicted, p.edge, self._entry, block.weights)

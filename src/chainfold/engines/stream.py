@@ -243,7 +243,6 @@ class StreamPass:
             self._problem.put_back(block)
             return 0
         done, log_scale = self._sequences.forward_and_back(begin, block, self._tally.expected.slots)
-        self._problem.put_back(block.part(done, end))
         if done == 0:
             return 0
         if belief is not None:

@@ -121,7 +121,7 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
-        if lattice.starts[t]:
+        if number(lattice.starts, t):
             scale = 0.0
             for i in range(n_labels):
                 scale += number(previous, i)

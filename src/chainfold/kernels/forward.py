@@ -125,13 +125,13 @@ def forward(
         if t < 0:
             continue
         row = t * width
-        peak = number(predicted, row)
-        if starts[t] and t > 0:
+        peak, start = number(predicted, row), number(starts, t)
+        if start and t > 0:
             scale = 0.0
             for j in range(n_labels):
                 scale += number(previous, j)
             total, compensation = two_sum(total, compensation, math.log(scale))
-        if not starts[t]:
+        if not start:
             if step:
                 total, compensation = two_sum(total, compensation, shift[t])
             else:
@@ -139,7 +139,7 @@ def forward(
         lane_sum, current = zero, zero
         for c in range(0, width, columns):
             ahead = one
-            if not starts[t]:
+            if not start:
                 ahead = step_row(previous, held, edge, t * step * n_labels * width, n_labels, c, tiles)
             store(predicted, row + c, ahead)
             current = load_tile(alpha, row + c, tile) * ahead

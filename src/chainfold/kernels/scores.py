@@ -26,6 +26,8 @@ from chainfold.system.jit import CONTRACT, STRICT, kernel
 AHEAD = 2
 """Positions from the one being worked on to the one whose rows are fetched."""
 
+_ENTRIES_AHEAD = 512  # of a block: the processor fetches no further than to the end of a page
+
 PORTION = 2048
 """Positions after which recent counts are added to the next level."""
 
@@ -107,6 +109,7 @@ def state_scores(block_rows: Any, rows: Any, weights: Any, blank: Any, out: Any)
     for t in range(block_rows.turn.size):
         low, turn, high = number(block_rows.begin, t), number(block_rows.turn, t), number(block_rows.begin, t + 1)
         prefetch_short_rows(block_rows, rows, min(t + AHEAD, block_rows.turn.size - 1), weights.sparse)
+        prefetch(block_rows.row, low + _ENTRIES_AHEAD)
         for c in range(0, width, columns):
             score = load_tile(blank, c, tile)
             if plain:

@@ -328,7 +328,9 @@ def spread(typing_context: Any, row: Any, matrix: Any, offset: Any, rows: Any) -
                 builder.store(_call(builder, "fma", [factor, x, builder.load(sum_)]), sum_)
         builder.branch(done)
         builder.position_at_end(done)
-        return _joined(builder, [builder.fadd(*(builder.load(part) for part in pair)) for pair in zip(*sums, strict=True)])
+        return _joined(
+            builder, [builder.fadd(*(builder.load(part) for part in pair)) for pair in zip(*sums, strict=True)]
+        )
 
     return row(row, matrix, types.int64, types.int64), generate
 
