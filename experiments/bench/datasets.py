@@ -97,18 +97,24 @@ class Datasets:
         names = "kddcup99/kddcup.data_10_percent.gz", "kddcup99/corrected.gz"
         return self._corpus("KDD 10 %", "", names, {"one_sequence": True}, _made_up_log)
 
-    def ecoli(self, positions: int | None = None) -> Dataset:
-        """The E. coli genome, one sequence, 8 labels, k-mers around each base; or its beginning."""
+    def ecoli(self, positions: int | None = None, n_labels: int = 8) -> Dataset:
+        """The E. coli genome, one sequence, k-mers around each base; or its beginning.
+
+        n_labels   8: the codon phase on both strands; 4: strands; 2: coding or not, or RNA
+        """
         options = {"columns": ["b", "label"], "attributes": " ".join(KMERS), "one_sequence": True}
         source = None if self._data is None else self._data / "ecoli_k12"
         if source is None or not source.exists():
             return self._made_up("E. coli", "", options, _made_up_bases)
-        target = self._folder / f"ecoli-{positions or 'whole'}.txt"
+        name = "E. coli" if positions is None else f"E. coli, {positions:,} bases"
+        if n_labels != 8:
+            name += f", {n_labels} labels"
+        target = self._folder / f"ecoli-{positions or 'whole'}-{n_labels}.txt"
         if not target.exists():
             bases = lzma.decompress((source / "seq.txt.xz").read_bytes()).decode().strip()[:positions]
-            labels = lzma.decompress((source / "labels8.u8.xz").read_bytes())[:positions]
+            kept = source / ("labels8.u8.xz" if n_labels == 8 else "labels4.u8.xz")
+            labels = (min(label, n_labels - 1) for label in lzma.decompress(kept.read_bytes())[:positions])
             target.write_text("".join(f"{base}\t{label}\n" for base, label in zip(bases, labels, strict=True)))
-        name = "E. coli" if positions is None else f"E. coli, {positions:,} bases"
         return Dataset(name, target, target, options)
 
     def _corpus(

@@ -20,7 +20,20 @@ ONE, TWO, ITERATION = "gradient, 1 thread", "gradient, 2 threads", "iteration, 2
 PEER = f"{CRFSUITE.package}, iteration"
 AIM = 10.0
 
-_POSITIONS = {2: 400_000, 8: 200_000, 32: 60_000, 64: 20_000, 128: 10_000, 256: 6_000}  # by labels
+_POSITIONS = {
+    2: 400_000,
+    3: 300_000,
+    4: 300_000,
+    5: 250_000,
+    8: 200_000,
+    9: 150_000,
+    16: 100_000,
+    23: 80_000,
+    32: 60_000,
+    64: 20_000,
+    128: 10_000,
+    256: 6_000,
+}  # by labels
 _QUICK_POSITIONS = {2: 4_000, 8: 4_000, 32: 2_000}
 _ATTRIBUTES, _ACTIVE, _MEAN_LENGTH = 200, 4, 20.0
 _STRETCH = 400_000  # bases
@@ -84,7 +97,8 @@ def beside_crfsuite(source: Source, sides: Sides, rounds: int) -> Times:
 
 def cases(context: Context) -> Iterator[tuple[str, Source]]:
     corpora = context.corpora
-    for corpus in (corpora.chunks(), corpora.tags("upos"), corpora.tags("xpos"), corpora.ecoli(_STRETCH)):
+    genomes = (corpora.ecoli(_STRETCH, n_labels) for n_labels in ((8,) if context.quick else (2, 4, 8)))
+    for corpus in (corpora.chunks(), corpora.tags("upos"), corpora.tags("xpos"), *genomes):
         yield corpus.name, context.encoded(corpus)
     for n_labels, positions in (_QUICK_POSITIONS if context.quick else _POSITIONS).items():
         chain = SyntheticChain(positions, n_labels, _ATTRIBUTES, _ACTIVE, mean_length=_MEAN_LENGTH, seed=1)
@@ -111,10 +125,15 @@ def run(context: Context) -> SectionResults:
     ]
     chunks, _, xpos = (measured[name] for name in list(measured)[:3])
     names = list(measured)
+    few = [name for name in names if name.startswith(("E. coli", "synthetic"))]
     bars = [
         Target(f"{names[0]}: times as fast, gradient on 2 threads", ratios(chunks, PEER, TWO), 5.0, aim=AIM),
         Target(f"{names[0]}: times as fast, gradient on 1 thread", ratios(chunks, PEER, ONE), 2.5),
         Target(f"{names[2]}: times as fast, gradient on 2 threads", ratios(xpos, PEER, TWO), 5.0, aim=AIM),
+        *(
+            Target(f"{name}: times as fast, gradient on 1 thread", ratios(measured[name], PEER, ONE), 5.0)
+            for name in few
+        ),
     ]
     tables = [ResultTable("Nanoseconds a position", [*shape, *columns], nanoseconds)]
     if has(CRFSUITE):

@@ -11,9 +11,10 @@ the same to the last bit for any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import starmap
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,6 +40,9 @@ _NEAR = 256  # positions
 _CUT = 125_000  # time of a cut beside its certificates, in multiply-adds
 
 
+Result = TypeVar("Result")
+
+
 class Cut(NamedTuple):
     """A place where the chain may be cut, with what each side needs to know; nothing where a sequence starts."""
 
@@ -54,12 +58,14 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     places = cut_places(problem.shape, problem.settings)
     if places:  # a source that must find its way to the last cut does so here, where it can be interrupted
         problem.source.block(places[-1] - 1, places[-1])
-    with ThreadPoolExecutor(at_once(problem.shape, problem.settings)) as pool:
+    count = at_once(problem.shape, problem.settings)
+    with ThreadPoolExecutor(count) as pool:
+        threads = pool if count > 1 else None
         try:
-            cuts = list(pool.map(lambda place: certify(problem, potentials, place), places))
+            cuts = list(in_order(threads, certify, ((problem, potentials, place) for place in places)))
             held = [cut for cut in cuts if cut is not None]
-            jobs = [pool.submit(stretch, problem, potentials, left, right) for left, right in stretches(held)]
-            for tally, stretch_events in in_order(jobs):
+            jobs = ((problem, potentials, left, right) for left, right in stretches(held))
+            for tally, stretch_events in in_order(threads, stretch, jobs):
                 events.add(stretch_events)
                 if total is None:
                     total = tally
@@ -75,11 +81,17 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return total, events.report(problem, total, in_order=order, cuts=certified, halo=2 * HALO.last if certified else 0)
 
 
-def in_order(jobs: list[Future[tuple[Tally, StreamEvents]]]) -> Iterator[tuple[Tally, StreamEvents]]:
-    """Results in the order of the chain, each freed once it is used."""
-    jobs.reverse()
-    while jobs:
-        yield jobs.pop().result()
+def in_order(
+    threads: ThreadPoolExecutor | None, work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]
+) -> Iterator[Result]:
+    """Results in the order of the jobs, each freed once it is used; without threads, by the caller's own."""
+    if threads is None:
+        yield from starmap(work, jobs)
+        return
+    futures = [threads.submit(work, *job) for job in jobs]
+    futures.reverse()
+    while futures:
+        yield futures.pop().result()
 
 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:

@@ -47,12 +47,12 @@ class ShortSequences:
 
         closed   a sequence ends with position high-1, even if no start mark says so
         """
-        marks = np.flatnonzero(self._problem.source.block(low, high).starts)
+        marks = self._problem.source.block(low, high).starts.nonzero()[0]
         if closed:
             marks = np.append(marks, high - low)
         if not marks.size or marks[0] > 0:
             return 0
-        long = np.flatnonzero(np.diff(marks) > self.rows)
+        long = (marks[1:] - marks[:-1] > self.rows).nonzero()[0]
         return int(marks[long[0] if long.size else -1])
 
     def forward_and_back(self, low: int, block: Block, counts: Slots) -> tuple[int, tuple[float, float]]:

@@ -87,7 +87,7 @@ class StreamPass:
         self._size, self._window = problem.shape.block(problem.settings), problem.shape.window(problem.settings)
         self._pending: deque[BlockPass] = deque()
         self._idle: list[BlockPass] = []
-        self._certificate = self._new_certificate()
+        self._certificate: Certificate | None = None  # of the end of the oldest pending block
         self._carried: Floats | None = None  # [N, slots]  G
         self._sequences = ShortSequences(problem, potentials) if ShortSequences.suit(problem, potentials) else None
 
@@ -258,7 +258,7 @@ class StreamPass:
     def _settle(self, window: int) -> None:
         """Do the pending blocks whose end is certified; carry one if there are too many."""
         while len(self._pending) > 1:
-            certificate = self._certificate
+            certificate = self._certificate = self._certificate or self._new_certificate()
             while not certificate.certified and certificate.blocks + 1 < len(self._pending):
                 certificate.extend(self._pending[certificate.blocks + 1].lattice())
             if not certificate.certified and len(self._pending) <= window:
@@ -273,7 +273,7 @@ class StreamPass:
             else:
                 self._carry(block_pass)
             self._idle.append(block_pass)
-            self._certificate = self._new_certificate()
+            self._certificate = None
 
     def _finish(self, gamma: Floats) -> None:
         """The end of a sequence settles all pending blocks."""
@@ -282,7 +282,7 @@ class StreamPass:
             self._idle.append(self._pending.pop())
             gamma = self._backward(self._idle[-1], gamma)
         self._collect(gamma)
-        self._certificate = self._new_certificate()
+        self._certificate = None
 
     def _posterior(self, certificate: Certificate) -> Floats:
         """Of the boundary before the pending blocks, its flow where positions have weights."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from chainfold.kernels.forward import step_row
 from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
-from chainfold.kernels.scores import AHEAD, COUNT, COUNT_BITS, PORTION, fold, prefetch_short_rows, sizes
-from chainfold.kernels.simd import fma, load_tile, maximum, number, place, splat, store, sum_lanes, zeros
+from chainfold.kernels.scores import AHEAD, PORTION, fold, prefetch_short_rows, short_entries, sizes
+from chainfold.kernels.simd import fma, load_tile, maximum, number, place, set_number, splat, store, sum_lanes, zeros
 from chainfold.kernels.wide import log_share
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
@@ -21,25 +21,26 @@ _TILE = 32  # positions whose edges are counted together, so that a count is loa
 def scatter(block_rows: Any, rows: Any, t: Any, gamma: Any, counts: Any) -> None:
     """The expected counts of position t's attributes: counts[a, j] += x_t(a) γ_t(j)."""
     tile, columns, width = sizes(rows.tiles)
-    low, turn, high = block_rows.begin[t], block_rows.turn[t], block_rows.begin[t + 1]
+    low, turn, high = number(block_rows.begin, t), number(block_rows.turn, t), number(block_rows.begin, t + 1)
     plain = block_rows.value.size == 0
     prefetch_short_rows(block_rows, rows, max(t - AHEAD, 0), counts.sparse)
     for c in range(0, width, columns):
         posterior = load_tile(gamma, c, tile)
         if plain:
             for k in range(low, turn):
-                slot = block_rows.row[k] + c
+                slot = number(block_rows.row, k) + c
                 store(counts.dense, slot, load_tile(counts.dense, slot, tile) + posterior)
         else:
             for k in range(low, turn):
-                slot = block_rows.row[k] + c
-                value = splat(block_rows.value[k])
+                slot = number(block_rows.row, k) + c
+                value = splat(number(block_rows.value, k))
                 store(counts.dense, slot, fma(value, posterior, load_tile(counts.dense, slot, tile)))
     for k in range(turn, high):
-        value = 1.0 if plain else block_rows.value[k]
-        first = block_rows.row[k] >> COUNT_BITS
-        for entry in range(first, first + (block_rows.row[k] & COUNT)):
-            counts.sparse[entry] += value * gamma[rows.label[entry]]
+        value = 1.0 if plain else number(block_rows.value, k)
+        first, count = short_entries(block_rows, k)
+        for entry in range(first, first + count):
+            share = value * number(gamma, number(rows.label, entry))
+            set_number(counts.sparse, entry, number(counts.sparse, entry) + share)
 
 
 @kernel(fastmath=CONTRACT, inline=True)
@@ -116,11 +117,11 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
     alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
     tile, columns, width = sizes(rows.tiles)
     weighted = lattice.change.size > 0
-    high = alpha.shape[0]
+    high, held = alpha.shape[0], load_tile(gamma, 0, tile)
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
-        if lattice.starts[t]:
+        if number(lattice.starts, t):
             scale = 0.0
             for i in range(n_labels):
                 scale += number(previous, i)
@@ -128,22 +129,29 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
             weight = lattice.change[t] if weighted else 1.0
             for c in range(0, width, columns):
                 store(predicted, t * width + c, zeros(tile))
-                store(gamma, c, splat(weight) * (load_tile(previous, c, tile) / splat(scale)))
+                held = splat(weight) * (load_tile(previous, c, tile) / splat(scale))
+                store(gamma, c, held)
         else:
             if weighted:
                 take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
+                held = load_tile(gamma, 0, tile)
             for c in range(0, width, columns):
                 at = t * width + c
                 inverse = splat(1.0) / maximum(load_tile(predicted, at, tile), splat(TINY))  # γ need not be waited for
-                store(predicted, at, load_tile(gamma, c, tile) * inverse)
-            v = place(predicted, t * width)
+                if columns < width:
+                    held = load_tile(gamma, c, tile)
+                held = held * inverse
+                store(predicted, at, held)
+            v, held_v = place(predicted, t * width), held
             for c in range(0, width, columns):
-                store(gamma, c, load_tile(previous, c, tile) * step_row(v, edge_t, 0, n_labels, c, rows.tiles))
+                held = load_tile(previous, c, tile) * step_row(v, held_v, edge_t, 0, n_labels, c, rows.tiles)
+                store(gamma, c, held)
         if t > 0 and (high - t == _TILE or t == 1):
             count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
             if not weighted:
                 normalise(gamma, rows.tiles)
+                held = load_tile(gamma, 0, tile)
             if (alpha.shape[0] - t) % PORTION == 0:
                 fold(counts)
     for i in range(n_labels):

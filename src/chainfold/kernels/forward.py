@@ -25,6 +25,7 @@ from chainfold.kernels.simd import (
     minimum,
     number,
     place,
+    set_number,
     splat,
     spread,
     store,
@@ -37,6 +38,7 @@ from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 _LEAST_SUM, _MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
+_AHEAD = 4  # positions from a step to the one whose exponentials are taken meanwhile: they wait for nothing
 _SHORT = 24  # numbers in a row that is better spread from a register than read one by one
 
 
@@ -62,14 +64,16 @@ def exponentiate_edges(edge: Any, shift: Any) -> Any:
 
 
 @kernel(fastmath=CONTRACT, inline=True)
-def step_row(vector: Any, matrix: Any, base: Any, n_labels: Any, c: Any, tiles: Any) -> Any:
+def step_row(vector: Any, held: Any, matrix: Any, base: Any, n_labels: Any, c: Any, tiles: Any) -> Any:
     """Σ_i vector(i) M(i, ·), a tile of it from column c on; the matrix begins at matrix[base].
+
+    held: the vector in registers, where it is short: a step then does not wait for memory.
 
     The even and the odd labels have sums of their own, which need not wait for one another.
     """
     tile, _, width = sizes(tiles)
     if width <= _SHORT:
-        return spread(load_tile(vector, 0, tile), matrix, base, n_labels)
+        return spread(held, matrix, base, n_labels)
     even, odd = zeros(tile), zeros(tile)
     at = base + c
     for i in range(0, n_labels - 1, 2):
@@ -79,6 +83,24 @@ def step_row(vector: Any, matrix: Any, base: Any, n_labels: Any, c: Any, tiles: 
     if n_labels % 2:
         even = fma(splat(number(vector, n_labels - 1)), load_tile(matrix, at, tile), even)
     return even + odd
+
+
+@kernel(fastmath=CONTRACT, inline=True)
+def exponentiate(alpha: Any, predicted: Any, t: Any, watch: Any, tiles: Any) -> Any:
+    """alpha[t] becomes b_t, predicted[t, 0] its maximum max s_t; returns the least finite s_t - max s_t, if watched."""
+    tile, columns, width = sizes(tiles)
+    row = t * width
+    top, zero = load_tile(alpha, row, tile), zeros(tile)
+    for c in range(columns, width, columns):
+        top = maximum(top, load_tile(alpha, row + c, tile))
+    peak, least = max_lanes(top), zero
+    for c in range(0, width, columns):
+        score = load_tile(alpha, row + c, tile) - splat(peak)
+        store(alpha, row + c, exp(score))
+        if watch:  # score + inf is inf for a finite score and not a number for -inf, a true zero
+            least = minimum(least, where_positive(score + splat(np.inf), score, zero))
+    set_number(predicted, row, peak)
+    return least
 
 
 @kernel(fastmath=CONTRACT)
@@ -91,41 +113,40 @@ def forward(
     """
     tile, columns, width = sizes(tiles)
     step = 1 if edge.shape[0] > 1 else 0
-    previous = place(entry, 0)
+    previous, held = place(entry, 0), load_tile(entry, 0, tile)
     total, compensation, moves = 0.0, 0.0, 0
     zero = zeros(tile)
     one = zero + splat(1.0)
     least, least_score = one, zero
-    for t in range(alpha.shape[0]):
+    for ahead_of in range(alpha.shape[0] + _AHEAD):
+        if ahead_of < alpha.shape[0]:
+            least_score = minimum(least_score, exponentiate(alpha, predicted, ahead_of, watch, tiles))
+        t = ahead_of - _AHEAD
+        if t < 0:
+            continue
         row = t * width
-        top = load_tile(alpha, row, tile)
-        for c in range(columns, width, columns):
-            top = maximum(top, load_tile(alpha, row + c, tile))
-        peak = max_lanes(top)
-        floor = splat(peak)
-        if starts[t] and t > 0:
+        peak, start = number(predicted, row), number(starts, t)
+        if start and t > 0:
             scale = 0.0
             for j in range(n_labels):
                 scale += number(previous, j)
             total, compensation = two_sum(total, compensation, math.log(scale))
-        if not starts[t]:
+        if not start:
             if step:
                 total, compensation = two_sum(total, compensation, shift[t])
             else:
                 moves += 1
-        lane_sum = zero
+        lane_sum, current = zero, zero
         for c in range(0, width, columns):
             ahead = one
-            if not starts[t]:
-                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, c, tiles)
+            if not start:
+                ahead = step_row(previous, held, edge, t * step * n_labels * width, n_labels, c, tiles)
             store(predicted, row + c, ahead)
-            score = load_tile(alpha, row + c, tile) - floor
-            a = exp(score) * ahead
-            store(alpha, row + c, a)
-            lane_sum = lane_sum + a
-            if watch:  # score + inf is inf for a finite score and not a number for -inf, a true zero
-                least = minimum(least, where_positive(a, a, one))
-                least_score = minimum(least_score, where_positive(score + splat(np.inf), score, zero))
+            current = load_tile(alpha, row + c, tile) * ahead
+            store(alpha, row + c, current)
+            lane_sum = lane_sum + current
+            if watch:
+                least = minimum(least, where_positive(current, current, one))
         total, compensation = two_sum(total, compensation, peak)
         scale = sum_lanes(lane_sum)
         if not (scale > _LEAST_SUM and scale < _MOST_SUM):
@@ -134,7 +155,8 @@ def forward(
             total, compensation = two_sum(total, compensation, math.log(scale))
             for c in range(0, width, columns):
                 store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
-        previous = place(alpha, row)
+            current = current / splat(scale)
+        previous, held = place(alpha, row), current
     if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, (0.0, 0.0)
     scale = 0.0
@@ -154,7 +176,8 @@ def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, tiles
         for c in range(0, width, columns):
             ahead = zeros(tile) + splat(1.0)
             if not starts[t]:
-                ahead = step_row(previous, edge, t * step * n_labels * width, n_labels, c, tiles)
+                held = load_tile(previous, 0, tile)
+                ahead = step_row(previous, held, edge, t * step * n_labels * width, n_labels, c, tiles)
             store(predicted, t * width + c, ahead)
 
 

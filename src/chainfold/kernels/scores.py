@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL
-from chainfold.kernels.simd import fma, load, load_tile, splat, store
+from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
 from chainfold.kernels.slots import WIDTH
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 AHEAD = 2
 """Positions from the one being worked on to the one whose rows are fetched."""
+
+_ENTRIES_AHEAD = 512  # of a block: the processor fetches no further than to the end of a page
 
 PORTION = 2048
 """Positions after which recent counts are added to the next level."""
@@ -44,6 +46,13 @@ def short_row(rows: Any, attribute: Any) -> Any:
     """The first entry and the number of entries of an attribute without a padded row, in one number."""
     first, end = rows.begin[attribute - rows.dense], rows.begin[attribute - rows.dense + 1]
     return first << COUNT_BITS | end - first
+
+
+@kernel(fastmath=STRICT, inline=True)
+def short_entries(block_rows: Any, k: Any) -> Any:
+    """The first entry and the number of entries of a short row."""
+    row = number(block_rows.row, k)
+    return row >> COUNT_BITS, row & COUNT
 
 
 @kernel(fastmath=STRICT)
@@ -86,9 +95,10 @@ def find_rows(block: Any, rows: Any, width: Any, block_rows: Any) -> None:
 @kernel(fastmath=STRICT, inline=True)
 def prefetch_short_rows(block_rows: Any, rows: Any, t: Any, sparse: Any) -> None:
     """Those of position t, which are scattered over the memory."""
-    for k in range(block_rows.turn[t], block_rows.begin[t + 1]):
-        prefetch(sparse, block_rows.row[k] >> COUNT_BITS)
-        prefetch(rows.label, block_rows.row[k] >> COUNT_BITS)
+    for k in range(number(block_rows.turn, t), number(block_rows.begin, t + 1)):
+        first, _ = short_entries(block_rows, k)
+        prefetch(sparse, first)
+        prefetch(rows.label, first)
 
 
 @kernel(fastmath=CONTRACT)
@@ -97,24 +107,26 @@ def state_scores(block_rows: Any, rows: Any, weights: Any, blank: Any, out: Any)
     tile, columns, width = sizes(rows.tiles)
     plain = block_rows.value.size == 0
     for t in range(block_rows.turn.size):
-        low, turn, high = block_rows.begin[t], block_rows.turn[t], block_rows.begin[t + 1]
+        low, turn, high = number(block_rows.begin, t), number(block_rows.turn, t), number(block_rows.begin, t + 1)
         prefetch_short_rows(block_rows, rows, min(t + AHEAD, block_rows.turn.size - 1), weights.sparse)
+        prefetch(block_rows.row, low + _ENTRIES_AHEAD)
         for c in range(0, width, columns):
             score = load_tile(blank, c, tile)
             if plain:
                 for k in range(low, turn):
-                    score = score + load_tile(weights.dense, block_rows.row[k] + c, tile)
+                    score = score + load_tile(weights.dense, number(block_rows.row, k) + c, tile)
             else:
                 for k in range(low, turn):
-                    score = fma(
-                        splat(block_rows.value[k]), load_tile(weights.dense, block_rows.row[k] + c, tile), score
-                    )
+                    row = load_tile(weights.dense, number(block_rows.row, k) + c, tile)
+                    score = fma(splat(number(block_rows.value, k)), row, score)
             store(out, t * width + c, score)
+        scores = place(out, t * width)
         for k in range(turn, high):
-            first = block_rows.row[k] >> COUNT_BITS
-            value = 1.0 if plain else block_rows.value[k]
-            for entry in range(first, first + (block_rows.row[k] & COUNT)):
-                out[t, rows.label[entry]] += value * weights.sparse[entry]
+            first, count = short_entries(block_rows, k)
+            value = 1.0 if plain else number(block_rows.value, k)
+            for entry in range(first, first + count):
+                label = number(rows.label, entry)
+                set_number(scores, label, number(scores, label) + value * number(weights.sparse, entry))
 
 
 @kernel(fastmath=CONTRACT)

@@ -9,10 +9,11 @@ A row of labels is worked on in tiles of a few vectors, all of them in registers
 or the labels then feeds several sums that do not wait for one another. How many is part of the type, so that a kernel
 is compiled for it: it is the length of the tuple `tile`.
 
-Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds. A row of
+Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds, nor
+counts from the end where an offset is negative. `number` reads arrays of integers, too. A row of
 an array that changes from step to step is a `place` in it: numba would count the references to a view, at each step.
 
-    place(array, offset)  number(array or place, offset)
+    place(array, offset)  number(array or place, offset)  set_number(array or place, offset, x)
     load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  splat(x)  zeros(tile)
     a + b   a - b   a * b   a / b   fma(a, b, c) = a·b + c   maximum(a, b)   minimum(a, b)
     where_positive(test, a, b)   sum_lanes(a)   max_lanes(a)   min_lanes(a)   exp(a)
@@ -127,9 +128,22 @@ def place(typing_context: Any, array: Any, offset: Any) -> Any:
 @intrinsic
 def number(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_number(context, builder, signature.args[0], *arguments))
+        value = builder.load(_number(context, builder, signature.args[0], *arguments))
+        return context.cast(builder, value, kind, result)
 
-    return types.float64(array, types.int64), generate
+    kind = types.float64 if isinstance(array, types.Integer) else array.dtype
+    result = kind if kind == types.float64 else types.int64
+    return result(array, types.int64), generate
+
+
+@intrinsic
+def set_number(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, offset, value = arguments
+        builder.store(value, _number(context, builder, signature.args[0], array, offset))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.float64), generate
 
 
 @intrinsic
@@ -288,9 +302,10 @@ min_lanes = _reduction(_smaller)
 
 @intrinsic
 def spread(typing_context: Any, row: Any, matrix: Any, offset: Any, rows: Any) -> Any:
-    """Σ_i row(i) M(i, ·), i over all numbers of a short row, each spread over the lanes of a register.
+    """Σ_i row(i) M(i, ·), i over the first `rows` numbers of a short row, each spread over the lanes of a register.
 
-    The matrix begins at matrix[offset] and has `rows` rows, as wide as the row, whose numbers beyond them are zero.
+    The matrix begins at matrix[offset] and is as wide as the row. Even and odd numbers have sums of their own, which
+    need not wait for one another.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -298,16 +313,24 @@ def spread(typing_context: Any, row: Any, matrix: Any, offset: Any, rows: Any) -
         vectors = _parts(builder, row)
         width = WIDTH * len(vectors)
         begin = _number(context, builder, signature.args[1], matrix, offset)
-        sums = [[_constant(0.0)] * len(vectors) for _ in range(2)]
-        last = builder.sub(rows, rows.type(1))
+        sums = [[cgutils.alloca_once_value(builder, _constant(0.0)) for _ in vectors] for _ in range(2)]
+        done = builder.append_basic_block("spread.done")
         for i in range(width):
+            if i:
+                more = builder.append_basic_block("spread.more")
+                builder.cbranch(builder.icmp_signed("<", rows.type(i), rows), more, done)
+                builder.position_at_end(more)
             lane = ir.Constant(ir.VectorType(_INDEX, WIDTH), [i % WIDTH] * WIDTH)
             factor = builder.shuffle_vector(vectors[i // WIDTH], vectors[i // WIDTH], lane)
-            there = builder.select(builder.icmp_signed("<", rows.type(i), rows), rows.type(i), last)
-            address = builder.bitcast(builder.gep(begin, [builder.mul(there, rows.type(width))]), _VECTOR.as_pointer())
+            address = builder.bitcast(builder.gep(begin, [rows.type(i * width)]), _VECTOR.as_pointer())
             line = _parts(builder, _load(builder, address, len(vectors)))
-            sums[i % 2] = [_call(builder, "fma", [factor, x, y]) for x, y in zip(line, sums[i % 2], strict=True)]
-        return _joined(builder, [builder.fadd(x, y) for x, y in zip(*sums, strict=True)])
+            for x, sum_ in zip(line, sums[i % 2], strict=True):
+                builder.store(_call(builder, "fma", [factor, x, builder.load(sum_)]), sum_)
+        builder.branch(done)
+        builder.position_at_end(done)
+        return _joined(
+            builder, [builder.fadd(*(builder.load(part) for part in pair)) for pair in zip(*sums, strict=True)]
+        )
 
     return row(row, matrix, types.int64, types.int64), generate
 

@@ -74,19 +74,19 @@ class Layout:
             raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
         return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
 
-    @property
+    @cached_property
     def n_state(self) -> int:
         """Weights of state attributes."""
         if self.row_offsets is None:
             return self.n_attributes * self.n_labels
         return int(self.row_offsets[-1])
 
-    @property
+    @cached_property
     def size(self) -> int:
         """M, the number of weights."""
         return self.n_state + (1 + self.n_edge_attributes) * self.n_labels**2
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Labels, padded to the vector width."""
         return padded(self.n_labels)
@@ -119,7 +119,7 @@ class Layout:
             label = np.tile(np.arange(self.n_labels, dtype=np.int32), self.n_attributes)
         return FeatureIndex(begin, label, self.n_labels)
 
-    @property
+    @cached_property
     def slots(self) -> int:
         """How many numbers the padded form has."""
         return self._pairs_begin + (1 + self.n_edge_attributes) * self.n_labels * self.width
@@ -172,13 +172,13 @@ class Layout:
         move = f"{pair // self.n_labels} to {pair % self.n_labels}"
         return f"transition {move}" if edge == 0 else f"edge attribute {edge - 1}, transition {move}"
 
-    @property
+    @cached_property
     def _boundaries(self) -> list[int]:
         """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
         dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
         return [dense, self.n_state, self.n_state + self.n_labels**2]
 
-    @property
+    @cached_property
     def _pairs_begin(self) -> int:
         """Where, among the slots, the transitions begin: at the beginning of a vector."""
         state = self.dense * self.width + self.rows.label.size
