@@ -61,13 +61,13 @@ def chainfold(version: bool = typer.Option(False, "--version", help="Print the v
 
 
 class _Unused(MetaPathFinder):
-    """Hides two packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
+    """Hides packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
 
     `sys.modules[name] = None` would be plainer, but pyarrow's compiled import takes that None for the module.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in ("pandas", "scipy.linalg"):
+        if name in ("pandas", "scipy"):
             raise ModuleNotFoundError(f"the command line does not use {name}", name=name)
 
 
