@@ -1,8 +1,8 @@
 """Compiled kernels kept on disk: numba's cache, in which whatever is damaged or cannot be written is done without.
 
 The folder is the one that `CHAINFOLD_CACHE` names, with a folder in it for each version of the sources, so that several
-versions share it; without it numba finds one (`NUMBA_CACHE_DIR`, `__pycache__`, the user's cache). Numba names the files
-and writes them whole. Each has here a digest before it, and the stamp of the sources that it was compiled from, so that
+versions can share it; without it numba finds one (`NUMBA_CACHE_DIR`, `__pycache__`, the user's cache). Numba names the
+files and writes them whole. Each has here a digest before it, and the stamp of the sources that it was compiled from, so that
 nothing is used that is damaged, older or another kernel's; times of files do not matter. A kernel that cannot be loaded
 is compiled, and kept again where that can be done; the first time a warning says what was wrong.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import tempfile
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +29,7 @@ import numba
 from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.runtime import nrtdynmod, rtsys
 
-from chainfold.errors import ChainfoldWarning
+from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.system.machine import address_room
 
 _MAGIC = b"kernel1\n"
@@ -194,6 +195,20 @@ def keep_runtime(sources: str) -> None:
     cache = RuntimeCache(_runtime, sources)
     if cache._cache_file is not None:
         nrtdynmod.compile_nrt_functions = cache.library
+
+
+def writable_folder(sources: str) -> Path:
+    """Where kernels are kept, or the folder that has the folders where they are; see `jit.writable_cache`."""
+    cache = RuntimeCache(_runtime, sources)
+    if cache._cache_file is None:
+        raise ChainfoldError(f"there is no folder to keep compiled kernels in; {_ELSEWHERE}.")
+    folder = Path(cache.cache_path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ChainfoldError(f"{folder}: compiled kernels cannot be kept there: {_why(error)}; {_ELSEWHERE}.") from None
+    return chosen_folder() or folder.parent
 
 
 def _why(error: Exception) -> str:
