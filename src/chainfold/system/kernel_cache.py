@@ -2,9 +2,9 @@
 
 The folder is the one that `CHAINFOLD_CACHE` names, with a folder in it for each version of the sources, so that several
 versions can share it; without it numba finds one (`NUMBA_CACHE_DIR`, `__pycache__`, the user's cache). Numba names the
-files and writes them whole. Each has here a digest before it, and the stamp of the sources that it was compiled from, so that
-nothing is used that is damaged, older or another kernel's; times of files do not matter. A kernel that cannot be loaded
-is compiled, and kept again where that can be done; the first time a warning says what was wrong.
+files and writes them whole. Each has here a digest before it, and the stamp of the sources that it was compiled from,
+so that nothing is used that is damaged, older or another kernel's; times of files do not matter. A kernel that cannot
+be loaded is compiled, and kept again where that can be done; the first time a warning says what was wrong.
 
 Numba's own runtime, which it would compile in every process, is kept in the same way: this saves a tenth of a second,
 and the memory of LLVM's code generator.
