@@ -42,7 +42,7 @@ def test_a_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CHAINFOLD_CACHE", str(tmp_path / "file"))
     said = failed("warm", "--widths", 2)
-    assert said.endswith("it is not a folder; set CHAINFOLD_CACHE to a folder that can be written")
+    assert said.endswith("it is not a folder; set CHAINFOLD_CACHE to a folder that can be written.")
     assert str(tmp_path / "file") in said
 
 
