@@ -25,10 +25,11 @@ Widths = Annotated[
 def warm(widths: Widths = "2-64", as_json: options.Json = False) -> None:
     """Compile the kernels, so that later runs need not: for a container image or a shared machine.
 
-    They are kept in the folder that CHAINFOLD_CACHE names, where other users and
-    read-only systems can use them, else where this user's kernels always are.
+    They are stored in the folder that the environment variable CHAINFOLD_CACHE
+    names, which other users can then use and nobody has to write to; without it,
+    where this user's kernels are stored anyway.
 
-    Example: CHAINFOLD_CACHE=kernels chainfold warm --widths 2-8
+    Example: chainfold warm --widths 2-8
     """
     from chainfold.system.jit import writable_cache
 
