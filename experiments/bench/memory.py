@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, ONE_SEQUENCE, has, missing
 from experiments.bench.section import Context, Section
-from experiments.bench.timing import chainfold, told
+from experiments.bench.timing import chainfold, python, told
 
 _FLAT = 5.0  # MB
 
@@ -30,6 +33,32 @@ class ChainShape(NamedTuple):
 _SHAPES = (ChainShape(5, 100, 8, 8), ChainShape(23, 532, 41, 7))
 _SHORTEST = 5  # power of ten
 _THEIR_POWERS, _QUICK_POWERS = (4, 5, 6), (3, 4)
+
+
+_STEPS = (
+    ("Python", "import json"),
+    ("typer, rich", "import chainfold.cli; sys.meta_path.insert(0, chainfold.cli._Unused())"),
+    ("NumPy", "import numpy"),
+    ("Arrow", "import pyarrow, pyarrow.compute"),
+    ("numba and LLVM", "import numba"),
+    ("chainfold", "import chainfold.features.encode, chainfold.training.loop, chainfold.inference.tag_files"),
+    ("five kernels, compiled before", "from chainfold.cli.warm_steps import run_steps; run_steps(['optimise'])"),
+)
+_KINDS = ("VmHWM", "VmRSS", "RssAnon", "RssFile")  # the peak; then, in all, of the process's own, of files
+_TELL = f"""
+from chainfold.system.machine import resident
+print(json.dumps({{name: resident(name) / 1e6 for name in {_KINDS}}}))
+"""
+_VERB = f"""
+import atexit, json
+from chainfold.system.machine import resident
+atexit.register(lambda: print("\\n" + json.dumps({{name: resident(name) / 1e6 for name in {_KINDS}}})))
+from chainfold.__main__ import main
+main()
+"""
+_AS_THE_COMMAND = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+_TRAINING, _TAGGING = "`chainfold train` of CoNLL-2000, 20 iterations", "`chainfold tag` of CoNLL-2000's test file"
+_MOST = {_TRAINING: 300.0, _TAGGING: 200.0}  # MB
 
 
 def lattice_bytes(labels: int) -> int:
@@ -56,11 +85,54 @@ def run(context: Context) -> SectionResults:
             least = [(positions, positions * lattice_bytes(shape.labels) / 1e6) for positions, _ in theirs + ours]
             name = f"44 · {shape.labels} + 8 bytes a position, calculated"
             curves.append(Curve(name, sorted(least), dashed=True))
+    parts = _parts(context)
+    verbs, most = _verbs(context)
+    bars += [Target(f"{name}: peak MB", [most[name]], bar, "at most") for name, bar in _MOST.items()]
     chart = Chart("memory", "Peak memory against the length of one sequence", "positions", "peak memory, MB", curves)
     columns = ["program", "chain", "positions", "peak MB"]
-    return SectionResults(
-        [ResultTable("Peak memory of a process", columns, rows)], bars, [] if has(CRFSUITE) else missing()[:1], [chart]
-    )
+    what = ["what", "MB more", "MB in all", "of its own", "of files"]
+    tables = [
+        ResultTable("Peak memory of a process", columns, rows),
+        ResultTable("What a process takes before it has data, one after another", what, parts),
+        ResultTable("Verbs, kernels compiled before", ["what", "peak MB", "MB at its end, its own", "of files"], verbs),
+    ]
+    return SectionResults(tables, bars, [] if has(CRFSUITE) else missing()[:1], [chart])
+
+
+def _parts(context: Context) -> list[list[Cell]]:
+    """What each library adds, in a fresh process with it and those before it."""
+    rows: list[list[Cell]] = []
+    before, code = 0.0, "import sys"
+    for name, more in _STEPS:
+        context.say(f"memory: {name}")
+        code = f"{code}\n{more}"
+        runs = [json.loads(python("-c", code + _TELL, environment=_AS_THE_COMMAND)[1]) for _ in range(2)]
+        total, own, files = (round(runs[-1][kind], 1) for kind in _KINDS[1:])
+        rows.append([name, round(total - before, 1), total, own, files])
+        before = total
+    return rows
+
+
+def _verbs(context: Context) -> tuple[list[list[Cell]], dict[str, float]]:
+    """Training and tagging; the first run of each, not counted, compiles."""
+    corpus = context.corpora.chunks()
+    rows: list[list[Cell]] = []
+    peaks: dict[str, float] = {}
+    with TemporaryDirectory(dir=context.folder) as folder:
+        model = f"{folder}/model"
+        training = ["train", str(corpus.train), "-o", model, *corpus.flags, "--max-iterations", "20", "--fresh"]
+        tagging = ["tag", model, str(corpus.test), "-o", f"{folder}/tagged"]
+        for name, arguments in ((_TRAINING, training), (_TAGGING, tagging)):
+            for threads in (["--threads", "1"], ["--threads", "2"]) if name is _TRAINING else ([],):
+                context.say(f"memory: {name} {' '.join(threads)}")
+                for _ in range(2):
+                    Path(f"{model}.chain").unlink(missing_ok=True)
+                    text = python("-c", _VERB, *arguments, *threads)[1]
+                facts = json.loads(text.strip().rpartition("\n")[2])
+                peaks[name] = peak = round(facts["VmHWM"], 1)
+                title = f"{name}, {threads[1]} threads" if threads else name
+                rows.append([title, peak, round(facts["RssAnon"], 1), round(facts["RssFile"], 1)])
+    return rows, peaks
 
 
 def _ours(context: Context, shape: ChainShape) -> list[tuple[float, float]]:
@@ -87,8 +159,9 @@ SECTION = Section(
     "Memory",
     "The largest resident set of a fresh process, Python and its libraries included. chainfold evaluates the gradient "
     "with `stream` on a chain that is made on the fly; python-crfsuite trains on one sequence of as many positions. "
-    "CRFsuite's own tables for the longest sequence, 44 · labels + 8 bytes a position, are drawn beside it. What each "
-    "program takes to train on CoNLL-2000 stands under training.",
+    "CRFsuite's own tables for the longest sequence, 44 · labels + 8 bytes a position, are drawn beside it. The "
+    "second table begins with Python and adds what the command line loads; processes share the pages of files. What "
+    "each program takes to train on CoNLL-2000 stands under training.",
     2.0,
     run,
 )

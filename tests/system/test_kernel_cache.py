@@ -16,7 +16,8 @@ from typing import Any
 import numba
 import pytest
 
-from chainfold.errors import ChainfoldWarning
+import chainfold
+from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.kernels.forward import forward
 from chainfold.system import jit
 from chainfold.system import kernel_cache as cache
@@ -33,7 +34,9 @@ def twice(number: Any) -> Any:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where kernels are kept; nothing was warned of yet."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("CHAINFOLD_CACHE", raising=False)
     monkeypatch.setattr(cache, "_warned", False)
+    monkeypatch.setattr(cache, "compiling", [])
     return tmp_path
 
 
@@ -103,7 +106,7 @@ def test_a_damaged_kernel_is_compiled_again(kind: str, folder: Path) -> None:
     assert hits(kernel) == 0
     assert said.startswith(f"{path.parent}: a compiled kernel kept there cannot be used, and is compiled again: ")
     assert f": {path.name} is cut short" in said
-    assert said.endswith("delete the folder or set NUMBA_CACHE_DIR to a folder that can be written.")
+    assert said.endswith("delete the folder or set CHAINFOLD_CACHE to a folder that can be written.")
     kernel, silent = warned()
     assert (hits(kernel), silent) == (1, [])
 
@@ -148,7 +151,7 @@ def test_a_folder_that_takes_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     (said,) = warned()[1]
     assert "compiled kernels cannot be kept there, and each process compiles its own" in said
     assert os.strerror(errno.ENOSPC) in said
-    assert "NUMBA_CACHE_DIR" in said
+    assert "CHAINFOLD_CACHE" in said
     assert not [path for path in folder.rglob("*") if path.is_file()], "nothing half-written is left"
 
 
@@ -168,7 +171,7 @@ def test_no_folder_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
     kernel, (said,) = warned()
     assert said.startswith("there is no folder to keep compiled kernels in")
-    assert said.endswith("set NUMBA_CACHE_DIR to a folder that can be written.")
+    assert said.endswith("set CHAINFOLD_CACHE to a folder that can be written.")
     assert kernel(2.5) == 5.0
     assert kernel.stats.cache_path is None
 
@@ -260,3 +263,107 @@ def test_processes_that_write_at_once(folder: Path) -> None:
     for _ in range(3):
         running = [subprocess.Popen([sys.executable, str(script)], env=environment) for _ in range(4)]
         assert [one.wait() for one in running] == [0] * 4
+
+
+def test_the_folder_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = tmp_path / "a" / "b"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba"))
+    monkeypatch.setenv("CHAINFOLD_CACHE", str(chosen))
+    assert (hits(warned()[0]), hits(warned()[0])) == (0, 1)
+    (version,) = chosen.iterdir()
+    assert {path.parent for path in files(tmp_path, "nb?")} == {version}
+    monkeypatch.setattr(jit, "_STAMP", "1" * 64)
+    assert hits(warned()[0]) == 0
+    assert len(list(chosen.iterdir())) == 2, "each version has its own"
+    monkeypatch.setenv("CHAINFOLD_CACHE", "")
+    assert hits(warned()[0]) == 0
+    assert files(tmp_path / "numba", "nbc")
+
+
+def a_file(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file"
+
+
+UNUSABLE = {
+    "a file": (a_file, "it is not a folder"),
+    "in a file": (lambda tmp_path: a_file(tmp_path) / "folder", "it is not a folder"),
+    "nothing can be made there": (lambda _: Path("/proc/chainfold"), "No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_folder_that_cannot_be_used(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, why = UNUSABLE[kind]
+    monkeypatch.setenv("CHAINFOLD_CACHE", str(make(tmp_path)))
+    kernel, (said,) = warned()
+    assert (hits(kernel), kernel(2.5)) == (0, 5.0)
+    assert f"compiled kernels cannot be kept there, and each process compiles its own: {why}; set" in said
+    with pytest.raises(ChainfoldError, match=why):
+        jit.writable_cache()
+
+
+def test_somebody_is_told_before_the_first_kernel_is_compiled() -> None:
+    told: list[str] = []
+    cache.compiling.append(lambda: told.append("compiling"))
+    started()(3)
+    assert told == ["compiling"]
+    started()(1.5)
+    assert told == ["compiling"]
+    cache.compiling.append(lambda: told.append("again"))
+    started()(3)
+    assert told == ["compiling"], "it was kept"
+
+
+STEPS = """
+import sys
+from numba.core import event
+from chainfold.cli.warm_steps import run_steps
+from numba.core.runtime import nrtdynmod
+made, make = [], nrtdynmod.create_nrt_module
+nrtdynmod.create_nrt_module = lambda context: made.append(context) or make(context)
+with event.install_recorder("numba:compile") as recorder:
+    run_steps(["optimise"])
+print(len(recorder.buffer), len(made), sys.modules["chainfold"].__file__)
+"""
+
+
+def steps_run(folder: Path, package: Path) -> tuple[int, int, str]:
+    """Events of compiling, numba runtimes compiled, and warnings, in a process with the package that is there."""
+    environment = {**os.environ, "CHAINFOLD_CACHE": str(folder), "PYTHONPATH": str(package)}
+    command = [sys.executable, "-c", STEPS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    events, runtimes, where = done.stdout.split()
+    assert Path(where).is_relative_to(package)
+    return int(events), int(runtimes), done.stderr
+
+
+def test_a_copy_of_the_package_uses_a_read_only_folder(tmp_path: Path) -> None:
+    """As in a container image: other times of the files, another place, a folder that nobody writes to."""
+    package, kept = Path(chainfold.__file__).parent, tmp_path / "kept"
+    events, runtimes, said = steps_run(kept, package.parent)
+    assert events > 0
+    assert (runtimes, said) == (1, "")
+    shutil.copytree(
+        package,
+        tmp_path / "site" / "chainfold",
+        ignore=shutil.ignore_patterns("__pycache__"),
+        copy_function=shutil.copy,
+    )
+    before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
+    for path in before:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    assert steps_run(kept, tmp_path / "site") == (0, 0, "")
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_damaged_runtime_is_compiled_again(kind: str, tmp_path: Path) -> None:
+    package = Path(chainfold.__file__).parent.parent
+    assert steps_run(tmp_path, package)[1] == 1
+    (path,) = [path for path in files(tmp_path, kind) if "_runtime" in path.name]
+    path.write_bytes(path.read_bytes()[:-1])
+    events, runtimes, said = steps_run(tmp_path, package)
+    assert (events, runtimes) == (0, 1)
+    assert f"{path.name} is cut short or damaged" in said
+    assert steps_run(tmp_path, package) == (0, 0, "")

@@ -14,7 +14,7 @@ from the end. A sequence whose positions all have weight w counts like w copies 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,6 +129,13 @@ class Source(Protocol):
 def has_weights(source: Source) -> bool:
     """Do its positions have weights?"""
     return source.block(0, 1).weights.size > 0
+
+
+@runtime_checkable
+class Releasable(Protocol):
+    """A source that holds data for its next blocks, and can free it."""
+
+    def release(self) -> None: ...
 
 
 def vocabulary_of(source: Source) -> Vocabulary | None:

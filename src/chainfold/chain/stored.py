@@ -402,6 +402,10 @@ class StoredChain(_Batches):
         self._safe: set[int] = set()  # batches that were looked at
         self._held = threading.local()
 
+    def release(self) -> None:
+        """Free the batches that threads hold; they are read again where they are needed."""
+        self._held = threading.local()
+
     def _wholes(self, first: int, last: int) -> Iterable[Block]:
         return _Wholes(self._whole, first, last)
 

@@ -1,11 +1,12 @@
 """The command line: thin verbs over the library.
 
-    train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo    one verb each
+    train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one verb each
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
     training_options    settings of algorithms, and of runs that can be resumed
     options             options that other verbs share
     console, progress   lines and tables; bars and live tables
+    warm_steps          small work by which kernels are compiled
     failures            errors as sentences and exit codes
     scores, watch_screen, page, demo_log, demo_plot    output and data of single verbs
 
@@ -35,6 +36,7 @@ from chainfold.cli.learn import learn
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
+from chainfold.cli.warm import warm
 from chainfold.cli.watch import watch
 from chainfold.escape import legible
 from chainfold.system import signals
@@ -46,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo):
+for verb in (train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo, warm):
     app.command("eval" if verb is evaluate else None)(guarded(verb))
 
 
@@ -61,13 +63,13 @@ def chainfold(version: bool = typer.Option(False, "--version", help="Print the v
 
 
 class _Unused(MetaPathFinder):
-    """Hides two packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
+    """Hides packages that pyarrow and numba import if they can: no verb needs them, and they take half a second.
 
     `sys.modules[name] = None` would be plainer, but pyarrow's compiled import takes that None for the module.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in ("pandas", "scipy.linalg"):
+        if name in ("pandas", "scipy"):
             raise ModuleNotFoundError(f"the command line does not use {name}", name=name)
 
 

@@ -16,6 +16,7 @@ from chainfold.cli.console import console, counted, notice, table
 from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import bar
+from chainfold.cli.warm_steps import compile_beside
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system import signals
 from chainfold.system.files import written_whole
@@ -118,6 +119,7 @@ def tag(
     stream.check(inputs)
     options.hold([output, sequences], inputs, model, in_place=stream.follow)
     opened = constraints.opened(model)
+    compile_beside(f"decode:{opened.layout.n_labels}")
     wanted: dict[str, Any] = {**vars(marginals), "memory": options.parse_size(memory), "piped": output == STANDARD}
     if stream.follow:
         if labellings.nbest or labellings.samples or sequences is not None:

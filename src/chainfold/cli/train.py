@@ -24,6 +24,7 @@ from chainfold.cli.training_options import (
     beside,
     check_model_output,
 )
+from chainfold.cli.warm_steps import compile_beside
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system import signals
 from chainfold.system.machine import resident
@@ -186,6 +187,7 @@ def train(
     from chainfold.training.loop import Interrupted, Saving
 
     begin = time.perf_counter()
+    compile_beside("names", "optimise")
     check_model_output(output)
     cache, state = beside(output, "chain"), beside(output, "run")
     options.hold([output, state], inputs, development.dev, spec.get("template"))
@@ -200,6 +202,7 @@ def train(
         source = _source(inputs, cache, spec, progress)
         vocabulary = _vocabulary(source, inputs)
         _check_labels(source, vocabulary, inputs)
+        compile_beside(f"backward:{source.n_labels}")
         how["dev"] = development.open(source, spec, progress)
     how["constraints"] = constraints.of(vocabulary)
     if run.fresh:

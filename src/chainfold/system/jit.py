@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from chainfold.system.kernel_cache import KernelCache
+from chainfold.system.kernel_cache import KernelCache, keep_runtime, writable_folder
 
 STRICT: frozenset[str] = frozenset()
 """No liberties: infinities, true zeros and the order of sums are as written."""
@@ -40,6 +40,7 @@ def _package_stamp() -> str:
 
 
 _STAMP = _package_stamp()
+keep_runtime(_STAMP)
 
 
 def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -53,3 +54,8 @@ def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Calla
         return compiled
 
     return compile_lazily
+
+
+def writable_cache() -> Path:
+    """The folder of compiled kernels, which exists; raises `ChainfoldError` unless files can be written there."""
+    return writable_folder(_STAMP)

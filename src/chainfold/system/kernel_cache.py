@@ -1,8 +1,13 @@
 """Compiled kernels kept on disk: numba's cache, in which whatever is damaged or cannot be written is done without.
 
-Numba finds the folder, names the files and writes them whole. Each has here a digest before it, and the stamp of the
-sources that it was compiled from, so that nothing is used that is damaged, older or another kernel's. A kernel that
-cannot be loaded is compiled, and kept again where that can be done; the first time a warning says what was wrong.
+The folder is the one that `CHAINFOLD_CACHE` names, with a folder in it for each version of the sources, so that several
+versions can share it; without it numba finds one (`NUMBA_CACHE_DIR`, `__pycache__`, the user's cache). Numba names the
+files and writes them whole. Each has here a digest before it, and the stamp of the sources that it was compiled from,
+so that nothing is used that is damaged, older or another kernel's; times of files do not matter. A kernel that cannot
+be loaded is compiled, and kept again where that can be done; the first time a warning says what was wrong.
+
+Numba's own runtime, which it would compile in every process, is kept in the same way: this saves a tenth of a second,
+and the memory of LLVM's code generator.
 
 The files are pickles, as Python's own compiled files are code: whoever can write to the folder runs what he likes.
 """
@@ -10,26 +15,79 @@ The files are pickles, as Python's own compiled files are code: whoever can writ
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.runtime import nrtdynmod, rtsys
 
-from chainfold.errors import ChainfoldWarning
+from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.system.machine import address_room
 
 _MAGIC = b"kernel1\n"
 _STAMP, _DIGEST = slice(8, 40), slice(40, 72)
 _HEAD = 72  # bytes before what is kept
 _COMPILING = 128 << 20  # bytes of address space; LLVM ends the process where it gets none
-_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder that can be written"
+_ELSEWHERE = "set CHAINFOLD_CACHE to a folder that can be written"
+
+compiling: list[Callable[[], None]] = []
+"""What to call, once, before the first kernel that is not kept is compiled."""
 
 _warned = False
+
+
+def chosen_folder() -> Path | None:
+    """The folder that `CHAINFOLD_CACHE` names."""
+    name = os.environ.get("CHAINFOLD_CACHE")
+    return Path(name).absolute() if name else None
+
+
+def _stamp(sources: str) -> bytes:
+    return hashlib.sha256(f"{numba.__version__} {sources}".encode()).digest()
+
+
+class _Folder:
+    """A locator of numba's: the folder that was chosen, whatever the file of the function; it may be read-only."""
+
+    def __init__(self, sources: str, lineno: int = 0) -> None:
+        self._sources, self._lineno = sources, lineno
+
+    def from_function(self, function: Callable[..., Any], path: str) -> _Folder | None:
+        return None if chosen_folder() is None else _Folder(self._sources, function.__code__.co_firstlineno)
+
+    def get_cache_path(self) -> str:
+        folder = chosen_folder()
+        assert folder is not None
+        return str(folder / _stamp(self._sources).hex()[:16])
+
+    def get_source_stamp(self) -> None:
+        """`_Files` has its own."""
+
+    def get_disambiguator(self) -> str:
+        return str(self._lineno)
+
+    def ensure_cache_path(self) -> None:
+        Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
+
+
+class _Place(CompileResultCacheImpl):  # type: ignore[misc]
+    """Where the files of a kernel are."""
+
+    def __init__(self, sources: str, function: Callable[..., Any]) -> None:
+        self._sources = sources
+        super().__init__(function)
+
+    @property
+    def _locator_classes(self) -> list[Any]:
+        return [_Folder(self._sources), *CacheImpl._locator_classes]
 
 
 class _Damaged(Exception):
@@ -42,6 +100,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any], sources: str) -> None:
         self._cache_path: str | None = None
         self._cache_file: _Files | None = None
+        self._impl_class = partial(_Place, sources)
         try:
             super().__init__(function)
         except (OSError, RuntimeError):  # there is no such folder, as on a read-only system without a home
@@ -54,19 +113,31 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             raise MemoryError(
                 f"a kernel needs {_COMPILING >> 20} MB of address space, and a limit leaves {room >> 20} MB"
             )
+        kept = None
         if self._cache_file is None:
             _warn(f"there is no folder to keep compiled kernels in: each process compiles its own; {_ELSEWHERE}.")
-            return None
-        try:
-            return super().load_overload(sig, target_context)
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever damaged files, or what they were damaged to, can raise
-            _warn(
-                f"{self._cache_path}: a compiled kernel kept there cannot be used, and is compiled again: "
-                f"{_why(error)}; should this come again, delete the folder or {_ELSEWHERE}."
-            )
-            return None
+        else:
+            try:
+                rtsys.initialize(target_context)  # not `refresh`, which loads all that compiling takes
+                kept = self._load_overload(sig, target_context)
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever damaged files, or what they were damaged to, can raise
+                self._warn_of_load(error)
+        while kept is None and self.can_keep and compiling:
+            compiling.pop()()
+        return kept
+
+    @property
+    def can_keep(self) -> bool:
+        """Is there a folder, as far as is known?"""
+        return self._cache_file is not None and not _warned
+
+    def _warn_of_load(self, error: Exception) -> None:
+        _warn(
+            f"{self._cache_path}: a compiled kernel kept there cannot be used, and is compiled again: "
+            f"{_why(error)}; should this come again, delete the folder or {_ELSEWHERE}."
+        )
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if self._cache_file is None:
@@ -76,13 +147,73 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         except MemoryError:
             raise
         except Exception as error:
-            _warn(
-                f"{self._cache_path}: compiled kernels cannot be kept there, and each process compiles its own: "
-                f"{_why(error)}; {_ELSEWHERE}."
-            )
+            self._warn_of_save(error)
+
+    def _warn_of_save(self, error: Exception) -> None:
+        _warn(
+            f"{self._cache_path}: compiled kernels cannot be kept there, and each process compiles its own: "
+            f"{_why(error)}; {_ELSEWHERE}."
+        )
+
+
+class RuntimeCache(KernelCache):
+    """What is kept of numba's runtime."""
+
+    def library(self, context: Any) -> Any:
+        """The runtime as kept or, failing that, compiled; what `nrtdynmod.compile_nrt_functions` returns."""
+        codegen = context.codegen()
+        key = "runtime", codegen.magic_tuple()
+        try:
+            kept = None if self._cache_file is None else self._cache_file.load(key)
+            if kept is not None:
+                return codegen.unserialize_library(kept)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._warn_of_load(error)
+        module, library = nrtdynmod.create_nrt_module(context)
+        library.enable_object_caching()
+        library.add_ir_module(module)
+        library.finalize()
+        try:
+            if self._cache_file is not None:
+                self._impl.locator.ensure_cache_path()
+                self._cache_file.save(key, library.serialize_using_object_code())
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._warn_of_save(error)
+        return library
+
+
+def _runtime() -> None:
+    """What numba's runtime is kept as."""
+
+
+def keep_runtime(sources: str) -> None:
+    """Let numba load its runtime instead of compiling it, unless it is already there."""
+    cache = RuntimeCache(_runtime, sources)
+    if cache._cache_file is not None:
+        nrtdynmod.compile_nrt_functions = cache.library
+
+
+def writable_folder(sources: str) -> Path:
+    """Where kernels are kept, or the folder that has the folders where they are; see `jit.writable_cache`."""
+    cache = RuntimeCache(_runtime, sources)
+    if cache._cache_file is None:
+        raise ChainfoldError(f"there is no folder to keep compiled kernels in; {_ELSEWHERE}.")
+    folder = Path(cache.cache_path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ChainfoldError(f"{folder}: compiled kernels cannot be kept there: {_why(error)}; {_ELSEWHERE}.") from None
+    return chosen_folder() or folder.parent
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "it is not a folder"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -98,8 +229,7 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
     """The index and the files of a kernel, each under a digest."""
 
     def __init__(self, folder: str | None, name: str, sources: str) -> None:
-        stamp = hashlib.sha256(f"{numba.__version__} {sources}".encode()).digest()
-        super().__init__(folder, f"{name}.checked", stamp)
+        super().__init__(folder, f"{name}.checked", _stamp(sources))
 
     def load(self, key: Any) -> Any:
         """What is kept under a key, or None."""
@@ -132,7 +262,7 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
         """What was written; None where there is nothing, or what other sources gave."""
         try:
             content = Path(path).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if len(content) < _HEAD or not content.startswith(_MAGIC):
             raise _Damaged(f"{Path(path).name} is cut short or damaged")

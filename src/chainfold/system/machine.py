@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -27,6 +28,14 @@ def address_room() -> int | None:
         return None
     taken = _status()
     return max(0, min(limit - taken.get(_TAKEN[kind], 0) for kind, limit in limits.items()))
+
+
+def give_back_memory() -> None:
+    """Return memory that was freed to the operating system, where the C library would keep it for itself (glibc)."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _status() -> dict[str, int]:

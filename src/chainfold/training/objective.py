@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import Source, vocabulary_of
+from chainfold.chain.block import Releasable, Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.log_likelihood import count_observed, run_engine
 from chainfold.engines.potentials import Potentials
@@ -35,6 +35,7 @@ from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.model.remap import by_name, moved
+from chainfold.system.machine import give_back_memory
 from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Bools = NDArray[np.bool_]
@@ -154,6 +155,9 @@ class Objective:
         self._workspace = Workspace(space.layout, space.source, hold=memory is None)
         self._threads = VectorThreads(threads)
         self._observed = space.observed()
+        if self._workspace.block_rows is not None and isinstance(space.source, Releasable):
+            space.source.release()  # it is not read again
+        give_back_memory()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:

@@ -1,0 +1,262 @@
+"""Small work of each kind, by which kernels are compiled and kept.
+
+    warm_up           all kinds, for `chainfold warm`, in processes side by side
+    compile_beside    what a verb will need later, in a second process, once the verb finds that it has to compile
+
+A step is a function of a folder for its files and of a number of labels; `python -m chainfold.cli.warm_steps STEP …`
+runs the steps that it names. Kernels are compiled for a number of labels once for each width of a row, and some of them
+for none; running the library itself gives exactly the types that users' work will have.
+"""
+
+from __future__ import annotations
+
+import atexit
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfold.errors import ChainfoldError
+from chainfold.system.machine import address_room, cores
+
+if TYPE_CHECKING:
+    from chainfold.chain.chain import Chain
+    from chainfold.model.model import Model
+    from chainfold.training.loop import Training
+
+_ROWS = 160
+_SEPARATE = ":"  # between a step and its number of labels
+_LONG = 20_000  # positions of a sequence that takes several blocks
+
+
+def _table(labels: int) -> list[tuple[str, str, str]]:
+    """Words, shapes and labels, of which every one occurs."""
+    return [(f"w{k % 7}", f"s{k % 3}", f"L{k % labels:05}") for k in range(max(_ROWS, 2 * labels))]
+
+
+def _text(path: Path, labels: int, separator: str = " ", blank: bool = True) -> Path:
+    lines = [separator.join(row) + ("\n\n" if blank and k % 8 == 7 else "\n") for k, row in enumerate(_table(labels))]
+    path.write_text("".join(lines))
+    return path
+
+
+def _chain(labels: int) -> Chain:
+    """Labels in memory, without names."""
+    from chainfold.chain.chain import Chain
+
+    size = max(_ROWS, 2 * labels)
+    ids = [k % 7 for k in range(size)]
+    return Chain.from_arrays(offsets=range(size + 1), ids=ids, labels=[k % labels for k in range(size)])
+
+
+def _model(chain: Chain) -> Model:
+    """A model whose weights are zero."""
+    import numpy as np
+
+    from chainfold.model.layout import Layout
+    from chainfold.model.model import Model
+
+    layout = Layout.observed(chain)
+    return Model(layout, np.zeros(layout.size))
+
+
+def names(folder: Path, labels: int) -> None:
+    """Names to numbers."""
+    from chainfold.features.encode import encode
+
+    encode([_text(folder / "names.txt", 2)], folder / "names.chain", columns=["word", "shape", "label"])
+
+
+def optimise(folder: Path, labels: int) -> None:
+    """The vectors of L-BFGS."""
+    import numpy as np
+
+    from chainfold.kernels import vectors
+    from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
+    from chainfold.training.optimisers.vector_threads import VectorThreads
+
+    def square(point: Any) -> tuple[float, Any]:
+        gradient = 2.0 * point
+        VectorThreads(1).run(vectors.penalise, point.size, 2, gradient, np.zeros(point.size), point, 0.0)
+        return float(point @ point), gradient
+
+    optimiser = Lbfgs(square, np.linspace(1.0, 2.0, 8), LbfgsSettings(max_iterations=3))
+    while optimiser.finished is None:
+        optimiser.advance()
+
+
+def decode(folder: Path, labels: int) -> None:
+    """The best labels."""
+    from chainfold.inference.whole_chain import tag
+
+    chain = _chain(labels)
+    tag(_model(chain), chain)
+
+
+def backward(folder: Path, labels: int) -> None:
+    """The kernel that takes longest to compile, alone: a pass back over one position without attributes."""
+    import numpy as np
+
+    from chainfold.engines.belief import Belief
+    from chainfold.engines.block_pass import lattice_of
+    from chainfold.engines.tally import Accumulator
+    from chainfold.engines.workspace import ArrayPool
+    from chainfold.kernels.backward import backward
+    from chainfold.kernels.slots import BlockRows, aligned
+
+    chain = _chain(labels)
+    layout, block = _model(chain).layout, chain.block(0, 1)
+    width, nowhere = layout.width, np.zeros(0, np.int64)
+    alpha, predicted, edge, edge_t, pairs = (
+        np.ones((rows, size)) for rows, size in ((1, width),) * 2 + ((1, labels * width),) + ((labels, width),) * 2
+    )
+    lattice = lattice_of(block.starts, block.labels, alpha, predicted, edge, Belief(np.ones(width)))
+    rows = BlockRows(np.zeros(2, np.int64), np.zeros(1, np.int64), nowhere, np.zeros(0))
+    backward(rows, lattice, edge_t, aligned(width), layout.rows, pairs, Accumulator(layout, ArrayPool()).slots)
+
+
+def formats(folder: Path, labels: int) -> None:
+    """Files of each format, read for training and for tagging, and written again; tables and Python's sequences."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from chainfold.features.encode import encode
+    from chainfold.inference.tag_files import evaluate
+    from chainfold.sklearn.estimator import CRF
+    from chainfold.training.loop import train
+
+    names = ["word", "shape", "label"]
+    rows = _table(labels)
+    table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    parquet.write_table(table, folder / "rows.parquet")
+    lines = [f"{label}\tword={word}\tshape={shape}\n" for word, shape, label in rows]
+    (folder / "rows.crfsuite").write_text("".join(lines))
+    conllu = [f"{k + 1}\t{word}\t{word}\t{label}\t_\t_\t0\troot\t_\t_\n" for k, (word, _, label) in enumerate(rows)]
+    (folder / "rows.conllu").write_text("".join(conllu))
+    (folder / "rows.csv").write_text("\n".join([",".join(names), *map(",".join, rows), ""]))
+    (folder / "rows.tsv").write_text("\n".join(["\t".join(names), *map("\t".join, rows), ""]))
+    _text(folder / "rows.txt", labels)
+    for suffix, options in (
+        ("txt", {"columns": names, "attributes": "word[-1] word word[1] word|shape"}),
+        ("conllu", {"label": "upos", "attributes": "form[-1] form"}),
+        ("csv", {"label": "label"}),
+        ("tsv", {"label": "label"}),
+        ("parquet", {"label": "label"}),
+        ("crfsuite", {}),
+    ):
+        source: Any = [folder / f"rows.{suffix}"]
+        model = train(encode(source, folder / f"{suffix}.chain", **options), _training("lbfgs"))
+        _tag(model, source, folder)
+        evaluate(model, source)
+    sequences, targets = [[{"word": word} for word, *_ in rows]], [[label for *_, label in rows]]
+    CRF(max_iterations=2).fit(sequences, targets).predict(sequences)
+
+
+def labels(folder: Path, labels: int) -> None:
+    """All algorithms, sequences of any length, and whatever can be asked of a model."""
+    from chainfold.chain.stored import StoredChain, write_chain
+    from chainfold.chain.synthetic import SyntheticChain
+    from chainfold.engines.log_likelihood import log_likelihood
+    from chainfold.features.encode import encode
+    from chainfold.inference.stream_tagger import StreamTagger
+    from chainfold.inference.tag_files import evaluate
+    from chainfold.model.constraints import Constraints
+    from chainfold.training.loop import train
+    from chainfold.training.online.adagrad import OnlineSettings
+    from chainfold.training.online.arriving import arriving
+    from chainfold.training.online.run import OnlineRun
+
+    text = _text(folder / f"{labels}.txt", labels)
+    columns: dict[str, Any] = {"columns": ["word", "shape", "label"]}
+    chain = encode([text], folder / f"{labels}.chain", **columns)
+    for algorithm in ("sgd", "adagrad", "adam", "ap", "pa", "arow", "lbfgs"):
+        model = train(chain, _training(algorithm))
+    train(chain, _training("lbfgs", c1=0.1))
+    assert chain.vocabulary is not None, "it was encoded"
+    last = chain.vocabulary.labels[1]
+    limits = Constraints.of(chain.vocabulary.labels, forbid=[f"{last}>{last}"])
+    train(chain, _training("lbfgs"), constraints=limits)
+    for more in ({"marginals": True}, {"nbest": 2}, {"samples": 1}, {}):
+        _tag(model, [text], folder, **more)
+    evaluate(model, [text])
+    tagger = StreamTagger(model, marginals=True)
+    for word, shape, _ in _table(labels)[:8]:
+        tagger.push([{"word": word, "shape": shape}])
+    tagger.push([{"word": "w1", "shape": "s1"}], end=True)
+    long = SyntheticChain(_LONG, labels, 20, 4)
+    write_chain(folder / f"{labels}.long", long)
+    stored = StoredChain(folder / f"{labels}.long")
+    model = train(stored, _training("lbfgs"), threads=2)
+    log_likelihood(model, stored, engine="parallel", threads=2)
+    run = OnlineRun(folder / f"{labels}.learn", OnlineSettings())
+    run.run(run.wait(lambda: arriving([str(text)], piped=run.piped, hash_bits=10, **columns)))
+
+
+def _training(algorithm: str, **options: Any) -> Training:
+    from chainfold.training.loop import Training
+
+    return Training(algorithm, {"max_iterations": 2, **options})
+
+
+def _tag(model: Model, inputs: list[Path], folder: Path, **options: Any) -> None:
+    from chainfold.inference.tag_files import tag_to
+
+    with (folder / "tagged").open("wb") as sink, (folder / "sequences").open("wb") as sequences:
+        tag_to(sink, model, inputs, sequences=None if options.get("nbest") else sequences, **options)
+
+
+STEPS: dict[str, Callable[[Path, int], None]] = {
+    step.__name__: step for step in (names, optimise, decode, backward, formats, labels)
+}
+
+
+def warm_up(numbers: Iterable[int], progress: Callable[[int], None]) -> None:
+    """Compile the kernels for numbers of labels, in as many processes as there are cores.
+
+    progress   called with the number of steps that are done
+
+    Raises `ChainfoldError` if a process fails.
+    """
+    steps = ["formats", *(f"labels{_SEPARATE}{number}" for number in numbers)]
+    with ThreadPoolExecutor(cores()) as pool:
+        for done, _ in enumerate(pool.map(_in_a_process, steps)):
+            progress(done + 1)
+
+
+def _in_a_process(step: str) -> None:
+    command = [sys.executable, "-m", __name__, step]
+    done = subprocess.run(  # noqa: S603  (this program)
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        raise ChainfoldError(f"a process that compiles kernels failed: {reason}.")
+
+
+def run_steps(steps: Iterable[str]) -> None:
+    """Run steps, each named as `name` or `name:labels`."""
+    with tempfile.TemporaryDirectory(prefix="chainfold-warm-") as folder:
+        for step in steps:
+            name, _, labels = step.partition(_SEPARATE)
+            STEPS[name](Path(folder), int(labels or 2))
+
+
+def compile_beside(*steps: str) -> None:
+    """Run steps in a second process, should this one have to compile kernels and another core be free."""
+    from chainfold.system import kernel_cache
+
+    def start() -> None:
+        if cores() > 1 and address_room() is None:
+            command = [sys.executable, "-m", __name__, *steps]
+            nothing = subprocess.DEVNULL
+            process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)  # noqa: S603
+            atexit.register(process.kill)
+
+    kernel_cache.compiling.append(start)
+
+
+if __name__ == "__main__":
+    run_steps(sys.argv[1:])
