@@ -218,6 +218,7 @@ _Arguments = tuple[str | float, ...]
 
 _FORMS = {
     "lower": "lower(column)",
+    "lower_ascii": "lower_ascii(column)",
     "shape": "shape(column)",
     "prefix": "prefix(column,characters)",
     "suffix": "suffix(column,characters)",
@@ -260,7 +261,7 @@ def _misuse(name: str) -> ChainfoldError:
 def _makes_sense(step: Step) -> bool:
     """Is it one of the steps, with arguments that fit?"""
     name, arguments = step
-    if name in ("lower", "shape", "symbol", "real", "standard"):
+    if name in ("lower", "lower_ascii", "shape", "symbol", "real", "standard"):
         return not arguments
     if name in ("test", "match"):
         if len(arguments) != 1 or not isinstance(arguments[0], str):
@@ -320,7 +321,7 @@ def parse_template(text: str, name: str) -> Template:
     features: list[Feature] = []
     for number, line in enumerate(bare, start=1):
         try:
-            features += _features_of_line(line, border) if line else ()
+            features += features_of_line(line, border) if line else ()
         except ChainfoldError as error:
             raise BadFile(name, f"line {number}: {error}") from None
     if not any(bare):
@@ -328,7 +329,7 @@ def parse_template(text: str, name: str) -> Template:
     return Template(tuple(features), border)
 
 
-def _features_of_line(line: str, border: Border) -> Iterator[Feature]:
+def features_of_line(line: str, border: Border) -> Iterator[Feature]:
     """U gives a feature of the label, B one of the edge, * both; B without columns is every chain's transitions."""
     kind = line[0].lower()
     if kind not in "ub*":
@@ -368,7 +369,7 @@ def _factor_of(command: re.Match[str]) -> Factor:
     if kind != "x":
         steps.append(Step("test" if kind == "t" else "match", (python_pattern(expression),)))
     if letter != kind and kind != "t":
-        steps.append(Step("lower"))
+        steps.append(Step("lower_ascii"))  # Wapiti's capitals are those of ASCII
     return Factor(int(column), int(offset), tuple(steps))
 
 

@@ -1,0 +1,199 @@
+"""Wapiti's models: text with the patterns, the names and the weights that are not zero.
+
+    #mdl#TYPE#COUNT                          TYPE is 2 for a CRF (0 in old files), and COUNT how many weights follow
+    #rdr#PATTERNS/COLUMNS/SINGLE             then the patterns as netstrings, LENGTH:TEXT,
+    #qrk#LABELS                              then the labels as netstrings
+    #qrk#OBSERVATIONS                        then the observations as netstrings, each beginning with u, b or *
+    INDEX=WEIGHT                             COUNT lines, with weights as hexadecimal floats
+
+Of Y labels an observation with u has Y weights, one with b has Y · Y, for the label before times Y plus the label, and
+one with * has both, first those of u. Weights are numbered in the order of observations.
+
+An observation is an attribute of the label, an edge attribute, or both. That of a pattern without columns, `b` for
+instance, occurs everywhere: its weights are those of transitions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.errors import ChainfoldError
+from chainfold.exchange.foreign import Exported, Weights, decoded, exported, model_of, no_pairs, written_weights
+from chainfold.exchange.patterns import of_wapiti, read_patterns, unused_name, written_patterns
+from chainfold.features.template import Border
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
+from chainfold.system.validate import need, spelt
+
+PROGRAM, MAGIC = "Wapiti", b"#mdl#"
+_MODEL = re.compile(rb"#mdl#(?:([0-9]{1,9})#)?([0-9]{1,19})\n")
+_READER = re.compile(rb"#rdr#([0-9]{1,9})/([0-9]{1,9})(?:/([0-9]{1,9}))?\n")
+_NAMES = re.compile(rb"#qrk#([0-9]{1,19})\n")
+_LENGTH = re.compile(rb"\s*([0-9]{1,10}):")
+_WEIGHT = re.compile(rb"([0-9]{1,19})=([-+]?)0[xX]([0-9a-fA-F.]+[pP][-+]?[0-9]{1,5})\n")
+_MAXENT, _MEMM, _CRF = 0, 1, 2
+_LABEL, _PAIR = 1, 2  # bits of what an observation is of
+_KINDS = {b"u": _LABEL, b"b": _PAIR, b"*": _LABEL | _PAIR}
+
+
+class _Text:
+    """The file, and how far it has been read."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.at = content, 0
+
+    def line(self, form: re.Pattern[bytes], what: str) -> tuple[bytes | None, ...]:
+        """The groups of a line of this form."""
+        match = form.match(self.content, self.at)
+        if match is None:
+            raise ChainfoldError(f"{what} cannot be read at byte {self.at}.")
+        self.at = match.end()
+        return match.groups()
+
+    def texts(self, count: int, what: str) -> list[bytes]:
+        """So many netstrings."""
+        texts, content, at = [], self.content, self.at
+        for number in range(count):
+            match = _LENGTH.match(content, at)
+            end = match.end() + int(match[1]) if match else len(content)
+            if match is None or content[end : end + 1] != b",":
+                raise ChainfoldError(f"{what} {number} cannot be read at byte {at}.")
+            texts.append(content[match.end() : end])
+            at = end + 2  # and its newline
+        self.at = at
+        return texts
+
+
+def read(content: bytes, encoding: str) -> Model:
+    """The model that a file contains."""
+    text = _Text(content)
+    kind, count = text.line(_MODEL, "its first line")
+    need(int(kind or 0) in (_MAXENT, _CRF), "it is no CRF; chainfold has no MEMMs")
+    n_patterns, n_columns, single = text.line(_READER, "its line #rdr#")
+    need(int(single or 0) == 0, "its sequences have one position each (wapiti --me); chainfold has no such models")
+    lines = [one.decode(encoding) for one in text.texts(int(n_patterns or 0), "pattern")]
+    patterns = read_patterns(lines, Border.WAPITI, int(n_columns or 0) + 1) if lines else None
+    names = [
+        text.texts(int(text.line(_NAMES, f"the number of {what}s")[0] or 0), what) for what in ("label", "observation")
+    ]
+    labels, found = decoded(names[0], "label", encoding), decoded(names[1], "observation", encoding)
+    observations = _Observations.of(names[1], len(labels))
+    meant = np.array([0 if patterns is None else patterns.transitions[name] for name in found], np.int64)
+    index, weight = _weights(content[text.at :], int(count or 0))
+    need(index.max(initial=-1) < observations.begins[-1], "it has weights of unknown observations")
+    need(np.unique(index).size == index.size, "a weight occurs twice")
+    owner = np.searchsorted(observations.begins, index, side="right") - 1
+    within = index - observations.begins[owner]
+    of_pair = within >= observations.first_pair[owner]
+    is_state, is_edge = observations.kinds & _LABEL > 0, (observations.kinds & _PAIR > 0) & (meant == 0)
+    state_number, edge_number = np.cumsum(is_state) - 1, np.cumsum(is_edge) - 1
+    pairs = no_pairs(len(labels), int(is_edge.sum()), len(content))
+    tables = pairs.reshape(len(pairs), -1)
+    pair = (within - observations.first_pair[owner])[of_pair]
+    edges = meant[owner[of_pair]] == 0
+    tables[1 + edge_number[owner[of_pair][edges]], pair[edges]] = weight[of_pair][edges]
+    np.add.at(tables[0], pair[~edges], (weight[of_pair] * meant[owner[of_pair]])[~edges])
+    state = Weights(state_number[owner[~of_pair]], within[~of_pair], weight[~of_pair])
+    return model_of(
+        PROGRAM,
+        labels,
+        [name for name, there in zip(found, is_state.tolist(), strict=True) if there],
+        [name for name, there in zip(found, is_edge.tolist(), strict=True) if there],
+        state,
+        pairs,
+        None if patterns is None else patterns.template,
+        0 if patterns is None else patterns.n_columns,
+    )
+
+
+class _Observations(NamedTuple):
+    """Where the weights of each observation begin."""
+
+    kinds: NDArray[np.int64]
+    begins: NDArray[np.int64]  # one more than observations
+    first_pair: NDArray[np.int64]  # of each: the first of its weights that is of a pair
+
+    @classmethod
+    def of(cls, names: list[bytes], n_labels: int) -> _Observations:
+        for number, name in enumerate(names):
+            if name[:1] not in _KINDS:
+                raise ChainfoldError(f"observation {number}, {spelt(name)}, begins with neither u, b nor *.")
+        kinds = np.array([_KINDS[name[:1]] for name in names], np.int64)
+        first_pair = np.where(kinds & _LABEL, n_labels, 0)
+        sizes = first_pair + np.where(kinds & _PAIR, n_labels**2, 0)
+        return cls(kinds, np.concatenate([[0], np.cumsum(sizes)]), first_pair)
+
+
+def _weights(content: bytes, count: int) -> tuple[NDArray[np.int64], Floats]:
+    """The numbers of weights, and the weights."""
+    found = _WEIGHT.findall(content)
+    size = sum(len(index) + len(sign) + len(weight) + len("=0x\n") for index, sign, weight in found)
+    need(len(found) == count and size == len(content), f"it should have {count} weights, each on a line INDEX=0x1.8p+1")
+    index = np.array([int(index) for index, _, _ in found], np.int64)
+    weight = np.array([float.fromhex(f"{sign.decode()}0x{digits.decode()}") for _, sign, digits in found], np.float64)
+    return index, weight
+
+
+def write(model: Model, encoding: str) -> Iterator[bytes]:
+    """The file of a model, in parts."""
+    what = exported(model, PROGRAM, encoding)
+    lines: list[bytes] = []
+    n_columns, transitions = 1, b"b"
+    if what.vocabulary.template is not None:
+        texts, n_columns = written_patterns(model, PROGRAM, Border.WAPITI, of_wapiti)
+        lines = [line.encode(encoding) for line in texts]
+        transitions = unused_name("b", what.edge_attributes).encode()
+    with_transitions = bool(written_weights(what.transitions).any())
+    if with_transitions and not lines:
+        raise ChainfoldError(
+            f"the model cannot be written for {PROGRAM}, which has transitions by a pattern only; train it with a "
+            f"template."
+        )
+    names = _merged(what)
+    if with_transitions:
+        lines.append(transitions)
+        names.append(transitions)
+    if not names:
+        raise ChainfoldError(f"the model cannot be written for {PROGRAM}: it has no attributes.")
+    index, weight = _numbered(what, names, transitions)
+    yield b"#mdl#%d#%d\n#rdr#%d/%d/0\n" % (_CRF, index.size, len(lines), max(n_columns - 1, 0))
+    yield b"".join(b"%d:%s,\n" % (len(line), line) for line in lines)
+    for group in (what.labels, names):
+        yield b"#qrk#%d\n" % len(group) + b"".join(b"%d:%s,\n" % (len(name), name) for name in group)
+    yield "".join(f"{k}={w.hex()}\n" for k, w in zip(index.tolist(), weight.tolist(), strict=True)).encode()
+
+
+def _merged(what: Exported) -> list[bytes]:
+    """The attributes of labels, then those of pairs that are not among them, if all begin as Wapiti's do."""
+    for names, letters in ((what.attributes, (b"u", b"*")), (what.edge_attributes, (b"b", b"*"))):
+        for name in names:
+            if name[:1] not in letters:
+                kind, expected = ("attributes", "u or *") if names is what.attributes else ("edge attributes", "b or *")
+                raise ChainfoldError(
+                    f"the model cannot be written for {PROGRAM}, whose {kind} begin with {expected}; this model has "
+                    f"{spelt(name)}, so train it with a template of {PROGRAM}."
+                )
+    return list(dict.fromkeys([*what.attributes, *what.edge_attributes]))
+
+
+def _numbered(what: Exported, names: list[bytes], transitions: bytes) -> tuple[NDArray[np.int64], Floats]:
+    """All weights that are written, with their numbers, ascending."""
+    observations, place = _Observations.of(names, len(what.labels)), {name: k for k, name in enumerate(names)}
+    of_state = np.array([place[name] for name in what.attributes], np.int64)
+    index = [observations.begins[of_state[what.state.attribute]] + what.state.label]
+    weight = [what.state.weight]
+    tables = [(what.transitions, transitions), *zip(what.edges, what.edge_attributes, strict=True)]
+    for table, name in tables:
+        there = np.flatnonzero(written_weights(table.ravel()))
+        if there.size:
+            owner = place[name]
+            index.append(observations.begins[owner] + observations.first_pair[owner] + there)
+            weight.append(table.ravel()[there])
+    numbers, weights = np.concatenate(index), np.concatenate(weight)
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], weights[order]
