@@ -68,15 +68,13 @@ def written_patterns(model: Model, program: str, border: Border, command: Comman
             f"train it with a template of {program}."
         )
     lines = [(feature, _line(feature, columns, program, command)) for feature in template.features]
-    state = [line for feature, line in lines if not feature.edge]
-    edge = [line for feature, line in lines if feature.edge]
-    both = Counter(line for line in edge if line[:1] == "*")
+    both = Counter(line for feature, line in lines if feature.edge and line[:1] == "*")
     if both != Counter(line for feature, line in lines if not feature.edge and feature.factors and line[:1] == "*"):
         raise ChainfoldError(
             f"the model cannot be written for {program}, where attributes that begin with '*' are of labels and pairs."
         )
     used = [columns.index(str(factor.column)) + 1 for feature, _ in lines for factor in feature.factors]
-    return state + [line for line in edge if line[:1] != "*"], max([0, *used])
+    return [line for feature, line in lines if not (feature.edge and line[:1] == "*")], max([0, *used])
 
 
 def unused_name(name: str, names: Sequence[bytes]) -> str:

@@ -169,7 +169,7 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
 
 
 def _merged(what: Exported) -> list[bytes]:
-    """The attributes of labels, then those of pairs that are not among them, if all begin as Wapiti's do."""
+    """The attributes of labels and those of pairs, both in their order, if all begin as Wapiti's do."""
     for names, letters in ((what.attributes, (b"u", b"*")), (what.edge_attributes, (b"b", b"*"))):
         for name in names:
             if name[:1] not in letters:
@@ -178,7 +178,16 @@ def _merged(what: Exported) -> list[bytes]:
                     f"the model cannot be written for {PROGRAM}, whose {kind} begin with {expected}; this model has "
                     f"{spelt(name)}, so train it with a template of {PROGRAM}."
                 )
-    return list(dict.fromkeys([*what.attributes, *what.edge_attributes]))
+    place = {name: k for k, name in enumerate(what.attributes)}
+    names: list[bytes] = []
+    done = 0  # attributes of labels
+    for name in what.edge_attributes:
+        if name not in place:
+            names.append(name)
+        elif place[name] >= done:
+            names += what.attributes[done : place[name] + 1]
+            done = place[name] + 1
+    return names + what.attributes[done:]
 
 
 def _numbered(what: Exported, names: list[bytes], transitions: bytes) -> tuple[NDArray[np.int64], Floats]:
