@@ -108,6 +108,6 @@ def _reader_of(path: str | Path) -> _Reader | None:
 
 def _check_encoding(encoding: str) -> None:
     try:
-        b"".decode(encoding)
+        "a".encode(encoding)
     except (LookupError, TypeError, ValueError):
         raise BadSetting("encoding", encoding, "the name of an encoding, for instance utf-8 or latin-1") from None

@@ -53,6 +53,7 @@ class Content(NamedTuple):
 
 def read(content: bytes, encoding: str) -> Model:
     """The model that a text contains."""
+    need(content.endswith(b"\n"), "it is cut short")
     lines, at, sections = content.split(b"\n"), 0, []
     for what in ("head", "labels", "patterns", "attributes"):
         need(b"" in lines[at:], f"it ends within its {what}")
@@ -66,7 +67,7 @@ def read(content: bytes, encoding: str) -> Model:
         float(fields[name]) for name in (b"version", b"cost-factor", b"maxid", b"xsize")
     )
     need(version in VERSIONS, f"its version is {version:g}, and only 100 to 199 are known")
-    weights = lines[at:-1] if lines[-1] == b"" else lines[at:]
+    weights = lines[at:-1]
     need(size == len(weights), f"it should have {size:.0f} weights, and has {len(weights)}")
     entries = [_KEY.fullmatch(line) for line in keys]
     numbers = [_NUMBER.fullmatch(line) for line in weights]

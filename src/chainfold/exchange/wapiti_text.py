@@ -1,7 +1,7 @@
 """Wapiti's models: text with the patterns, the names and the weights that are not zero.
 
     #mdl#TYPE#COUNT                          TYPE is 2 for a CRF (0 in old files), and COUNT how many weights follow
-    #rdr#PATTERNS/COLUMNS/SINGLE             then the patterns as netstrings, LENGTH:TEXT,
+    #rdr#PATTERNS/COLUMN/SINGLE              then the patterns as netstrings, LENGTH:TEXT,
     #qrk#LABELS                              then the labels as netstrings
     #qrk#OBSERVATIONS                        then the observations as netstrings, each beginning with u, b or *
     INDEX=WEIGHT                             COUNT lines, with weights as hexadecimal floats
@@ -32,7 +32,7 @@ from chainfold.system.validate import need, spelt
 
 PROGRAM, MAGIC = "Wapiti", b"#mdl#"
 _MODEL = re.compile(rb"#mdl#(?:([0-9]{1,9})#)?([0-9]{1,19})\n")
-_READER = re.compile(rb"#rdr#([0-9]{1,9})/([0-9]{1,9})(?:/([0-9]{1,9}))?\n")
+_READER = re.compile(rb"#rdr#([0-9]{1,9})/[0-9]{1,9}(?:/([0-9]{1,9}))?\n")
 _NAMES = re.compile(rb"#qrk#([0-9]{1,19})\n")
 _LENGTH = re.compile(rb"\s*([0-9]{1,10}):")
 _WEIGHT = re.compile(rb"([0-9]{1,19})=([-+]?)0[xX]([0-9a-fA-F.]+[pP][-+]?[0-9]{1,5})\n")
@@ -74,10 +74,10 @@ def read(content: bytes, encoding: str) -> Model:
     text = _Text(content)
     kind, count = text.line(_MODEL, "its first line")
     need(int(kind or 0) in (_MAXENT, _CRF), "it is no CRF; chainfold has no MEMMs")
-    n_patterns, n_columns, single = text.line(_READER, "its line #rdr#")
+    n_patterns, single = text.line(_READER, "its line #rdr#")
     need(int(single or 0) == 0, "its sequences have one position each (wapiti --me); chainfold has no such models")
     lines = [one.decode(encoding) for one in text.texts(int(n_patterns or 0), "pattern")]
-    patterns = read_patterns(lines, Border.WAPITI, int(n_columns or 0) + 1) if lines else None
+    patterns = read_patterns(lines, Border.WAPITI, 0) if lines else None
     names = [
         text.texts(int(text.line(_NAMES, f"the number of {what}s")[0] or 0), what) for what in ("label", "observation")
     ]
