@@ -20,7 +20,7 @@ def lookup3(key: bytes) -> int:
 
     a = b = c = (0xDEADBEEF + len(key)) & U32
     while len(key) > 12:
-        x, y, z = struct.unpack("<3I", key[:12])
+        x, y, z = _triple(key[:12])
         a, b, c = (a + x) & U32, (b + y) & U32, (c + z) & U32
         a, c = ((a - c) & U32) ^ turned(c, 4), (c + b) & U32
         b, a = ((b - a) & U32) ^ turned(a, 6), (a + c) & U32
@@ -29,7 +29,7 @@ def lookup3(key: bytes) -> int:
         b, a = ((b - a) & U32) ^ turned(a, 19), (a + c) & U32
         c, b = ((c - b) & U32) ^ turned(b, 4), (b + a) & U32
         key = key[12:]
-    x, y, z = struct.unpack("<3I", key.ljust(12, b"\0"))
+    x, y, z = _triple(key)
     a, b, c = (a + x) & U32, (b + y) & U32, (c + z) & U32
     c = ((c ^ b) - turned(b, 14)) & U32
     a = ((a ^ c) - turned(c, 11)) & U32
@@ -38,6 +38,11 @@ def lookup3(key: bytes) -> int:
     a = ((a ^ c) - turned(c, 4)) & U32
     b = ((b ^ a) - turned(a, 14)) & U32
     return ((c ^ b) - turned(b, 24)) & U32
+
+
+def _triple(key: bytes) -> tuple[int, int, int]:
+    first, second, third = (int.from_bytes(key[k : k + 4], "little") for k in (0, 4, 8))
+    return first, second, third
 
 
 def cqdb(names: Sequence[str]) -> bytes:

@@ -33,7 +33,7 @@ PROGRAM, MAGIC = "CRF++", b"version:"
 VERSIONS = range(100, 200)
 _FIELD = re.compile(rb"(version|cost-factor|maxid|xsize):[ \t]+([0-9.eE+-]{1,40})")
 _KEY = re.compile(rb"([0-9]{1,10})[ \t]+(.+)", re.DOTALL)
-_NUMBER = re.compile(rb"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?\s*")
+_NO_NUMBER = re.compile(rb"^(?![-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?$)", re.MULTILINE)
 _FARTHEST = 8  # rows away
 _LONGEST = 8000  # bytes of a line
 _SEPARATORS = (b" ", b"\t", b"\n")
@@ -54,11 +54,11 @@ class Content(NamedTuple):
 def read(content: bytes, encoding: str) -> Model:
     """The model that a text contains."""
     need(content.endswith(b"\n"), "it is cut short")
-    lines, at, sections = content.split(b"\n"), 0, []
+    at, sections = 0, []
     for what in ("head", "labels", "patterns", "attributes"):
-        need(b"" in lines[at:], f"it ends within its {what}")
-        end = lines.index(b"", at)
-        sections.append(lines[at:end])
+        end = at if content.startswith(b"\n", at) else content.find(b"\n\n", at) + 1
+        need(end >= at and content.startswith(b"\n", end), f"it ends within its {what}")
+        sections.append(content[at:end].split(b"\n")[:-1])
         at = end + 1
     head, labels, patterns, keys = sections
     fields = {match[1]: match[2] for line in head if (match := _FIELD.fullmatch(line))}
@@ -67,12 +67,10 @@ def read(content: bytes, encoding: str) -> Model:
         float(fields[name]) for name in (b"version", b"cost-factor", b"maxid", b"xsize")
     )
     need(version in VERSIONS, f"its version is {version:g}, and only 100 to 199 are known")
-    weights = lines[at:-1]
-    need(size == len(weights), f"it should have {size:.0f} weights, and has {len(weights)}")
+    weights = _numbers(content, at)
+    need(size == weights.size, f"it should have {size:.0f} weights, and has {weights.size}")
     entries = [_KEY.fullmatch(line) for line in keys]
-    numbers = [_NUMBER.fullmatch(line) for line in weights]
     need(all(entries), "one of its attributes is not ID KEY")
-    need(all(numbers), "one of its weights is no number")
     return assembled(
         Content(
             factor,
@@ -81,16 +79,27 @@ def read(content: bytes, encoding: str) -> Model:
             patterns,
             [entry[2] for entry in entries if entry],
             np.array([int(entry[1]) for entry in entries if entry], np.int64),
-            np.array([float(line) for line in weights], np.float64),
+            weights,
         ),
         len(content),
         encoding,
     )
 
 
+def _numbers(content: bytes, at: int) -> Floats:
+    """The numbers from a byte on, one a line."""
+    if at == len(content):
+        return np.empty(0)
+    need(_NO_NUMBER.search(content, at, len(content) - 1) is None, "one of its weights is no number")
+    numbers: Floats = np.fromstring(content[at:], sep="\n")
+    return numbers
+
+
 def assembled(content: Content, size: int, encoding: str) -> Model:
     """The model of a file of this many bytes."""
     need(0.0 < content.cost_factor < np.inf, f"its cost-factor is {content.cost_factor:g}")
+    order = np.argsort(content.ids, kind="stable")
+    content = content._replace(keys=[content.keys[k] for k in order.tolist()], ids=content.ids[order])
     labels, keys = decoded(content.labels, "label", encoding), decoded(content.keys, "attribute", encoding)
     lines = [line.decode(encoding) for line in content.patterns]
     patterns = read_patterns(lines, Border.CRFPP, content.n_columns)
@@ -128,10 +137,9 @@ def _are_pairs(keys: Sequence[bytes]) -> np.ndarray[tuple[int], np.dtype[np.bool
 
 
 def _check_ids(ids: Ids, sizes: Ids, count: int) -> None:
-    """Raise unless each attribute has weights of its own."""
-    order = np.argsort(ids, kind="stable")
-    ends = (ids + sizes)[order]
-    apart = (ends[:-1] <= ids[order][1:]).all()
+    """Raise unless each attribute has weights of its own; IDs are ascending."""
+    ends = ids + sizes
+    apart = (ends[:-1] <= ids[1:]).all()
     need(
         apart and ids.min(initial=0) >= 0 and ends.max(initial=0) <= count,
         "its attributes have no weights of their own",
@@ -166,7 +174,7 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     yield b"version: 100\ncost-factor: 1\nmaxid: %d\nxsize: %d\n\n" % (begins[-1], max(n_columns, 1))
     for group in (what.labels, lines, [b"%d %s" % entry for entry in zip(begins, names, strict=False)]):
         yield b"".join(line + b"\n" for line in group) + b"\n"
-    yield "".join(f"{weight!r}\n" for weight in np.concatenate(weights).tolist()).encode()
+    yield "".join(f"{text}\n" for text in map(repr, np.concatenate(weights).tolist())).encode()
 
 
 def _command(factor: Factor, column: int) -> str | None:

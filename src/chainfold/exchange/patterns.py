@@ -26,7 +26,7 @@ Command = Callable[[Factor, int], str | None]
 
 
 class Patterns(NamedTuple):
-    """What the lines of a file say."""
+    """What the lines of a file mean."""
 
     template: Template
     transitions: Counter[str]  # attributes whose weights are those of transitions, and how often each is meant
@@ -77,6 +77,21 @@ def written_patterns(model: Model, program: str, border: Border, command: Comman
     return [line for feature, line in lines if not (feature.edge and line[:1] == "*")], max([0, *used])
 
 
+def with_ascii_capitals(template: Template) -> Template:
+    """The template with lower case for A to Z alone, which is Wapiti's."""
+
+    def changed(factor: Factor) -> Factor:
+        return factor._replace(steps=tuple(Step("lower_ascii") if s == Step("lower") else s for s in factor.steps))
+
+    features = (feature._replace(factors=tuple(map(changed, feature.factors))) for feature in template.features)
+    return Template(tuple(features), template.border)
+
+
+def has_expressions(template: Template) -> bool:
+    """Does it use regular expressions?"""
+    return any(s.name in ("test", "match") for feature in template.features for f in feature.factors for s in f.steps)
+
+
 def unused_name(name: str, names: Sequence[bytes]) -> str:
     """The name, or the first one made of it with a number that is not among others."""
     others = set(names)
@@ -102,10 +117,10 @@ def _line(feature: Feature, columns: Sequence[str], program: str, command: Comma
     return "".join(pieces)
 
 
-def of_wapiti(factor: Factor, column: int) -> str | None:
-    """One of Wapiti's commands: x, t and m, in capitals for lower case."""
+def of_wapiti(factor: Factor, column: int, lower_case: Sequence[str]) -> str | None:
+    """One of Wapiti's commands: x, t and m, in capitals for lower case, which the template may call one of these."""
     steps = list(factor.steps)
-    lower = steps[-1:] == [Step("lower_ascii")]
+    lower = bool(steps) and steps[-1].name in lower_case
     steps = steps[:-1] if lower else steps
     letter, expression = {"test": "t", "match": "m"}.get(steps[0].name if steps else "", "x"), ""
     if letter != "x":

@@ -16,7 +16,8 @@ instance, occurs everywhere: its weights are those of transitions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,15 @@ from numpy.typing import NDArray
 
 from chainfold.errors import ChainfoldError
 from chainfold.exchange.foreign import Exported, Weights, decoded, exported, model_of, no_pairs, written_weights
-from chainfold.exchange.patterns import of_wapiti, read_patterns, unused_name, written_patterns
-from chainfold.features.template import Border
+from chainfold.exchange.patterns import (
+    has_expressions,
+    of_wapiti,
+    read_patterns,
+    unused_name,
+    with_ascii_capitals,
+    written_patterns,
+)
+from chainfold.features.template import Border, Template
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.validate import need, spelt
@@ -78,10 +86,12 @@ def read(content: bytes, encoding: str) -> Model:
     need(int(single or 0) == 0, "its sequences have one position each (wapiti --me); chainfold has no such models")
     lines = [one.decode(encoding) for one in text.texts(int(n_patterns or 0), "pattern")]
     patterns = read_patterns(lines, Border.WAPITI, 0) if lines else None
+    template = None if patterns is None else with_ascii_capitals(patterns.template)
     names = [
         text.texts(int(text.line(_NAMES, f"the number of {what}s")[0] or 0), what) for what in ("label", "observation")
     ]
     labels, found = decoded(names[0], "label", encoding), decoded(names[1], "observation", encoding)
+    _check_bytes(template, names[1], found, "open it with `encoding` latin-1")
     observations = _Observations.of(names[1], len(labels))
     meant = np.array([0 if patterns is None else patterns.transitions[name] for name in found], np.int64)
     index, weight = _weights(content[text.at :], int(count or 0))
@@ -106,7 +116,7 @@ def read(content: bytes, encoding: str) -> Model:
         [name for name, there in zip(found, is_edge.tolist(), strict=True) if there],
         state,
         pairs,
-        None if patterns is None else patterns.template,
+        template,
         0 if patterns is None else patterns.n_columns,
     )
 
@@ -145,7 +155,11 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     lines: list[bytes] = []
     n_columns, transitions = 1, b"b"
     if what.vocabulary.template is not None:
-        texts, n_columns = written_patterns(model, PROGRAM, Border.WAPITI, of_wapiti)
+        plain = all(name.isascii() for name in [*what.attributes, *what.edge_attributes])
+        lower = ("lower", "lower_ascii") if plain else ("lower_ascii",)
+        texts, n_columns = written_patterns(model, PROGRAM, Border.WAPITI, partial(of_wapiti, lower_case=lower))
+        names = what.vocabulary.attributes.to_pylist()
+        _check_bytes(Template.from_json(what.vocabulary.template), what.attributes, names, "it cannot be exported")
         lines = [line.encode(encoding) for line in texts]
         transitions = unused_name("b", what.edge_attributes).encode()
     with_transitions = bool(written_weights(what.transitions).any())
@@ -168,16 +182,26 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     yield "".join(f"{k}={w.hex()}\n" for k, w in zip(index.tolist(), weight.tolist(), strict=True)).encode()
 
 
+def _check_bytes(template: Template | None, names: Sequence[bytes], texts: Sequence[str], remedy: str) -> None:
+    """Raise if expressions would see characters here that are several bytes there."""
+    if template is not None and has_expressions(template):
+        several = next((text for name, text in zip(names, texts, strict=True) if len(name) != len(text)), None)
+        if several is not None:
+            raise ChainfoldError(
+                f"the model's expressions match bytes in {PROGRAM} and characters in chainfold, and {spelt(several)!r} "
+                f"has characters of several bytes; {remedy}."
+            )
+
+
 def _merged(what: Exported) -> list[bytes]:
     """The attributes of labels and those of pairs, both in their order, if all begin as Wapiti's do."""
-    for names, letters in ((what.attributes, (b"u", b"*")), (what.edge_attributes, (b"b", b"*"))):
-        for name in names:
-            if name[:1] not in letters:
-                kind, expected = ("attributes", "u or *") if names is what.attributes else ("edge attributes", "b or *")
-                raise ChainfoldError(
-                    f"the model cannot be written for {PROGRAM}, whose {kind} begin with {expected}; this model has "
-                    f"{spelt(name)}, so train it with a template of {PROGRAM}."
-                )
+    for kind, own, letter in (("attributes", what.attributes, "u"), ("edge attributes", what.edge_attributes, "b")):
+        wrong = next((name for name in own if name[:1] not in (letter.encode(), b"*")), None)
+        if wrong is not None:
+            raise ChainfoldError(
+                f"the model cannot be written for {PROGRAM}, whose {kind} begin with {letter} or *; this model has "
+                f"{spelt(wrong)}, so train it with a template of {PROGRAM}."
+            )
     place = {name: k for k, name in enumerate(what.attributes)}
     names: list[bytes] = []
     done = 0  # attributes of labels

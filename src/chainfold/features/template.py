@@ -369,7 +369,7 @@ def _factor_of(command: re.Match[str]) -> Factor:
     if kind != "x":
         steps.append(Step("test" if kind == "t" else "match", (python_pattern(expression),)))
     if letter != kind and kind != "t":
-        steps.append(Step("lower_ascii"))  # Wapiti's capitals are those of ASCII
+        steps.append(Step("lower"))
     return Factor(int(column), int(offset), tuple(steps))
 
 
