@@ -50,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _VERBS = (
-    *(train, learn, tag, evaluate, watch, inspect, import_model, export_model),
+    *(train, learn, tag, evaluate, watch, inspect, export_model, import_model),
     *(encode, data, gradient, plan, engines, demo),
 )
 _NAMES = {evaluate: "eval", import_model: "import", export_model: "export"}

@@ -22,7 +22,7 @@ def import_model(foreign: ForeignFile, output: Output, encoding: NamesEncoding =
     The format is recognised by the first bytes of the file. Other verbs open
     such files directly as well, if their names are UTF-8.
 
-    Example: chainfold import chunks.crfsuite -o chunks.model
+    Example: chainfold import chunks.crfsuite -o imported.model
     """
     from chainfold.exchange.any_model import open_any_model
     from chainfold.model.file import save_model
