@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -46,10 +46,22 @@ def read_patterns(lines: Sequence[str], border: Border, n_columns: int) -> Patte
         features += made
         if line[:1] in ("b", "B", "*") and not any(feature.edge for feature in made):
             transitions[line] += 1
+    _check_apart(transitions, [feature for feature in features if feature.edge])
     used = [int(factor.column) + 1 for feature in features for factor in feature.factors]
     n_columns = max([n_columns, *used])
     need(n_columns <= MOST_COLUMNS, f"it uses {n_columns} columns; the limit is {MOST_COLUMNS}")
     return Patterns(Template(tuple(features), border), transitions, n_columns)
+
+
+def _check_apart(names: Iterable[str], features: Sequence[Feature]) -> None:
+    """Raise if one of these features can make the attribute of a line without columns, whose weights are elsewhere."""
+    for name in names:
+        for pieces, factors, _ in features:
+            least = sum(map(len, pieces)) + sum(not factor.steps for factor in factors)
+            if name.startswith(pieces[0]) and name.endswith(pieces[-1]) and len(name) >= least:
+                raise ChainfoldError(
+                    f"its pattern {spelt(name)!r} makes the same attribute as {spelt('…'.join(pieces))!r} can make."
+                )
 
 
 def written_patterns(model: Model, program: str, border: Border, command: Command) -> tuple[list[str], int]:

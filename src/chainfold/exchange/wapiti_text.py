@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from chainfold.errors import ChainfoldError
 from chainfold.exchange.foreign import Exported, Weights, decoded, exported, model_of, no_pairs, written_weights
 from chainfold.exchange.patterns import (
+    Patterns,
     has_expressions,
     of_wapiti,
     read_patterns,
@@ -63,6 +64,10 @@ class _Text:
         self.at = match.end()
         return match.groups()
 
+    def names(self, what: str) -> list[bytes]:
+        """The names of one kind."""
+        return self.texts(int(self.line(_NAMES, f"the number of {what}s")[0] or 0), what)
+
     def texts(self, count: int, what: str) -> list[bytes]:
         """So many netstrings."""
         texts, content, at = [], self.content, self.at
@@ -77,8 +82,45 @@ class _Text:
         return texts
 
 
+class _Content(NamedTuple):
+    """What a file says."""
+
+    patterns: Patterns | None
+    labels: list[str]
+    names: list[str]
+    observations: _Observations
+    numbers: NDArray[np.int64]  # of the weights
+    weights: Floats
+
+
 def read(content: bytes, encoding: str) -> Model:
     """The model that a file contains."""
+    patterns, labels, names, observations, index, weight = _parsed(content, encoding)
+    owner = np.searchsorted(observations.begins, index, side="right") - 1
+    within = index - observations.begins[owner]
+    of_pair = within >= observations.first_pair[owner]
+    meant = np.array([0 if patterns is None else patterns.transitions[name] for name in names], np.int64)
+    is_state, is_edge = observations.kinds & _LABEL > 0, (observations.kinds & _PAIR > 0) & (meant == 0)
+    state_number, edge_number = np.cumsum(is_state) - 1, np.cumsum(is_edge) - 1
+    pairs = no_pairs(len(labels), int(is_edge.sum()), len(content))
+    tables = pairs.reshape(len(pairs), -1)
+    pair, pair_owner, pair_weight = (within - observations.first_pair[owner])[of_pair], owner[of_pair], weight[of_pair]
+    edges = meant[pair_owner] == 0
+    tables[1 + edge_number[pair_owner[edges]], pair[edges]] = pair_weight[edges]
+    np.add.at(tables[0], pair[~edges], (pair_weight * meant[pair_owner])[~edges])
+    return model_of(
+        PROGRAM,
+        labels,
+        [name for name, there in zip(names, is_state.tolist(), strict=True) if there],
+        [name for name, there in zip(names, is_edge.tolist(), strict=True) if there],
+        Weights(state_number[owner[~of_pair]], within[~of_pair], weight[~of_pair]),
+        pairs,
+        None if patterns is None else patterns.template,
+        0 if patterns is None else patterns.n_columns,
+    )
+
+
+def _parsed(content: bytes, encoding: str) -> _Content:
     text = _Text(content)
     kind, count = text.line(_MODEL, "its first line")
     need(int(kind or 0) in (_MAXENT, _CRF), "it is no CRF; chainfold has no MEMMs")
@@ -86,39 +128,18 @@ def read(content: bytes, encoding: str) -> Model:
     need(int(single or 0) == 0, "its sequences have one position each (wapiti --me); chainfold has no such models")
     lines = [one.decode(encoding) for one in text.texts(int(n_patterns or 0), "pattern")]
     patterns = read_patterns(lines, Border.WAPITI, 0) if lines else None
-    template = None if patterns is None else with_ascii_capitals(patterns.template)
-    names = [
-        text.texts(int(text.line(_NAMES, f"the number of {what}s")[0] or 0), what) for what in ("label", "observation")
-    ]
-    labels, found = decoded(names[0], "label", encoding), decoded(names[1], "observation", encoding)
-    _check_bytes(template, names[1], found, "open it with `encoding` latin-1")
-    observations = _Observations.of(names[1], len(labels))
-    meant = np.array([0 if patterns is None else patterns.transitions[name] for name in found], np.int64)
+    if patterns is not None:
+        patterns = patterns._replace(template=with_ascii_capitals(patterns.template))
+    labels = decoded(text.names("label"), "label", encoding)
+    observed = text.names("observation")
+    names = decoded(observed, "observation", encoding)
+    if patterns is not None:
+        _check_bytes(patterns.template, observed, names, "open it with `encoding` latin-1")
+    observations = _Observations.of(observed, len(labels))
     index, weight = _weights(content[text.at :], int(count or 0))
     need(index.max(initial=-1) < observations.begins[-1], "it has weights of unknown observations")
     need(np.unique(index).size == index.size, "a weight occurs twice")
-    owner = np.searchsorted(observations.begins, index, side="right") - 1
-    within = index - observations.begins[owner]
-    of_pair = within >= observations.first_pair[owner]
-    is_state, is_edge = observations.kinds & _LABEL > 0, (observations.kinds & _PAIR > 0) & (meant == 0)
-    state_number, edge_number = np.cumsum(is_state) - 1, np.cumsum(is_edge) - 1
-    pairs = no_pairs(len(labels), int(is_edge.sum()), len(content))
-    tables = pairs.reshape(len(pairs), -1)
-    pair = (within - observations.first_pair[owner])[of_pair]
-    edges = meant[owner[of_pair]] == 0
-    tables[1 + edge_number[owner[of_pair][edges]], pair[edges]] = weight[of_pair][edges]
-    np.add.at(tables[0], pair[~edges], (weight[of_pair] * meant[owner[of_pair]])[~edges])
-    state = Weights(state_number[owner[~of_pair]], within[~of_pair], weight[~of_pair])
-    return model_of(
-        PROGRAM,
-        labels,
-        [name for name, there in zip(found, is_state.tolist(), strict=True) if there],
-        [name for name, there in zip(found, is_edge.tolist(), strict=True) if there],
-        state,
-        pairs,
-        template,
-        0 if patterns is None else patterns.n_columns,
-    )
+    return _Content(patterns, labels, names, observations, index, weight)
 
 
 class _Observations(NamedTuple):
@@ -182,9 +203,9 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     yield "".join(f"{k}={w.hex()}\n" for k, w in zip(index.tolist(), weight.tolist(), strict=True)).encode()
 
 
-def _check_bytes(template: Template | None, names: Sequence[bytes], texts: Sequence[str], remedy: str) -> None:
+def _check_bytes(template: Template, names: Sequence[bytes], texts: Sequence[str], remedy: str) -> None:
     """Raise if expressions would see characters here that are several bytes there."""
-    if template is not None and has_expressions(template):
+    if has_expressions(template):
         several = next((text for name, text in zip(names, texts, strict=True) if len(name) != len(text)), None)
         if several is not None:
             raise ChainfoldError(
