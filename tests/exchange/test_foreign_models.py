@@ -15,7 +15,7 @@ import pytest
 
 import chainfold as cf
 from chainfold.chain.block import join_blocks
-from chainfold.exchange.any_model import FORMATS, program_of
+from chainfold.exchange.any_model import FORMATS
 from chainfold.exchange.cqdb import database_of, lookup3
 from chainfold.features.for_model import blocks_for_model
 from chainfold.model.file import fingerprint
@@ -134,9 +134,10 @@ def test_crfpp_text(tmp_path: Path, factor: str) -> None:
 def test_crfpp_binary(tmp_path: Path) -> None:
     path, keys = tmp_path / "crfpp.model", crfpp_keys()
     path.write_bytes(crfpp_binary(LABELS, CRFPP_PATTERNS, keys))
-    assert program_of(path) == "CRF++"
     check(path, tmp_path, enumerated(scored(keys, crfpp_at)), SINGLE)
-    vocabulary = vocabulary_of_model(cf.open_any_model(path))
+    model = cf.open_any_model(path)
+    assert model.training == {"imported": "CRF++"}
+    vocabulary = vocabulary_of_model(model)
     assert {*vocabulary.attributes.to_pylist(), *vocabulary.edge_attributes.to_pylist(), "B"} == set(keys)
 
 

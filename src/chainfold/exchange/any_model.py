@@ -65,12 +65,6 @@ def open_any_model(path: str | Path, encoding: str = "utf-8") -> Model:
         return reader.read(Path(path).read_bytes(), encoding)
 
 
-def program_of(path: str | Path) -> str | None:
-    """The program that wrote a model, by its first bytes; None if that is chainfold, or none that is known."""
-    reader = _reader_of(path)
-    return None if reader is None else reader.program
-
-
 def export_model(
     model: Model,
     path: str | Path,

@@ -218,12 +218,12 @@ _Arguments = tuple[str | float, ...]
 
 _FORMS = {
     "lower": "lower(column)",
-    "lower_ascii": "lower_ascii(column)",
     "shape": "shape(column)",
     "prefix": "prefix(column,characters)",
     "suffix": "suffix(column,characters)",
     "test": 'test(column,"regular expression")',
     "match": 'match(column,"regular expression")',
+    "lower_ascii": "lower_ascii(column)",
     "symbol": "symbol(column)",
     "real": "real(column)",
     "standard": "standard(column)",
