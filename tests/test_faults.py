@@ -45,6 +45,8 @@ STORIES = {
     "follow": Story("tag model - --follow -o old", "old", "data", stages="rows"),
     "gradient": Story("gradient old.chain --model model -o old", "old"),
     "inspect": Story("inspect model --html old", "old"),
+    "export": Story("export model -o old --format crfsuite", "old"),
+    "import": Story("import foreign -o old", "old"),
 }
 
 
@@ -69,6 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "old").write_bytes(b"what was there before" * 100)
     succeeded("encode", folder / "data", "-o", folder / "old.chain", "--append", "--json")
     succeeded("train", folder / "old.chain", "-o", folder / "model", "--max-iterations", 3, "--json")
+    succeeded("export", folder / "model", "-o", folder / "foreign", "--format", "crfsuite")
     return folder
 
 
@@ -216,6 +219,7 @@ WRITERS = {
     "follow": ("tag model - --follow -o x", "data"),
     "gradient": ("gradient old.chain --model model -o x", None),
     "inspect": ("inspect model --html x", None),
+    "import": ("import foreign -o x", None),
 }
 HELD = "x: is being written by process"
 

@@ -28,6 +28,7 @@ ROOMS = (
     "features",
     "kernels",
     "model",
+    "exchange",
     "engines",
     "metrics",
     "inference",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from chainfold.engines.log_likelihood import Evaluation, log_likelihood
     from chainfold.engines.resumable import PiecewiseGradient
     from chainfold.errors import ChainfoldError, ChainfoldWarning
+    from chainfold.exchange.any_model import export_model, open_any_model
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
     from chainfold.inference.quantities import Quantities
@@ -75,10 +76,12 @@ __all__ = [
     "encode_sequences",
     "entropies",
     "evaluate",
+    "export_model",
     "log_likelihood",
     "log_probabilities",
     "marginals",
     "nbest",
+    "open_any_model",
     "open_chain",
     "open_model",
     "sample",
@@ -122,11 +125,13 @@ _HOME = {
     "encode_sequences": "features.encode",
     "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",
+    "export_model": "exchange.any_model",
     "log_likelihood": "engines.log_likelihood",
     "log_probabilities": "inference.whole_chain",
     "marginals": "inference.whole_chain",
     "nbest": "inference.whole_chain",
     "open_chain": "chain.stored",
+    "open_any_model": "exchange.any_model",
     "open_model": "model.file",
     "sample": "inference.whole_chain",
     "save_model": "model.file",

@@ -178,7 +178,11 @@ def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "verb", ["train", "tag", "eval", "inspect", "encode", "data", "gradient", "plan", "engines", "demo", "warm"]
+    "verb",
+    [
+        *("train", "tag", "eval", "inspect", "export", "import", "encode"),
+        *("data", "gradient", "plan", "engines", "demo", "warm"),
+    ],
 )
 def test_every_verb_has_help_with_an_example(verb: str) -> None:
     text = told(verb, "--help")

@@ -38,6 +38,8 @@ OUTPUTS: dict[str, list[object]] = {
     "gradient --token": ["gradient", "model.chain", "--model", "model", "--token"],
     "gradient --last -o": ["gradient", "model.chain", "--model", "model", "--token", "token", "--last", "-o"],
     "inspect --html": ["inspect", "model", "--html"],
+    "import -o": ["import", "foreign", "-o"],
+    "export -o": ["export", "model", "--format", "crfsuite", "-o"],
 }
 QUICK = ("here", "missing folder", "nothing")
 

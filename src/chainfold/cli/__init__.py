@@ -1,6 +1,7 @@
 """The command line: thin verbs over the library.
 
     train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one verb each
+    import_model, export_model    the verbs import and export
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
     training_options    settings of algorithms, and of runs that can be resumed
@@ -29,8 +30,10 @@ from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
+from chainfold.cli.export_model import export_model
 from chainfold.cli.failures import FAILURES, guarded, report_failure
 from chainfold.cli.gradient import gradient
+from chainfold.cli.import_model import import_model
 from chainfold.cli.inspect import inspect
 from chainfold.cli.learn import learn
 from chainfold.cli.plan import plan
@@ -48,8 +51,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo, warm):
-    app.command("eval" if verb is evaluate else None)(guarded(verb))
+_VERBS = (
+    *(train, learn, tag, evaluate, watch, inspect, export_model, import_model),
+    *(encode, data, gradient, plan, engines, demo, warm),
+)
+_NAMES = {evaluate: "eval", import_model: "import", export_model: "export"}
+for verb in _VERBS:
+    app.command(_NAMES.get(verb))(guarded(verb))
 
 
 @app.callback(invoke_without_command=True)

@@ -181,11 +181,11 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
 
 def _opened(path: Path, source: Source, weights: Weights | None) -> tuple[Model, Source]:
     """A model, and the chain with the model's numbers."""
-    from chainfold.model.file import open_model
+    from chainfold.exchange.any_model import open_any_model
 
     if weights is not None:
         raise ChainfoldError("give --model or --weights, not both.")
-    model = open_model(path)
+    model = open_any_model(path)
     return model, model.aligned(source, labels_needed=source.labelled)
 
 

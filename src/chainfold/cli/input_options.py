@@ -19,7 +19,7 @@ Inputs = Annotated[
     list[str],
     typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input; or a chain made by encode."),
 ]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model made by `chainfold train`.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model of chainfold, CRFsuite, Wapiti or CRF++.")]
 
 
 def _option(kind: Any, text: str, *flags: str, metavar: str | None = None, panel: str = _READING) -> Parameter:

@@ -47,15 +47,15 @@ def inspect(
 
     Example: chainfold inspect chunks.model --label B-NP
     """
+    from chainfold.exchange.any_model import open_any_model
     from chainfold.model import inspection
-    from chainfold.model.file import open_model
 
     if html is not None and as_json:
         raise ChainfoldError("give --html or --json, not both.")
     if top < 0:
         raise BadSetting("top", top, "at least 0")
     options.hold([html], model)
-    opened = open_model(model)
+    opened = open_any_model(model)
     facts = {"model": str(model), "bytes": model.stat().st_size, **inspection.inspect(opened, top, label or None)}
     if html is not None:
         _write_page(html, facts, inspection.strongest(opened, _MOST_EMBEDDED))

@@ -158,10 +158,10 @@ class ConstraintOptions:
     def opened(self, path: Path) -> Model:
         """A model with these constraints besides its own."""
 
+        from chainfold.exchange.any_model import open_any_model
         from chainfold.model.constraints import constrained
-        from chainfold.model.file import open_model
 
-        return constrained(open_model(path), self.scheme, self.forbid or [], self.allow or [])
+        return constrained(open_any_model(path), self.scheme, self.forbid or [], self.allow or [])
 
 
 CONSTRAINTS = Group.of(ConstraintOptions)

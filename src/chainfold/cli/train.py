@@ -183,7 +183,8 @@ def train(
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
-    from chainfold.model.file import open_model, save_model
+    from chainfold.exchange.any_model import open_any_model
+    from chainfold.model.file import save_model
     from chainfold.training.loop import Interrupted, Saving
 
     begin = time.perf_counter()
@@ -196,7 +197,7 @@ def train(
     training, saving = kind.training(settings, development), Saving(state, run.every, run.resume)
     how: dict[str, Any] = {"saving": saving, **engine.settings()}
     run.check(state)
-    how["start"] = None if start is None else open_model(start)
+    how["start"] = None if start is None else open_any_model(start)
     with bar() as shown:
         progress = shown.reading()
         source = _source(inputs, cache, spec, progress)

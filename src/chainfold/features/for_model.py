@@ -296,11 +296,16 @@ class ModelInput:
         return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))
 
     def names(self, given: Sequence[str]) -> list[str] | None:
-        """Names of columns that have none, from the model, perhaps without label and weight; None if none fit."""
+        """Names of columns that have none, from the model, perhaps without label and weight; None if none fit.
+
+        A model that has columns and no label column uses the first columns; the last of any others has the labels.
+        """
         names, numbers = list(self.model.kinds), [str(k) for k in range(len(given))]
         bags = "bag" in self.model.kinds.values()  # such columns have names in any format
         if not names or bags or self.spec.columns is not None or list(given) != numbers:
             return list(given)
+        if self.model.label is None and len(given) > len(names):  # of another program, which knows those that it uses
+            return [*names, *numbers[len(names) : -1], LABEL]
         label, weight = self.label, self.model.weight
         either = ((weight,), (label,)) if self.spec.labels else ((label,), (weight,))
         for missing in ((), *either, (label, weight)):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from chainfold.errors import ChainfoldError
 from chainfold.features.regex import LONGEST, matched, occurs
 
-_CLASSES = {
+WAPITI_CLASSES = {
     "a": "A-Za-z",
     "d": "0-9",
     "l": "a-z",
@@ -22,6 +23,8 @@ _CLASSES = {
     "u": "A-Z",
     "w": "A-Za-z0-9",
 }
+
+_ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 class Step(NamedTuple):
@@ -40,6 +43,11 @@ def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
 
 def lower(texts: Sequence[str]) -> list[str]:
     return [text.lower() for text in texts]
+
+
+def lower_ascii(texts: Sequence[str]) -> list[str]:
+    """A to Z in lower case, all other letters as they are."""
+    return [text.translate(_ASCII_LOWER) for text in texts]
 
 
 def shapes(texts: Sequence[str]) -> list[str]:
@@ -75,6 +83,7 @@ def matches(texts: Sequence[str], pattern: str) -> list[str]:
 
 FUNCTIONS: dict[str, Callable[..., list[str]]] = {
     "lower": lower,
+    "lower_ascii": lower_ascii,
     "shape": shapes,
     "prefix": prefixes,
     "suffix": suffixes,
@@ -107,6 +116,6 @@ def python_pattern(wapiti: str) -> str:
 def _python_atom(atom: str) -> str:
     """A dot, a class, or a character that stands for itself."""
     letter = atom[-1]
-    if len(atom) == 2 and letter.lower() in _CLASSES:
-        return f"[{'^' if letter.isupper() else ''}{_CLASSES[letter.lower()]}]"
+    if len(atom) == 2 and letter.lower() in WAPITI_CLASSES:
+        return f"[{'^' if letter.isupper() else ''}{WAPITI_CLASSES[letter.lower()]}]"
     return atom if atom == "." else re.escape(letter)

@@ -223,6 +223,7 @@ _FORMS = {
     "suffix": "suffix(column,characters)",
     "test": 'test(column,"regular expression")',
     "match": 'match(column,"regular expression")',
+    "lower_ascii": "lower_ascii(column)",
     "symbol": "symbol(column)",
     "real": "real(column)",
     "standard": "standard(column)",
@@ -260,7 +261,7 @@ def _misuse(name: str) -> ChainfoldError:
 def _makes_sense(step: Step) -> bool:
     """Is it one of the steps, with arguments that fit?"""
     name, arguments = step
-    if name in ("lower", "shape", "symbol", "real", "standard"):
+    if name in ("lower", "lower_ascii", "shape", "symbol", "real", "standard"):
         return not arguments
     if name in ("test", "match"):
         if len(arguments) != 1 or not isinstance(arguments[0], str):
@@ -320,7 +321,7 @@ def parse_template(text: str, name: str) -> Template:
     features: list[Feature] = []
     for number, line in enumerate(bare, start=1):
         try:
-            features += _features_of_line(line, border) if line else ()
+            features += features_of_line(line, border) if line else ()
         except ChainfoldError as error:
             raise BadFile(name, f"line {number}: {error}") from None
     if not any(bare):
@@ -328,7 +329,7 @@ def parse_template(text: str, name: str) -> Template:
     return Template(tuple(features), border)
 
 
-def _features_of_line(line: str, border: Border) -> Iterator[Feature]:
+def features_of_line(line: str, border: Border) -> Iterator[Feature]:
     """U gives a feature of the label, B one of the edge, * both; B without columns is every chain's transitions."""
     kind = line[0].lower()
     if kind not in "ub*":

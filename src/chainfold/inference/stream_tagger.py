@@ -11,11 +11,12 @@ from chainfold.chain.vocabulary import label_names
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.exchange.any_model import open_any_model
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
-from chainfold.model.file import fingerprint, open_model
+from chainfold.model.file import fingerprint
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
 from chainfold.system.validate import MOST, Arrays, is_count, is_number, mapping, need, under
@@ -58,7 +59,7 @@ class StreamTagger:
         memory: int | None = None,
         tolerance: float = DEFAULT_TOLERANCE,
     ) -> None:
-        self.model = model if isinstance(model, Model) else open_model(model)
+        self.model = model if isinstance(model, Model) else open_any_model(model)
         self._window = StreamWindow(
             self.model,
             posteriors=bool(marginals),
@@ -132,7 +133,7 @@ class StreamTagger:
     def load(cls, path: str | Path, model: Model | str | Path) -> Self:
         """Continue a saved stream with the same model: the same output from there on."""
         tensors, about = read_sealed(path, STREAM, VERSION)
-        opened = model if isinstance(model, Model) else open_model(model)
+        opened = model if isinstance(model, Model) else open_any_model(model)
         with damage(path, STREAM):
             mapping("parts", about, ("settings", "model", "kind", "version"))
             if about["model"] != fingerprint(opened):

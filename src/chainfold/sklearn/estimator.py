@@ -15,9 +15,10 @@ import numpy as np
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
+from chainfold.exchange.any_model import open_any_model
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
-from chainfold.model.file import open_model, save_model
+from chainfold.model.file import save_model
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.sklearn.base import BaseEstimator, NotFittedError
@@ -489,9 +490,11 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> Self:
         """A fitted estimator, from a file that `save` or `chainfold train` wrote, with the settings it was made by.
 
+        A model of CRFsuite, Wapiti or CRF++ is recognised by its first bytes.
+
         The sums of AdaGrad are not in the file: `partial_fit` goes on from the weights alone, and not online.
         """
-        model = open_model(path)
+        model = open_any_model(path)
         values = model.training.get("objective", [])
         log = TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
         bits = None if model.vocabulary is None else model.vocabulary.hash_bits
