@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
+    from chainfold.inference.explanation import Explanation, Term, explain
     from chainfold.inference.quantities import Quantities
     from chainfold.inference.result import Tagged
     from chainfold.inference.stream_tagger import StreamTagger
@@ -51,6 +52,7 @@ __all__ = [
     "Constraints",
     "Count",
     "Evaluation",
+    "Explanation",
     "Layout",
     "Model",
     "PiecewiseGradient",
@@ -65,6 +67,7 @@ __all__ = [
     "Tagged",
     "Tagger",
     "Template",
+    "Term",
     "Training",
     "Vocabulary",
     "Want",
@@ -75,6 +78,7 @@ __all__ = [
     "encode_sequences",
     "entropies",
     "evaluate",
+    "explain",
     "log_likelihood",
     "log_probabilities",
     "marginals",
@@ -98,6 +102,7 @@ _HOME = {
     "Constraints": "model.constraints",
     "Count": "metrics",
     "Evaluation": "engines.log_likelihood",
+    "Explanation": "inference.explanation",
     "Layout": "model.layout",
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
@@ -112,6 +117,7 @@ _HOME = {
     "Tagged": "inference.result",
     "Tagger": "inference.tagger",
     "Template": "features.template",
+    "Term": "inference.explanation",
     "Training": "training.loop",
     "Vocabulary": "chain.vocabulary",
     "Want": "inference.tagger",
@@ -122,6 +128,7 @@ _HOME = {
     "encode_sequences": "features.encode",
     "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",
+    "explain": "inference.explanation",
     "log_likelihood": "engines.log_likelihood",
     "log_probabilities": "inference.whole_chain",
     "marginals": "inference.whole_chain",

@@ -15,6 +15,7 @@ import numpy as np
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
+from chainfold.inference.explanation import Explanation, explanations
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import open_model, save_model
@@ -358,6 +359,20 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             for s, first in enumerate(log_probability)
         ]
         return result.aligned(best, lambda: [([], 1.0)])
+
+    def explain(self, xseq: Iterable[Any]) -> list[Explanation]:
+        """Why each position of one sequence has its label: an `Explanation` for each.
+
+        Its terms, of attributes and transitions, add up to the difference between the scores of the best labelling and
+        of the best one with another label there.
+
+        >>> crf = CRF().fit([[["w=a"], ["w=b"]]], [["X", "Y"]])
+        >>> [(explanation.label, explanation.other) for explanation in crf.explain([["w=a"], ["w=b"]])]
+        [('X', 'Y'), ('Y', 'X')]
+        """
+        model = self._fitted()
+        feed = known([xseq], None, model.vocabulary, self._encoding())
+        return list(explanations(model, (known_block.block for known_block in feed.blocks)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """The share of positions whose label is right; a sample weight is that of a sequence."""
