@@ -1,6 +1,6 @@
 """The command line: thin verbs over the library.
 
-    train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo    one verb each
+    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo    one verb each
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
     training_options    settings of algorithms, and of runs that can be resumed
@@ -28,6 +28,7 @@ from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
+from chainfold.cli.explain import explain
 from chainfold.cli.failures import FAILURES, guarded, report_failure
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
@@ -46,7 +47,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo):
+for verb in (train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo):
     app.command("eval" if verb is evaluate else None)(guarded(verb))
 
 
