@@ -31,7 +31,7 @@ from chainfold.features.schema import Schema, check_roles
 from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
 from chainfold.features.template import Template
-from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, WEIGHT, Arrived, Stretch, kinds_of
+from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, WEIGHT, Arrived, Stretch, kinds_of
 from chainfold.readers.formats import Format, InputReader, are_files, by_name
 from chainfold.readers.inputs import UTF8, Inputs, Raw
 from chainfold.readers.progress import InputProgress
@@ -277,8 +277,16 @@ class ModelInput:
             model_columns=frozenset(
                 name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()
             ),
+            fields=self._fields(),
             model_comments=self.model.comments,
         )
+
+    def _fields(self) -> frozenset[str]:
+        """The fields of JSON lines that the model and the options name."""
+        names = {*self.kinds, self.label, self.spec.group, self.spec.weight, self.model.group, self.model.weight}
+        return frozenset(name for name in names if name is not None) | {
+            f"{name}{VALUES_SUFFIX}" for name, kind in self.kinds.items() if kind == "bag"
+        }
 
     def renamed(self, stretch: Stretch) -> Stretch:
         """The rows with the column names of the model."""

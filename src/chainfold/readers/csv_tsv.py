@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.readers.inputs import Chunk, RawFields, after_last_line, count_of, ends_of_plain_rows
-from chainfold.readers.tables import ROWS, first_line, tidy
+from chainfold.readers.tables import ROWS, first_line, one_array, tidy
 from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers
 from chainfold.readers.text_kernels import quoted_rows
 
@@ -258,7 +258,7 @@ class CsvReader(TextReader):
         wrong = np.zeros(table.num_rows, np.bool_)
         for name in self._names:
             if self._types.get(name) == NUMBER:
-                texts = _one_array(table.column(name))
+                texts = one_array(table.column(name))
                 codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
                 wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
         return wrong
@@ -287,15 +287,10 @@ def _only_numbers(column: Any) -> bool:
 
 def _first_word(column: Any) -> Iterator[tuple[int, str]]:
     """The first row of a column of symbols that is not a number, and its text, if there is one."""
-    texts = _one_array(column)
+    texts = one_array(column)
     code = first_no_number(_trimmed(texts.dictionary))
     if code is not None:
         yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
-
-
-def _one_array(column: Any) -> Any:
-    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
 
 
 def _listed(names: list[str]) -> str:

@@ -19,6 +19,7 @@ from chainfold.readers.conll import ConllReader
 from chainfold.readers.crfsuite import CrfsuiteReader
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.inputs import UTF8, Inputs, Stream
+from chainfold.readers.jsonl import JsonLinesReader
 from chainfold.readers.parquet import ParquetReader
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.tables import TABLE, read_memory
@@ -37,19 +38,25 @@ class Format(StrEnum):
     CRFSUITE = "crfsuite"
     CSV = "csv"
     TSV = "tsv"
+    JSONL = "jsonl"
     PARQUET = "parquet"
     ARROW = "arrow"
 
 
-_JSON_NAMES = {".json", ".jsonl", ".ndjson"}
-_NAMES = {f".{form.value}": form for form in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
-TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
+_JSON_NAME = ".json"
+_NAMES = {f".{form.value}": form for form in Format} | {
+    ".ndjson": Format.JSONL,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+}
+TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV, Format.JSONL}
 NO_ROWS = {
     Format.CONLL: "has only blank lines or comments.",
     Format.CONLLU: "has only blank lines or comments.",
     Format.CRFSUITE: "has only blank lines or comments.",
     Format.CSV: "has no rows, only blank lines or a header.",
     Format.TSV: "has no rows, only blank lines or a header.",
+    Format.JSONL: "has no rows, only blank lines or empty lists.",
     Format.PARQUET: "has no rows.",
     Format.ARROW: "has no rows.",
 }
@@ -66,6 +73,7 @@ class InputReader:
     comments: str | None = None  # what comments begin with; "": there are none; None: detected
     live: bool = False  # is the input still being written?
     model_columns: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is recognised
+    fields: frozenset[str] | None = None  # the fields of JSON lines to read; None: all
     model_comments: str | None = None  # what comments began with in the input of a model; `comments` has precedence
 
     def read(self, inputs: Inputs) -> Iterator[Stretch]:
@@ -78,7 +86,7 @@ class InputReader:
                 if not stream.peek(1):
                     raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
                 form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
-                if self.format is None and form in TEXT:
+                if self.format is None and form in TEXT and form is not Format.JSONL:
                     check_no_json(_first_line(self._head(stream)), source.name)
                 text = form if form in TEXT else text
                 reader = readers.setdefault(form, self._reader(form))
@@ -124,6 +132,8 @@ class InputReader:
                 raise BadSetting("comments", self.comments, f"left out or {HASH!r}, as CoNLL-U has it")
             return ConllReader(self.columns, universal=True)
         self._check_no_comments(form)
+        if form is Format.JSONL:
+            return JsonLinesReader(self.columns, self.symbols, self.fields)
         delimiter = "," if form is Format.CSV else "\t"
         return CsvReader(delimiter, self.columns, self.header, self.symbols, live=self.live)
 
@@ -206,26 +216,36 @@ def by_name(name: str) -> Format | None:
     """The format that a file's name tells."""
     path = PurePath(name.lower())
     suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
-    if suffix in _JSON_NAMES:
+    if suffix == _JSON_NAME:
         raise _json(name)
     return _NAMES.get(suffix)
 
 
 def check_no_json(line: str, name: str) -> None:
-    """Raise if the first line of a text is an object or an array of JSON."""
-    if line.lstrip().startswith(("{", "[")):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line)  # it is cut off
+    """Raise if the first line of a text is an array of JSON."""
+    if line.lstrip().startswith("["):
+        value = _json_value(line)
         word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], (int, float))  # as [1] may be
         if value and not word:
             raise _json(name)
 
 
+def _is_object(line: str) -> bool:
+    """Is a line an object of JSON, or the beginning of a long one?"""
+    return line.lstrip().startswith("{") and bool(_json_value(line))
+
+
+def _json_value(line: str) -> Any:
+    """What a line is as JSON; something true if it is the beginning of a long array or object, else None."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return True if len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line) else None  # it is cut off
+
+
 def _json(name: str) -> BadFile:
-    known = "CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
-    return BadFile(name, f"looks like JSON, which is not read; give {known}, or set `format`.")
+    known = "JSON lines (.jsonl, an object a line), CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
+    return BadFile(name, f"looks like one JSON value, which is not read; give {known}, or set `format`.")
 
 
 def _by_magic(stream: Stream) -> Format | None:
@@ -246,6 +266,8 @@ def _first_line(lines: list[str]) -> str:
 def format_of(lines: list[str], comments: str | None = None) -> Format:
     """The text format that these lines look like; comments: what those begin with, if it is known."""
     rows = [line.rstrip("\r") for line in lines if line.strip() and not (comments and line.startswith(comments))]
+    if rows and _is_object(rows[0]):
+        return Format.JSONL
     if _is_conllu(rows):
         return Format.CONLLU
     no_rows = ("-DOCSTART-",) if comments == "" else ("-DOCSTART-", HASH)

@@ -409,6 +409,15 @@ class RawFields(NamedTuple):
     blotted: bytes | None = None  # the text without what is in lines that cannot be read: each of those is a row
 
 
+class RawObjects(NamedTuple):
+    """Text of objects, one a line; blank lines are none."""
+
+    source: str
+    chunk: Chunk
+    ends: NDArray[np.int64]  # where the closing brace of each object is
+    counts: NDArray[np.int64] | None  # the rows of each object; None: an object is a row
+
+
 class RawRows(NamedTuple):
     """Rows of a table."""
 
@@ -418,7 +427,7 @@ class RawRows(NamedTuple):
     schema: Any  # pa.Schema: the types of the columns in the file
 
 
-Raw = RawLines | RawFields | RawRows
+Raw = RawLines | RawFields | RawObjects | RawRows
 
 
 class TableKind(StrEnum):

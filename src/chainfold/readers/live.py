@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.errors import BadFile, BadLines
+from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
@@ -183,24 +183,28 @@ class LiveRows:
         if self._detector.format is None:
             check_no_json(first, self._name)
         self._form = self._form or self._format_of(first)
+        if self._form is Format.JSONL and self._on_error is OnError.UNKNOWN:
+            raise BadSetting("on_error", OnError.UNKNOWN, "stop or skip, as a line that is no object is no row")
         reader = self._detector.text_reader(self._form)
         reader.begin()
         reader.look_at(data)
         return reader
 
     def _may_be_comment(self, line: str) -> bool:
-        return self._form not in (Format.CSV, Format.TSV) and self._detector.may_be_comment(line)
+        return self._form not in (Format.CSV, Format.TSV, Format.JSONL) and self._detector.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
         """The format of a line, among those that the model's columns allow."""
         if self._detector.is_header(line):
             return Format.TSV
+        detected = format_of([line])
+        if detected is Format.JSONL:
+            return detected
         kinds = self._checker.kinds
         if "bag" in kinds.values():
             return Format.CRFSUITE
         if tuple(kinds) == CONLLU_COLUMNS:
             return Format.CONLLU
-        detected = format_of([line])
         if detected is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
             return detected
         return Format.CSV if detected is Format.CSV else Format.CONLL

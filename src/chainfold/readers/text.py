@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawFields, RawLines, Stream, after_last_line, chunks
+from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
 from chainfold.readers.text_kernels import HEAD, START, STATE_SIZE
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
@@ -27,7 +27,7 @@ class Taken(NamedTuple):
     """What a chunk of text holds."""
 
     stretches: list[Stretch]
-    raw: RawLines | RawFields  # the chunk as it is, for a copy of the input
+    raw: RawLines | RawFields | RawObjects  # the chunk as it is, for a copy of the input
     problem: BadFile | None = None  # what is wrong with the line that follows the rows
 
 
