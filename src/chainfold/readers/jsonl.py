@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ from chainfold.readers.text import Taken, TextReader
 JSONL_CHUNK = 1 << 20
 _BLANKS = b" \t\r"
 _SHOWN = 40  # letters of a value
-_MOST_WHOLE, _MOST_NUMBER = 2**63 - 1, int(sys.float_info.max)
+_MOST_WHOLE = 2**63 - 1
 _TEXT, _NUMBER, _WHOLE, _BOOL = "text", "a number", "a whole number", "true or false"
 _ARROW = {_TEXT: pa.string(), _NUMBER: NUMBER, _WHOLE: pa.int64(), _BOOL: pa.bool_()}
 
@@ -110,7 +109,7 @@ class JsonLinesReader(TextReader):
         if self._columns is None and self._fields is not None:
             names = [name for name in names if name in self._fields]
         if not names:
-            wanted = "" if self._fields is None else f" that the model uses; these are {', '.join(self._fields)}"
+            wanted = "" if self._fields is None else f" that the model uses; these are {', '.join(sorted(self._fields))}"
             raise BadFile(source, f"line {lines.number(0)} has no field{wanted}.")
         self._names = names
 
@@ -127,6 +126,8 @@ class JsonLinesReader(TextReader):
             table = self._parsed(lines.chunk.data, types, "ignore" if self._ignores else "error")
             if table.num_rows != lines.objects.size:
                 raise ValueError("a line has several objects")
+            if not self._lists and lines.has_empty(table):
+                raise ValueError("an object has no fields")
         except (ValueError, pa.ArrowNotImplementedError) as error:
             raise self._wrong(lines, source, error) from None
         self._types = types
@@ -217,6 +218,15 @@ class _Lines:
         self.blank, self.objects = np.flatnonzero(blank), np.flatnonzero(~blank)
         self._begins, self.ends = begins[self.objects], last[self.objects]
         self.plain = bool(((data[self._begins] == ord("{")) & (data[self.ends] == ord("}"))).all())
+
+    def has_empty(self, table: Any) -> bool:
+        """Is an object without fields? The table has a row for each."""
+        missing = np.ones(table.num_rows, np.bool_)
+        for column in table.columns:
+            if not column.null_count:
+                return False
+            missing &= column.is_null().to_numpy()
+        return any(not self.text(index)[1:-1].strip() for index in np.flatnonzero(missing).tolist())
 
     def number(self, index: int) -> int:
         """The line of an object."""
@@ -323,7 +333,7 @@ class _Checker:
             return f", field {name!r} is {_described(value)}, which is neither text nor a number; {remedy}."
         if kind == _WHOLE and (name in self._numeric or self.kinds.get(name) == _NUMBER):
             kind = _NUMBER
-        if isinstance(value, int) and abs(value) > (_MOST_WHOLE if kind == _WHOLE else _MOST_NUMBER):
+        if kind == _WHOLE and abs(value) > _MOST_WHOLE:
             return f", field {name!r}: {_described(value)} is too large."
         before = self.kinds.setdefault(name, kind)
         if kind != before:
