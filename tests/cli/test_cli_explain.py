@@ -42,7 +42,7 @@ def test_a_table_shows_the_largest_terms_and_their_sum(folder: Path) -> None:
     assert f"row 2: {explanation.label}, next best {explanation.other}" in table
     rows = [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in row] for row in rows]
-    assert [row[-1] for row in cells][0] == f"{explanation.strongest(1)[0].contribution:+.4f}"
+    assert cells[0][-1] == f"{explanation.strongest(1)[0].contribution:+.4f}"
     assert cells[1][0] == f"{len(explanation.terms) - 1} more"
     assert cells[2][0] == "sum"
     assert cells[2][-1] == f"{explanation.difference:+.4f}"

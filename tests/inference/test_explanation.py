@@ -151,7 +151,7 @@ def test_positions_that_are_not_there_are_named() -> None:
 
 
 def test_an_estimator_explains_one_sequence() -> None:
-    X = [[{"w": "the", "n": 2.0}, {"w": "cat"}], [{"w": "it"}]]  # noqa: N806
+    X: list[list[dict[str, Any]]] = [[{"w": "the", "n": 2.0}, {"w": "cat"}], [{"w": "it"}]]  # noqa: N806
     crf = cf.CRF().fit(X, [["D", "N"], ["P"]])
     explained = crf.explain(X[0])
     assert [explanation.label for explanation in explained] == crf.predict_single(X[0])
@@ -167,8 +167,6 @@ def test_a_model_without_another_label_says_so() -> None:
 
 
 def test_observed_layouts_have_weights_for_some_labels_only() -> None:
-    layout = replace(
-        cf.Layout.full(3, 2), row_offsets=np.array([0, 2, 3]), row_labels=np.array([0, 2, 1], np.int32)
-    )
+    layout = replace(cf.Layout.full(3, 2), row_offsets=np.array([0, 2, 3]), row_labels=np.array([0, 2, 1], np.int32))
     assert [layout.index(0, label) for label in range(3)] == [0, None, 1]
     assert [layout.index(1, label) for label in range(3)] == [None, 2, None]

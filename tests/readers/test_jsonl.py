@@ -43,7 +43,9 @@ def rows_of(stretches: list[Stretch]) -> list[tuple[bool, int, Row]]:
 
 
 def test_an_object_a_row_with_blank_lines_between_sequences() -> None:
-    data = b'\n{"w": "the", "n": 1, "l": "D"}\n{"w": "cat", "n": 2.5, "l": null}\r\n \t\n{"n": null, "l": "P", "w": "it"}'
+    data = (
+        b'\n{"w": "the", "n": 1, "l": "D"}\n{"w": "cat", "n": 2.5, "l": null}\r\n \t\n{"n": null, "l": "P", "w": "it"}'
+    )
     assert rows_of(read(data)) == [
         (True, 2, {"w": "the", "n": 1.0, "l": "D"}),
         (False, 3, {"w": "cat", "n": 2.5, "l": None}),
@@ -89,12 +91,18 @@ def test_chunks_of_any_size_give_what_python_reads(form: str, chunk: int) -> Non
     objects: list[Any] = []
     expected: list[tuple[bool, Row]] = []
     for _ in range(60):
-        rows = [{"w": dice.choice(texts), "x": dice.choice([1, 2.5, -3e4])} for _ in range(dice.randint(1, 5))]
+        rows: list[Row] = [
+            {"w": dice.choice(texts), "x": dice.choice([1, 2.5, -3e4])} for _ in range(dice.randint(1, 5))
+        ]
         expected += [(k == 0, {**row, "x": float(row["x"])}) for k, row in enumerate(rows)]
         objects += [{name: [row[name] for row in rows] for name in rows[0]}] if form == "sequences" else [*rows, None]
-    data = lines_of(objects) if dice.random() < 0.5 else "".join(
-        "  \n" if value is None else f" {json.dumps(value, ensure_ascii=False)}  \r\n" for value in objects
-    ).encode()
+    data = (
+        lines_of(objects)
+        if dice.random() < 0.5
+        else "".join(
+            "  \n" if value is None else f" {json.dumps(value, ensure_ascii=False)}  \r\n" for value in objects
+        ).encode()
+    )
     reader = JsonLinesReader(chunk=chunk)
     found = rows_of(list(reader.read(next(iter(Inputs(io.BytesIO(data)))).open())))
     assert [(start, row) for start, _, row in found] == expected
@@ -124,8 +132,8 @@ def test_chunks_of_any_size_give_what_python_reads(form: str, chunk: int) -> Non
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 def test_what_cannot_be_read_is_named(line: bytes, problem: str, chunk: int) -> None:
     data = b'{"w": "a", "n": 1}\n' + line + b'\n{"w": "b", "n": 2}\n'
+    stream = next(iter(Inputs(io.BytesIO(data)))).open()
     with pytest.raises(BadFile) as error:
-        stream = next(iter(Inputs(io.BytesIO(data)))).open()
         list(JsonLinesReader(chunk=chunk).read(stream))
     assert problem in str(error.value)
 
@@ -245,7 +253,9 @@ def test_tagging_writes_the_form_of_the_input(folder: Path, follow: bool) -> Non
     tagged = succeeded("tag", model, folder / "rows.conll").decode().split("\n\n")
     expected = [[line.split()[-1] for line in rows.splitlines()] for rows in tagged if rows.strip()]
     flat = succeeded("tag", model, "-", *options, given=(folder / "flat.jsonl").read_bytes()).decode()
-    found = [[json.loads(line)["predicted"] for line in rows.splitlines()] for rows in flat.split("\n\n") if rows.strip()]
+    found = [
+        [json.loads(line)["predicted"] for line in rows.splitlines()] for rows in flat.split("\n\n") if rows.strip()
+    ]
     assert found == expected
     lists = succeeded("tag", model, "-", *options, given=(folder / "lists.jsonl").read_bytes()).decode()
     assert [json.loads(line)["predicted"] for line in lists.splitlines()] == expected
@@ -287,6 +297,6 @@ def test_groups_and_lines_that_are_too_long(folder: Path, monkeypatch: pytest.Mo
     chain = cf.encode(io.BytesIO(lines_of(rows)), folder / "groups.chain", group="g")
     assert chain.block(0, 6).starts.tolist() == [True, False] * 3
     monkeypatch.setattr("chainfold.readers.inputs.LONGEST_LINE", 100)
+    stream = next(iter(Inputs(io.BytesIO(b'{"t": "' + b"x" * 1000 + b'"}\n')))).open()
     with pytest.raises(BadFile, match="line 1 begins a row of more than"):
-        stream = next(iter(Inputs(io.BytesIO(b'{"t": "' + b"x" * 1000 + b'"}\n')))).open()
         list(JsonLinesReader(chunk=50).read(stream))

@@ -31,8 +31,14 @@ def _attribute(kind: Any, text: str, metavar: str) -> Parameter:
 
 
 _OPTIONS = {
-    "format": _option(str, "conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow. Default: detected.", metavar="F"),
-    "columns": _option(str, "Names for columns that have none, for instance word,pos,chunk; of jsonl the fields to read.", metavar="NAMES"),
+    "format": _option(
+        str, "conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow. Default: detected.", metavar="F"
+    ),
+    "columns": _option(
+        str,
+        "Names for columns that have none, for instance word,pos,chunk; of jsonl the fields to read.",
+        metavar="NAMES",
+    ),
     "symbols": _option(str, "Columns of tables that are symbols even if they look like numbers.", metavar="NAMES"),
     "header": _option(
         bool, "Does the first line of a CSV or TSV file name the columns? Default: detected.", "--header/--no-header"

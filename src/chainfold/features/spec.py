@@ -34,7 +34,9 @@ class InputSpec:
     """
 
     format: str | None = None  # conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow; default: detected
-    columns: Sequence[str] | None = None  # names for columns that have none in the input; of JSON lines the fields to read
+    columns: Sequence[str] | None = (
+        None  # names for columns that have none in the input; of JSON lines the fields to read
+    )
     symbols: Sequence[str] | None = None  # columns of tables that are symbols even if they look like numbers
     header: bool | None = None  # does the first line of CSV or TSV name the columns? Default: detected
     encoding: str | None = None  # of text; default: utf-8

@@ -155,7 +155,7 @@ def explanations(
     for start, block in _sequences(blocks):
         if wanted is not None and (not wanted.size or wanted[-1] < start):
             return
-        here = range(block.labels.size)
+        here = list(range(block.labels.size))
         if wanted is not None:
             here = [int(place) - start for place in wanted if start <= place < start + block.labels.size]
         if len(here):
@@ -295,7 +295,7 @@ class _Terms:
         first = max(low - 1, 0)
         best = dict(enumerate(around, first))
         other = best | dict(enumerate(others, low))
-        terms = []
+        terms: list[Term] = []
         for s in [t, *(s for s in range(low, low + len(others)) if s != t)]:
             terms += self._attributes(s, best[s], other[s])
             for after in (s, s + 1) if s == t else (s + 1,) if s > t else (s,):  # each transition once

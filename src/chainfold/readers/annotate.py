@@ -76,7 +76,9 @@ class Annotator:
         if self._writer is None:
             self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
-            raise BadFile(raw.source, f"is {kind.what}, but {self._first} is {self._writer.what}; tag them one at a time.")
+            raise BadFile(
+                raw.source, f"is {kind.what}, but {self._first} is {self._writer.what}; tag them one at a time."
+            )
         self._writer.keep(raw)
 
     def add(self, *values: Values) -> None:
@@ -472,7 +474,9 @@ class _Objects(_Writer):
             begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
             if name in json.loads(data[begin:end]):
                 line = raw.chunk.line + count_of(b"\n", data[:begin])
-                raise BadFile(raw.source, f"line {line} has a field {name!r} already, as the new one is called; rename it.")
+                raise BadFile(
+                    raw.source, f"line {line} has a field {name!r} already, as the new one is called; rename it."
+                )
             at = data.find(quoted, end)
 
     def add(self, values: Sequence[Values]) -> None:
@@ -485,7 +489,9 @@ class _Objects(_Writer):
         low, there = 0, len(self._values[0])
         while self._waiting:
             raw = self._waiting[0]
-            counts = raw.counts[self._done :] if raw.counts is not None else np.ones(raw.ends.size - self._done, np.int64)
+            counts = (
+                raw.counts[self._done :] if raw.counts is not None else np.ones(raw.ends.size - self._done, np.int64)
+            )
             ready = int(np.searchsorted(np.cumsum(counts), there - low, side="right"))
             low = self._write(raw, counts[:ready], low)
             if self._done < raw.ends.size:

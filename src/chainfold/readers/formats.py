@@ -222,7 +222,9 @@ def by_name(name: str) -> Format | None:
 
 
 def check_no_json(line: str, name: str) -> None:
-    """Raise if the first line of a text is an array of JSON."""
+    """Raise if the first line of a text that is read in another format is an object or an array of JSON."""
+    if _is_object(line):
+        raise BadFile(name, f"looks like JSON lines; call it .jsonl, or set `format` to {Format.JSONL.value}.")
     if line.lstrip().startswith("["):
         value = _json_value(line)
         word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], (int, float))  # as [1] may be

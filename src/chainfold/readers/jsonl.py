@@ -109,7 +109,9 @@ class JsonLinesReader(TextReader):
         if self._columns is None and self._fields is not None:
             names = [name for name in names if name in self._fields]
         if not names:
-            wanted = "" if self._fields is None else f" that the model uses; these are {', '.join(sorted(self._fields))}"
+            wanted = (
+                "" if self._fields is None else f" that the model uses; these are {', '.join(sorted(self._fields))}"
+            )
             raise BadFile(source, f"line {lines.number(0)} has no field{wanted}.")
         self._names = names
 
@@ -138,9 +140,7 @@ class JsonLinesReader(TextReader):
         return pa_json.read_json(
             io.BytesIO(data),
             pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            pa_json.ParseOptions(
-                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=others
-            ),
+            pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=others),
         ).select(list(types))
 
     def _types_of(self, lines: _Lines) -> dict[str, Any]:
@@ -240,7 +240,9 @@ class _Lines:
         try:
             return parsed_object(self.text(index))
         except ValueError as error:
-            raise BadLines(source, f"line {self.number(index)} {error}", lambda: np.array([self.number(index)])) from None
+            raise BadLines(
+                source, f"line {self.number(index)} {error}", lambda: np.array([self.number(index)])
+            ) from None
 
 
 def _is_blank(data: NDArray[np.uint8], places: NDArray[np.int64], begins: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -310,7 +312,9 @@ class _Checker:
         first = self._names[0]
         for name in self._names:
             if len(fields[name]) != len(fields[first]):
-                return f": field {name!r} has {len(fields[name])} entries, but field {first!r} has {len(fields[first])}."
+                return (
+                    f": field {name!r} has {len(fields[name])} entries, but field {first!r} has {len(fields[first])}."
+                )
         entries = ((name, entry) for name in self._names for entry in fields[name])
         return next(filter(None, (self._entry(name, entry) for name, entry in entries)), None)
 

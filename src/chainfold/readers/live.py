@@ -180,9 +180,9 @@ class LiveRows:
         first = next(rows, None)
         if first is None:
             return None
-        if self._detector.format is None:
-            check_no_json(first, self._name)
         self._form = self._form or self._format_of(first)
+        if self._detector.format is None and self._form is not Format.JSONL:
+            check_no_json(first, self._name)
         if self._form is Format.JSONL and self._on_error is OnError.UNKNOWN:
             raise BadSetting("on_error", OnError.UNKNOWN, "stop or skip, as a line that is no object is no row")
         reader = self._detector.text_reader(self._form)
