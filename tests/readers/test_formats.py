@@ -369,8 +369,8 @@ def readers(chunk: int) -> list[Any]:
         ConllReader(chunk=chunk),
         ConllReader(universal=True, chunk=chunk),
         CrfsuiteReader(chunk),
-        CsvReader(",", chunk=chunk),
-        CsvReader("\t", header=False, chunk=chunk),
+        CsvReader(",", True, chunk=chunk),
+        CsvReader("\t", False, header=False, chunk=chunk),
     ]
 
 

@@ -50,7 +50,7 @@ def lines_of(found: Sequence[Stretch]) -> list[int]:
 
 def of_csv(data: bytes, delimiter: str = ",", **settings: Any) -> list[Stretch]:
     stream = next(iter(Inputs(io.BytesIO(data)))).open()
-    return list(CsvReader(delimiter, **settings).read(stream))
+    return list(CsvReader(delimiter, delimiter == ",", **settings).read(stream))
 
 
 def problem_of(data: bytes, delimiter: str = ",", **settings: Any) -> str:
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_told_with_its_line(chunk: int) -> None:
 
 def test_the_first_of_several_wrong_fields_is_told() -> None:
     lines = [b"1,2"] * 3 + [b"1,x", b"y,2"]
-    reader = CsvReader(",", chunk=12)
+    reader = CsvReader(",", True, chunk=12)
     with pytest.raises(BadFile, match="line 4, column '1': 'x' is not a number"):
         list(reader.read(next(iter(Inputs(io.BytesIO(b"\n".join(lines))))).open()))
 

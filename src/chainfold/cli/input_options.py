@@ -43,7 +43,17 @@ _OPTIONS = {
     "header": _option(
         bool, "Does the first line of a CSV or TSV file name the columns? Default: detected.", "--header/--no-header"
     ),
-    "encoding": _option(str, "The encoding of text. Default: utf-8.", metavar="NAME"),
+    "delimiter": _option(
+        str,
+        "What separates the fields of csv, tsv or conll, for instance ';' or '\\t'. Default: a comma in csv.",
+        metavar="CHARACTER",
+    ),
+    "encoding": _option(
+        str,
+        "The encoding of text. Default: that of a byte order mark, else the one that the model was trained with, else "
+        "utf-8.",
+        metavar="NAME",
+    ),
     "unknown": _option(str, "The text of an unknown label; an empty label is unknown, too.", metavar="TEXT"),
     "comments": _option(
         str,
@@ -74,7 +84,10 @@ _OPTIONS = {
     "min_count": _attribute(int, "Leave out attributes that occur less often. Default: 1.", "K"),
     "hash_bits": _attribute(int, "Hash attributes to B bits: bounded memory, no names.", "B"),
 }
-_READ_AGAIN = ("format", "columns", "symbols", "header", "encoding", "unknown", "comments", "group", "groups_return")
+_READ_AGAIN = (
+    *("format", "columns", "symbols", "header", "delimiter", "encoding", "unknown", "comments"),
+    *("group", "groups_return"),
+)
 _LISTS = ("columns", "symbols")
 
 

@@ -65,7 +65,7 @@ def blocks_for_model(
         return ChainBlocks(open_chain(path), vocabulary, bool(spec.labels))
     model_input = ModelInput(vocabulary, spec, progress)
     if are_files(inputs) and not isinstance(inputs, Inputs):
-        inputs = Inputs(inputs, spec.encoding or UTF8, model_input.progress.read, keep)
+        inputs = Inputs(inputs, model_input.encoding, model_input.progress.read, keep)
     return ModelBlocks(model_input, map(Arrived, model_input.stretches(inputs)))
 
 
@@ -244,9 +244,14 @@ class ModelInput:
 
     def stretches(self, inputs: Any) -> Iterator[Stretch]:
         """The rows of files or a table, their columns named as for the model."""
-        rows = self.reader().rows(inputs, self.spec.encoding, self.progress)
+        rows = self.reader().rows(inputs, self.encoding, self.progress)
         self.progress.phase("reading", None)
         return map(self.renamed, rows)
+
+    @property
+    def encoding(self) -> str:
+        """Of text: as given, as it was for the model, or UTF-8."""
+        return self.spec.encoding or self.model.encoding or UTF8
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -273,11 +278,13 @@ class ModelInput:
             header=self.model.header if spec.header is None else spec.header,
             symbols=self.texts,
             comments=spec.comments,
+            delimiter=spec.delimiter,
             live=live,
             model_columns=frozenset(
                 name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()
             ),
             fields=self._fields(),
+            model_delimiter=self.model.delimiter,
             model_comments=self.model.comments,
         )
 

@@ -18,7 +18,10 @@ from chainfold.features.template import WAYS_OF_NUMBERS, Border, Template, parse
 from chainfold.readers.formats import Format
 
 # Options that can be given again for further input to a model; the model has the others.
-READING = ("format", "columns", "symbols", "header", "encoding", "unknown", "comments", "group", "groups_return")
+READING = (
+    *("format", "columns", "symbols", "header", "delimiter", "encoding", "unknown", "comments"),
+    *("group", "groups_return"),
+)
 FOR_MODEL = (*READING, "labels", "one_sequence", "weight")
 
 
@@ -39,7 +42,8 @@ class InputSpec:
     )
     symbols: Sequence[str] | None = None  # columns of tables that are symbols even if they look like numbers
     header: bool | None = None  # does the first line of CSV or TSV name the columns? Default: detected
-    encoding: str | None = None  # of text; default: utf-8
+    delimiter: str | None = None  # between the fields of csv (default: a comma), tsv or conll; `\\t` is a tab
+    encoding: str | None = None  # of text; default: utf-8. A byte order mark has precedence
     unknown: str | None = None  # a text that marks an unknown label, as an empty one does
     comments: str | None = None  # what comment lines of conll and crfsuite begin with; "": there are no comments
     group: str | None = None  # a sequence starts where this column changes; default: at blank lines and at each file
@@ -63,6 +67,8 @@ class InputSpec:
         for name, choices in (("format", Format), ("border", Border), ("numbers", WAYS_OF_NUMBERS)):
             if getattr(self, name) is not None and getattr(self, name) not in list(choices):
                 raise BadSetting(name, getattr(self, name), f"one of {', '.join(choices)}")
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         if self.min_count is not None and (not isinstance(self.min_count, int) or self.min_count < 1):
             raise BadSetting("min_count", self.min_count, "a whole number, at least 1")
         if self.attributes is not None and not isinstance(self.attributes, str):
@@ -142,6 +148,13 @@ def _names(name: str, names: Any) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise BadSetting(name, names, "a list of names")
     return None if names is None else tuple(str(column) for column in names)
+
+
+def _delimiter(given: str) -> str:
+    delimiter = "\t" if given == "\\t" else given
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise BadSetting("delimiter", given, "one ASCII character other than a quote or a line end, for instance ';'")
+    return delimiter
 
 
 def _check_names(options: dict[str, Any], names: Sequence[str]) -> None:

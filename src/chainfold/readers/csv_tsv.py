@@ -40,6 +40,7 @@ class CsvReader(TextReader):
     def __init__(
         self,
         delimiter: str,
+        quotes: bool,
         columns: Sequence[str] | None = None,
         header: bool | None = None,
         symbols: Choice = NO_COLUMN,
@@ -48,7 +49,7 @@ class CsvReader(TextReader):
     ) -> None:
         super().__init__(chunk)
         self._delimiter = delimiter
-        self._quotes = delimiter == ","  # in files with tabs a quote is a letter like any other
+        self._quotes = quotes
         self._given = columns
         self._header = header
         self._symbols = symbols

@@ -29,6 +29,7 @@ _LOOK_AT = 1 << 16
 _PACKED = {".gz", ".bz2", ".xz", ".zst"}
 _PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _MOST_LINES = 500
+_WHITE = ("\t", " ")
 _BEGINS_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
 
 
@@ -71,9 +72,11 @@ class InputReader:
     header: bool | None = None  # does CSV begin with a line of names? None: detected
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
     comments: str | None = None  # what comments begin with; "": there are none; None: detected
+    delimiter: str | None = None  # what is between the fields of CSV, TSV and CoNLL
     live: bool = False  # is the input still being written?
     model_columns: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is recognised
     fields: frozenset[str] | None = None  # the fields of JSON lines to read; None: all
+    model_delimiter: str | None = None  # what was between the fields of the input of a model
     model_comments: str | None = None  # what comments began with in the input of a model; `comments` has precedence
 
     def read(self, inputs: Inputs) -> Iterator[Stretch]:
@@ -122,7 +125,9 @@ class InputReader:
         """A reader for a text format."""
         comments = self.model_comments if self.comments is None else self.comments
         if form is Format.CONLL:
-            return ConllReader(self.columns, comments=comments)
+            return ConllReader(self.columns, comments=comments, tabs=self._tabs())
+        if self.delimiter is not None and form not in (Format.CSV, Format.TSV):
+            raise BadSetting("delimiter", self.delimiter, f"left out, as {form.value} has its own")
         if form is Format.CRFSUITE:
             if self.columns is not None:
                 raise BadSetting("columns", list(self.columns), "left out, as CRFsuite's lines have attributes")
@@ -134,13 +139,28 @@ class InputReader:
         self._check_no_comments(form)
         if form is Format.JSONL:
             return JsonLinesReader(self.columns, self.symbols, self.fields)
-        delimiter = "," if form is Format.CSV else "\t"
-        return CsvReader(delimiter, self.columns, self.header, self.symbols, live=self.live)
+        delimiter = self.delimiter or (self.model_delimiter if form is Format.CSV else "\t") or ","
+        quotes = form is Format.CSV  # in files with tabs a quote is a letter like any other
+        return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live)
+
+    def _tabs(self) -> bool | None:
+        """Are there tabs between the columns of CoNLL? None: the first line tells."""
+        if self.delimiter not in (None, *_WHITE):
+            raise BadSetting("delimiter", self.delimiter, "a tab or a space for conll, or set `format` to csv")
+        delimiter = self.delimiter or self.model_delimiter
+        return delimiter == "\t" if delimiter in _WHITE else None
+
+    def by_delimiter(self) -> Format | None:
+        """The format of a text whose name does not tell it, if the delimiter does."""
+        delimiter = self.delimiter or self.model_delimiter
+        return None if delimiter in (None, *_WHITE) else Format.CSV
 
     def _reader(self, form: Format) -> _Reader:
         if form in TEXT:
             return self.text_reader(form)
         self._check_no_comments(form)
+        if self.delimiter is not None:
+            raise BadSetting("delimiter", self.delimiter, f"left out, as {form.value} has none")
         kind = ParquetReader if form is Format.PARQUET else ArrowReader
         return kind(self.columns, self.symbols)
 
@@ -162,13 +182,15 @@ class InputReader:
     def by_content(self, stream: Stream) -> Format:
         """The format that the first lines of a text look like."""
         lines = self._head(stream)
+        if (form := self.by_delimiter()) is not None:
+            return form
         return Format.TSV if self.is_header(_first_line(lines)) else format_of(lines, self.comments)
 
     def _head(self, stream: Stream) -> list[str]:
         """The first lines of a text, one that is no comment among them."""
 
         def decoded(data: bytes) -> list[str]:
-            text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+            text = data.decode(stream.encoding, "replace").removeprefix("\ufeff")
             lines = text.split("\n")[:_MOST_LINES]
             return lines[:-1] if len(lines) > 1 else lines
 

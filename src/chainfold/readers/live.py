@@ -27,7 +27,6 @@ from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_nam
 from chainfold.readers.growing import AT_ONCE, Notice, chunk_of
 from chainfold.readers.inputs import (
     CHUNK,
-    UTF8,
     Chunk,
     Input,
     RawFields,
@@ -197,8 +196,8 @@ class LiveRows:
         """The format of a line, among those that the model's columns allow."""
         if self._detector.is_header(line):
             return Format.TSV
-        detected = format_of([line])
-        if detected is Format.JSONL:
+        detected = self._detector.by_delimiter() or format_of([line])
+        if detected is Format.JSONL or self._detector.by_delimiter() is not None:
             return detected
         kinds = self._checker.kinds
         if "bag" in kinds.values():
@@ -269,8 +268,8 @@ class LiveRows:
 
     def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
         """What is wrong with a line."""
-        if self._input.encoding != UTF8 and MARK in chunk.data:
-            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+        if self._input.transcoded and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} cannot be decoded; set another `encoding`.")
         return problem
 
     def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
@@ -321,7 +320,7 @@ class LiveRows:
         rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
         taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
         text = lines.chunk
-        if self._input.encoding != UTF8:
+        if self._input.transcoded:
             text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
         raw = taken.raw._replace(chunk=text)
         if isinstance(raw, RawFields):
