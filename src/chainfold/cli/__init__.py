@@ -23,6 +23,7 @@ from typing import Any
 
 import typer
 
+from chainfold.cli.console import quietly
 from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
@@ -33,6 +34,8 @@ from chainfold.cli.failures import FAILURES, guarded, report_failure
 from chainfold.cli.gradient import gradient
 from chainfold.cli.inspect import inspect
 from chainfold.cli.learn import learn
+from chainfold.cli.options import Quiet
+from chainfold.cli.parameters import with_option
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
@@ -44,11 +47,12 @@ app = typer.Typer(
     name="chainfold",
     help="Linear-chain conditional random fields on sequences of any length.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+_QUIET = (train, learn, tag, evaluate, explain, encode)
 for verb in (train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo):
-    app.command("eval" if verb is evaluate else None)(guarded(verb))
+    shown = with_option("quiet", Quiet, quietly)(verb) if verb in _QUIET else verb
+    app.command("eval" if verb is evaluate else None)(guarded(shown))
 
 
 @app.callback(invoke_without_command=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.console import console, notice, report
+from chainfold.cli.console import complain, console, report
 from chainfold.cli.input_options import INPUT, Inputs, check_raw
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import Bar, bar, live_table
@@ -207,7 +207,7 @@ def train(
     try:
         model = _trained(source, training, run.verbose, **how)
     except Interrupted as interrupted:
-        notice(interrupted)
+        complain(interrupted)
         raise typer.Exit(signals.exit_code()) from None
     save_model(output, model)
     state.unlink(missing_ok=True)

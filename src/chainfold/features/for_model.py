@@ -48,6 +48,7 @@ def blocks_for_model(
     *,
     keep: Callable[[Raw], None] | None = None,
     progress: InputProgress | None = None,
+    empty: bool = False,
     **options: Any,
 ) -> ModelBlocks | ChainBlocks:
     """Files, a table or a stored chain in blocks with the numbers of a model.
@@ -55,6 +56,7 @@ def blocks_for_model(
     inputs       what `encode` takes, the path of a chain, or `Inputs` that are open
     vocabulary   of the model
     keep         called with what is read of files, as it is
+    empty        may files have no rows? Where none has any, `EmptyChain` is raised
     options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
     The label column may be missing, unless `labels` is True. Columns without names have those of the model.
@@ -63,7 +65,7 @@ def blocks_for_model(
     if is_chain(inputs):
         path = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
         return ChainBlocks(open_chain(path), vocabulary, bool(spec.labels))
-    model_input = ModelInput(vocabulary, spec, progress)
+    model_input = ModelInput(vocabulary, spec, progress, empty)
     if are_files(inputs) and not isinstance(inputs, Inputs):
         inputs = Inputs(inputs, model_input.encoding, model_input.progress.read, keep)
     return ModelBlocks(model_input, map(Arrived, model_input.stretches(inputs)))
@@ -236,8 +238,11 @@ class BlockMaker:
 class ModelInput:
     """The options of an input and the schema of a model: how to read the input, and its own schema."""
 
-    def __init__(self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None) -> None:
-        self.vocabulary, self.spec = vocabulary, spec
+    def __init__(
+        self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None, empty: bool = False
+    ) -> None:
+        """empty: may files have no rows?"""
+        self.vocabulary, self.spec, self._empty = vocabulary, spec, empty
         self.progress = progress or InputProgress()
         self.model = Schema.of_vocabulary(vocabulary)
         self.label = self.model.label or LABEL
@@ -280,6 +285,7 @@ class ModelInput:
             comments=spec.comments,
             delimiter=spec.delimiter,
             live=live,
+            empty=self._empty,
             model_columns=frozenset(
                 name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()
             ),

@@ -15,9 +15,17 @@ from chainfold.model.model import Model, vocabulary_of_model
 
 Bools = NDArray[np.bool_]
 
-SCHEMES = {"BIO": "BIO", "IOB2": "BIO", "IOBES": "BIOES", "BIOES": "BIOES", "BILOU": "BIOLU"}  # name, tags
+SCHEMES = {
+    "BIO": "BIO",
+    "IOB2": "BIO",
+    "IOB1": "BIO",
+    "IOBES": "BIOES",
+    "BIOES": "BIOES",
+    "BILOU": "BIOLU",
+}  # name, tags
 _ANY, _START, _END = "*", "^", "$"
 _CONTINUE = tuple("IEL")  # tags inside a span that has begun
+_IOB1 = "IOB1"  # where B begins a span only after another of its type, and I any other
 _LEAVE_OPEN = tuple("BI")  # tags after which a span may go on
 _CLOSERS = tuple("EL")  # a scheme with one of these ends every span expressly
 
@@ -54,7 +62,7 @@ class Constraints:
     ) -> Constraints:
         """Constraints on labels by name.
 
-        scheme    what their tags mean: BIO (or IOB2), IOBES (or BIOES), BILOU; None: nothing, everything is allowed
+        scheme    what their tags mean: BIO (or IOB2), IOB1, IOBES (or BIOES), BILOU; None: all is allowed
         forbid    transitions to forbid as well, each as FROM>TO: two labels, or * for any label, ^ for the start of a
                   sequence (FROM), $ for its end (TO); a label that is itself called *, ^ or $ is written with a
                   backslash before it
@@ -97,7 +105,8 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     """[N + 1, N + 1] moves between labels; the last row is the start of a sequence, the last column its end.
 
     A tag that continues follows one of its type that leaves its span open. All others may follow anything or, where
-    the scheme ends spans expressly, anything that leaves none open. The start and the end are tags that do neither.
+    the scheme ends spans expressly, anything that leaves none open. In IOB1 it is B that continues: it begins a span
+    directly after another one of its type. The start and the end are tags that do neither.
     """
     if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
         raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
@@ -105,7 +114,8 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     tagged = [_tag_and_type(label, letters, scheme) for label in labels] + [("O", "")]
     types = {kind: number for number, (_, kind) in enumerate(tagged)}
     type_of = np.array([types[kind] for _, kind in tagged])
-    continues = np.array([tag in _CONTINUE for tag, _ in tagged])
+    continuing = ("B",) if scheme.upper() == _IOB1 else _CONTINUE
+    continues = np.array([tag in continuing for tag, _ in tagged])
     leaves_open = np.array([tag in _LEAVE_OPEN for tag, _ in tagged])
     goes_on = leaves_open[:, None] & (type_of[:, None] == type_of[None, :])
     begins = ~leaves_open[:, None] | (not set(letters) & set(_CLOSERS))

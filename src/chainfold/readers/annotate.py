@@ -44,6 +44,7 @@ from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places,
 Values = NDArray[Any]
 """A new column at some rows: numbers of labels, or numbers to be shown."""
 
+_DOCSTART = b"-DOCSTART-"
 _TO_QUOTE = frozenset('",\r\n')
 _NO_QUOTE = -1
 
@@ -105,6 +106,7 @@ class _Column(ABC):
     """A new column: how it is written as text and in tables."""
 
     type: Any
+    of_document_start = b"1"  # its field on a line that is no row but begins a document
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -121,6 +123,7 @@ class _Column(ABC):
 
 class _Labels(_Column):
     type = SYMBOL
+    of_document_start = b"O"
 
     def __init__(self, name: str, labels: Sequence[str]) -> None:
         super().__init__(name)
@@ -266,9 +269,25 @@ class _Text(_Writer):
 
     def _lines(self, raw: RawLines) -> _Piece:
         data, places = raw.chunk.data, _room(raw.lines.size)
+        if _DOCSTART in data and not raw.attributes:
+            data = self._document_starts(data, raw)
         line_places(np.frombuffer(data, np.uint8), raw.lines - raw.chunk.line, raw.attributes, places)
         self._check_labels(raw.source, " \t\r\n" if (places.separators == SPACE).any() else "\t\r\n")
         return _Piece(data, len(data) - raw.chunk.added, places)
+
+    def _document_starts(self, data: bytes, raw: RawLines) -> bytes:
+        """The text with all columns on lines that begin documents, label O: conlleval wants as many on each line."""
+        lines, rows = data.split(b"\n"), set((raw.lines - raw.chunk.line).tolist())
+        for number, line in enumerate(lines):
+            if number not in rows and line.lstrip(b" \t").startswith(_DOCSTART):
+                body, line_end = (line[:-1], b"\r") if line.endswith(b"\r") else (line, b"")
+                fields = body.split(b"\t") if b"\t" in body else [field for field in body.split(b" ") if field]
+                missing = raw.width - len(fields)
+                new = [*[b"-X-"] * (missing - 1), b"O"] if missing > 0 else []
+                new += [column.of_document_start for column in self._columns]
+                between = b"\t" if raw.tabs or b"\t" in body else b" "
+                lines[number] = between.join([body, *new]) + line_end
+        return b"\n".join(lines)
 
     def _table(self, raw: RawFields) -> _Piece:
         data, delimiter = raw.blotted or raw.chunk.data, ord(raw.delimiter)

@@ -87,7 +87,8 @@ class ConllReader(LineReader):
     def take(self, chunk: Chunk, source: str) -> Taken:
         self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
-        raw = RawLines(source, chunk, stretch.lines, self._attributes)
+        width, tabs = max(int(self._state[COLUMNS]), 0), bool(self._state[TABS] == 1)
+        raw = RawLines(source, chunk, stretch.lines, self._attributes, width, tabs)
         problem = self._wrong(chunk, source) if self._state[FAULT] != OK else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 

@@ -75,6 +75,7 @@ class InputReader:
     delimiter: str | None = None  # what is between the fields of CSV, TSV and CoNLL
     live: bool = False  # is the input still being written?
     model_columns: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is recognised
+    empty: bool = False  # may inputs have no rows?
     fields: frozenset[str] | None = None  # the fields of JSON lines to read; None: all
     model_delimiter: str | None = None  # what was between the fields of the input of a model
     model_comments: str | None = None  # what comments began with in the input of a model; `comments` has precedence
@@ -87,6 +88,8 @@ class InputReader:
         for source in inputs:
             with closing(source.open()) as stream:
                 if not stream.peek(1):
+                    if self.empty and stream.failure is None:
+                        continue
                     raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
                 form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
                 if self.format is None and form in TEXT and form is not Format.JSONL:
@@ -99,7 +102,7 @@ class InputReader:
                         same.check(stretch)
                     rows += stretch.lines.size
                     yield stretch
-                if not rows:
+                if not rows and not self.empty:
                     raise EmptyInput(source.name, NO_ROWS[form])
 
     def read_table(self, table: object) -> Iterator[Stretch]:

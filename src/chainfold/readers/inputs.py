@@ -420,6 +420,8 @@ class RawLines(NamedTuple):
     chunk: Chunk
     lines: NDArray[np.int64]  # the lines that are rows, numbered as in the input
     attributes: bool  # is what follows the first tab attributes, as in CRFsuite's lines?
+    width: int = 0  # of rows of columns, where it is known, and whether tabs are between these
+    tabs: bool = False
 
 
 class RawFields(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.errors import BadFile, BadLines, BadSetting
+from chainfold.errors import BadFile, BadLines, BadSetting, EmptyInput
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
@@ -170,7 +170,7 @@ class LiveRows:
                 yield from self._arrived(chunk, reader)
         if self._last is None:
             nothing = before is None and self._reader is None
-            raise BadFile(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
+            raise EmptyInput(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
 
     def _reader_for(self, data: bytes) -> TextReader | None:
         """The reader for an input that begins with these lines; None if they are blank."""

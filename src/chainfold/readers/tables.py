@@ -201,9 +201,13 @@ def _check_bag(columns: dict[str, Any], name: str, lines: NDArray[np.int64], sou
 
 
 def keeping(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterator[Any]:
+    empty = True
     for batch in batches:
+        empty = False
         stream.keep(RawRows(stream.name, kind, batch, schema))
         yield batch
+    if empty:
+        stream.keep(RawRows(stream.name, kind, pa.RecordBatch.from_pylist([], schema=schema), schema))
 
 
 def seekable(stream: Stream, format_name: str) -> Any:

@@ -61,7 +61,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     seed                       of the order of batches and sequences
     patience                   iterations without a better score on X_dev before fit stops
     early_stopping             False: the scores on X_dev are logged, but neither stop fit nor choose the weights
-    scheme, forbid, allow      constraints on labels: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
+    scheme, forbid, allow      constraints on labels: BIO, IOB1, IOBES or BILOU; transitions FROM>TO to forbid, to allow
     hash_bits                  hash attributes to this many bits: constant memory, and no names
     forget                     of partial_fit with hash_bits: positions after which a gradient counts half in AdaGrad
     encoding                   options of `encode` for files and tables, for instance {"label": "tag"}
