@@ -152,6 +152,12 @@ class ConstraintOptions:
         ),
     ] = None
 
+    def check(self) -> None:
+        """Raise for rules that are wrong whatever the labels are."""
+        from chainfold.model.constraints import check_rules
+
+        check_rules(self.scheme, self.forbid or [], self.allow or [])
+
     def of(self, vocabulary: Vocabulary) -> Constraints | None:
         from chainfold.model.constraints import Constraints
 

@@ -68,10 +68,9 @@ class Constraints:
                   backslash before it
         allow     transitions to allow in spite of scheme and forbid, written likewise
         """
+        check_rules(scheme, forbid, allow)
         moves = np.ones((len(labels) + 1, len(labels) + 1), bool) if scheme is None else _by_scheme(labels, scheme)
-        for name, may, entries in (("forbid", False, forbid), ("allow", True, allow)):
-            if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
-                raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
+        for may, entries in ((False, forbid), (True, allow)):
             for entry in entries:
                 moves[_transition(entry, labels)] = may
         return cls(moves[:-1, :-1], moves[-1, :-1], moves[:-1, -1])
@@ -93,6 +92,17 @@ def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), al
     return replace(model, weights=weights, first=first, last=last)
 
 
+def check_rules(scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+    """Raise for rules that are wrong whatever the labels are."""
+    if scheme is not None:
+        _check_scheme(scheme)
+    for name, entries in (("forbid", forbid), ("allow", allow)):
+        if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+            raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
+        for entry in entries:
+            _cuts(entry)
+
+
 def both_allow(mask: Bools, other: Bools | None) -> Bools:
     """The labels that two masks allow; the second may have fewer labels, or be None where it allows all."""
     mask = mask.copy()
@@ -108,8 +118,7 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     the scheme ends spans expressly, anything that leaves none open. In IOB1 it is B that continues: it begins a span
     directly after another one of its type. The start and the end are tags that do neither.
     """
-    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
-        raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
+    _check_scheme(scheme)
     letters = SCHEMES[scheme.upper()]
     tagged = [_tag_and_type(label, letters, scheme) for label in labels] + [("O", "")]
     types = {kind: number for number, (_, kind) in enumerate(tagged)}
@@ -121,6 +130,11 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     begins = ~leaves_open[:, None] | (not set(letters) & set(_CLOSERS))
     moves: Bools = np.where(continues[None, :], goes_on, begins)
     return moves
+
+
+def _check_scheme(scheme: str) -> None:
+    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
+        raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
 
 
 def _tag_and_type(label: str, letters: str, scheme: str) -> tuple[str, str]:
@@ -140,9 +154,7 @@ def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
     size = len(labels)
     names: dict[str, Any] = {_written(label): number for number, label in enumerate(labels)} | {_ANY: slice(size)}
     sources, targets = names | {_START: size}, names | {_END: size}
-    cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
-    if not cuts:
-        raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
+    cuts = _cuts(entry)
     if (_START, _END) in cuts:
         raise ChainfoldError(f"cannot use {entry!r}: a sequence has a label at least between its start and its end.")
     found = [(source, target) for source, target in cuts if source in sources and target in targets]
@@ -153,6 +165,14 @@ def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
         raise ChainfoldError(f"cannot use {entry!r}: {_missing(cuts, sources, targets)}.")
     source, target = found[0]
     return sources[source], targets[target]
+
+
+def _cuts(entry: str) -> list[tuple[str, str]]:
+    """What is before and after each sign >."""
+    cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
+    if not cuts:
+        raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
+    return cuts
 
 
 def _written(label: str) -> str:
