@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
 from chainfold.cli.parameters import in_flags
@@ -30,21 +29,22 @@ def say(text: str, *, err: bool = True) -> None:
         abandon(stream)
 
 
-_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+_quiet = False  # for all threads of a verb
 
 
 @contextmanager
 def quietly(quiet: bool) -> Iterator[None]:
     """While a verb runs: with `quiet`, no progress, notice or report is written."""
-    before = _quiet.set(quiet)
+    global _quiet
+    before, _quiet = _quiet, quiet
     try:
         yield
     finally:
-        _quiet.reset(before)
+        _quiet = before
 
 
 def is_quiet() -> bool:
-    return _quiet.get()
+    return _quiet
 
 
 def complain(sentence: object) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from chainfold.chain.builder import check_hash_bits
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.template import WAYS_OF_NUMBERS, Border, Template, parse_attributes, parse_template
 from chainfold.readers.formats import Format
@@ -71,6 +72,8 @@ class InputSpec:
             object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         if self.min_count is not None and (not isinstance(self.min_count, int) or self.min_count < 1):
             raise BadSetting("min_count", self.min_count, "a whole number, at least 1")
+        if self.hash_bits is not None:
+            check_hash_bits(self.hash_bits)
         if self.attributes is not None and not isinstance(self.attributes, str):
             raise BadSetting("attributes", self.attributes, "one text, expressions with white space between them")
         self._check_pairs()

@@ -94,7 +94,6 @@ class InputReader:
                 form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
                 if self.format is None and form in TEXT and form is not Format.JSONL:
                     check_no_json(_first_line(self._head(stream)), source.name)
-                text = form if form in TEXT else text
                 reader = readers.setdefault(form, self._reader(form))
                 rows = 0
                 for stretch in reader.read(stream):
@@ -102,6 +101,7 @@ class InputReader:
                         same.check(stretch)
                     rows += stretch.lines.size
                     yield stretch
+                text = form if form in TEXT and rows else text
                 if not rows and not self.empty:
                     raise EmptyInput(source.name, NO_ROWS[form])
 

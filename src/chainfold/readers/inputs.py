@@ -498,7 +498,8 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
         good = line - 1 + held.count(b"\n")
         raise BadFile(stream.name, f"{damage.problem} after line {good}; fetch the file again.") from None
     if held:
-        yield Chunk(checked(held + b"\n", line, stream.name), line, added=1)
+        added = 0 if held.endswith(b"\n") else 1
+        yield Chunk(checked(held + b"\n" * added, line, stream.name), line, added)
 
 
 def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
