@@ -99,7 +99,7 @@ class Input:
         self.name = name
         self.source = source
         self.encoding = encoding
-        self.transcoded = encoding != UTF8  # set by readers that see a byte order mark
+        self.read_as = encoding  # that of a byte order mark, once lines of a live input begin with one
         self.progress = progress
         self.keep = keep
         self.live = live

@@ -27,6 +27,7 @@ from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_nam
 from chainfold.readers.growing import AT_ONCE, Notice, chunk_of
 from chainfold.readers.inputs import (
     CHUNK,
+    UTF8,
     Chunk,
     Input,
     RawFields,
@@ -268,8 +269,8 @@ class LiveRows:
 
     def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
         """What is wrong with a line."""
-        if self._input.transcoded and MARK in chunk.data:
-            return BadFile(self._name, f"line {chunk.line} cannot be decoded; set another `encoding`.")
+        if self._input.read_as != UTF8 and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} is not {self._input.read_as}.")
         return problem
 
     def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
@@ -320,7 +321,7 @@ class LiveRows:
         rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
         taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
         text = lines.chunk
-        if self._input.transcoded:
+        if self._input.read_as != UTF8:
             text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
         raw = taken.raw._replace(chunk=text)
         if isinstance(raw, RawFields):

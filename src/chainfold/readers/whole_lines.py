@@ -95,7 +95,7 @@ class _Lines:
             if not last and len(self._first) < MARK_SIZE and may_be_marked(self._first):
                 return b""
             encoding = marked_encoding(self._first) or self._input.encoding
-            self._input.transcoded = encoding != UTF8
+            self._input.read_as = encoding
             self._decode, piece = _decoder(encoding), self._first
         return self._decode(piece, last)
 
