@@ -149,8 +149,8 @@ def test_without_rows_the_output_is_the_input(folder: Path, tmp_path: Path, text
     assert both == expected + succeeded("tag", folder / "rows.model", folder / "rows") + expected
     for verb in (["train", "-o", tmp_path / "m"], ["encode", "-o", tmp_path / "c"], ["learn", "-o", tmp_path / "l"]):
         assert "nothing: " in failed(verb[0], tmp_path / "nothing", *verb[1:])
-    for verb in ("eval", "explain"):
-        assert "nothing: " in failed(verb, folder / "rows.model", tmp_path / "nothing")
+    for name in ("eval", "explain"):
+        assert "nothing: " in failed(name, folder / "rows.model", tmp_path / "nothing")
 
 
 def test_tables_without_rows_have_the_new_columns(folder: Path, tmp_path: Path) -> None:
