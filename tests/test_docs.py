@@ -25,7 +25,9 @@ def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_python_snippets_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +57,9 @@ def printed_by(line: str, page: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_shell_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a copy of the folder of examples."""
     monkeypatch.chdir(tmp_path)

@@ -201,6 +201,46 @@ MUTANTS = [
         _WINDOW,
     ),
     Mutant("windows", "kernels/viterbi.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "through = self._before[t] + self._after[t]",
+        "through = self._before[t].copy()",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "paths = edges + (states + best[t])",
+        "paths = edges + states",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "(s, s + 1) if s == t else",
+        "(s,) if s == t else",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "JSON lines",
+        "readers/jsonl.py",
+        "starts = np.diff(lines.objects, prepend=-1) > 1",
+        "starts = np.diff(lines.objects, prepend=-1) > 2",
+        "",
+        ("readers/test_jsonl.py",),
+    ),
+    Mutant(
+        "JSON lines",
+        "readers/jsonl.py",
+        "if table.num_rows != lines.objects.size:",
+        "if False:",
+        "",
+        ("readers/test_jsonl.py",),
+    ),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")
@@ -270,4 +310,6 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
 
 
 def test_every_engine_has_a_mutant() -> None:
-    assert {mutant.breaks for mutant in MUTANTS} - {"every engine", "windows"} == set(ENGINES)
+    assert {mutant.breaks for mutant in MUTANTS} - {"every engine", "windows", "explanations", "JSON lines"} == set(
+        ENGINES
+    )
