@@ -57,8 +57,8 @@ _OPTIONS = {
     "unknown": _option(str, "The text of an unknown label; an empty label is unknown, too.", metavar="TEXT"),
     "comments": _option(
         str,
-        "What comment lines of conll and crfsuite begin with; '' if there are none. Default: # where the line cannot "
-        "be a row.",
+        "What comment lines of conll, crfsuite, csv and tsv begin with; '' if there are none. Default: # where a line "
+        "cannot be a row; none in csv and tsv.",
         metavar="TEXT",
     ),
     "group": _option(str, "A new sequence starts where this column changes.", metavar="COLUMN"),

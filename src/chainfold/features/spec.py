@@ -46,7 +46,7 @@ class InputSpec:
     delimiter: str | None = None  # between the fields of csv (default: a comma), tsv or conll; `\\t` is a tab
     encoding: str | None = None  # of text; default: utf-8. A byte order mark has precedence
     unknown: str | None = None  # a text that marks an unknown label, as an empty one does
-    comments: str | None = None  # what comment lines of conll and crfsuite begin with; "": there are no comments
+    comments: str | None = None  # what comment lines of text begin with; "": there are no comments
     group: str | None = None  # a sequence starts where this column changes; default: at blank lines and at each file
     groups_return: bool | None = None  # may a group occur again after another, as a new sequence? Default: no
     one_sequence: bool | None = None  # True: the whole input is one sequence

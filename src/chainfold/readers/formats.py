@@ -139,12 +139,12 @@ class InputReader:
             if self.comments not in (None, HASH):
                 raise BadSetting("comments", self.comments, f"left out or {HASH!r}, as CoNLL-U has it")
             return ConllReader(self.columns, universal=True)
-        self._check_no_comments(form)
         if form is Format.JSONL:
+            self._check_no_comments(form)
             return JsonLinesReader(self.columns, self.symbols, self.fields)
         delimiter = self.delimiter or (self.model_delimiter if form is Format.CSV else "\t") or ","
         quotes = form is Format.CSV  # in files with tabs a quote is a letter like any other
-        return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live)
+        return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live, comments=comments)
 
     def _tabs(self) -> bool | None:
         """Are there tabs between the columns of CoNLL? None: the first line tells."""
@@ -176,6 +176,11 @@ class InputReader:
         fields = line.rstrip("\r").split("\t")
         different = len(set(fields)) == len(fields) > 1
         return different and self.model_columns.issuperset(fields) and self.header is not False
+
+    def is_comment(self, line: str) -> bool:
+        """Does a line begin as comments do for certain?"""
+        comments = self.model_comments if self.comments is None else self.comments
+        return bool(comments) and line.startswith(comments or "")
 
     def may_be_comment(self, line: str) -> bool:
         """Does a line begin as comments do, as far as is known?"""

@@ -433,7 +433,8 @@ class RawFields(NamedTuple):
     quotes: bool  # may fields be quoted?
     header: tuple[str, ...]  # the names of the columns, if the chunk begins with them
     begin: int  # where the rows begin, after a header
-    blotted: bytes | None = None  # the text without what is in lines that cannot be read: each of those is a row
+    blotted: bytes | None = None  # the text without comments, and without what is in lines that cannot be read: each
+    # of those is a row
 
 
 class RawObjects(NamedTuple):

@@ -37,7 +37,7 @@ from chainfold.readers.inputs import (
     unreadable,
 )
 from chainfold.readers.skipped_lines import LinesOf
-from chainfold.readers.text import Taken, TextReader
+from chainfold.readers.text import Taken, TextReader, without_comments
 from chainfold.readers.whole_lines import MARK, TooLong
 
 _EACH = 10  # bad lines that are reported one by one
@@ -191,7 +191,9 @@ class LiveRows:
         return reader
 
     def _may_be_comment(self, line: str) -> bool:
-        return self._form not in (Format.CSV, Format.TSV, Format.JSONL) and self._detector.may_be_comment(line)
+        if self._form in (Format.CSV, Format.TSV):  # these have comments only if one says so
+            return self._detector.is_comment(line)
+        return self._form is not Format.JSONL and self._detector.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
         """The format of a line, among those that the model's columns allow."""
@@ -318,14 +320,16 @@ class LiveRows:
             )
         comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
         stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
-        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
+        no_comments = bad[~np.array(comments, np.bool_)]
+        rows = lines.chunk.line + no_comments
         taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
         text = lines.chunk
         if self._input.read_as != UTF8:
             text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
         raw = taken.raw._replace(chunk=text)
         if isinstance(raw, RawFields):
-            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
+            rows_alone = text._replace(data=without_comments(text.data, reader.comments))
+            raw = raw._replace(blotted=LinesOf(rows_alone).blotted(no_comments))
         return taken._replace(raw=raw)
 
     def _no_rows(self) -> Stretch:

@@ -87,6 +87,14 @@ class TextReader(ABC):
         """Put it back."""
 
 
+def without_comments(data: bytes, comments: bytes) -> bytes:
+    """The text with blank lines in the place of comments; all places stay as they are."""
+    if not comments or comments not in data:
+        return data
+    lines = data.split(b"\n")
+    return b"\n".join(b"\r" * len(line) if line.startswith(comments) else line for line in lines)
+
+
 class LineReader(TextReader):
     """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
 
