@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +18,16 @@ from reference import reference
 from verbs import run
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_python_snippets_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -33,11 +37,7 @@ def test_python_snippets_run_in_order(
         exec(compile(snippet, page.name, "exec"), names)
 
 
-SAMPLES = {
-    "train.txt": "the DT B-NP\ncat NN I-NP\nsat VBD B-VP\n\nit PRP B-NP\nslept VBD B-VP\n",
-    "test.txt": "a DT B-NP\ndog NN I-NP\nsat VBD B-VP\n",
-    "log.csv": "duration,service,bytes,label\n0,http,181,normal\n0,http,239,normal\n2,ftp,9000,warez\n",
-}
+EXAMPLES = ROOT / "examples"
 
 
 TESTED_ELSEWHERE = ("chainfold demo", "chainfold warm --widths 2-8")  # they take a minute
@@ -57,17 +57,30 @@ def printed_by(line: str, page: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if fenced(page, "sh")], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_shell_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder with a small `train.txt`, `test.txt` and `log.csv`, plain and compressed."""
+    """In a copy of the folder of examples."""
     monkeypatch.chdir(tmp_path)
-    for name, text in SAMPLES.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     for block in fenced(page, "sh"):
         for line in block.splitlines():
             if line not in TESTED_ELSEWHERE:
                 assert printed_by(line, page) or " -o " in line
+
+
+def test_compressed_examples_are_the_others() -> None:
+    for path in EXAMPLES.glob("*.gz"):
+        assert gzip.decompress(path.read_bytes()) == path.with_suffix("").read_bytes()
+    rows, sentences = (
+        [json.loads(line) for line in (EXAMPLES / f"{name}.jsonl").read_text().splitlines() if line]
+        for name in ("rows", "sentences")
+    )
+    columns = [line.split() for line in (EXAMPLES / "train.txt").read_text().splitlines() if line]
+    assert [list(row.values()) for row in rows] == columns
+    lists = [list(row) for one in sentences for row in zip(one["word"], one["pos"], one["chunk"], strict=True)]
+    assert lists == columns
 
 
 def test_make_targets_of_the_readme_exist() -> None:

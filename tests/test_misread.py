@@ -26,23 +26,14 @@ from verbs import conll, failed, run, succeeded
 # JSON
 
 LINES = '{"tokens": ["EU", "rejects"], "labels": ["B-ORG", "O"]}\n{"tokens": ["call"], "labels": ["B-X"]}\n'
-JSON = "looks like JSON, which is not read; give CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow, or set "
+JSON = "looks like one JSON value, which is not read; give JSON lines (.jsonl, an object a line), CoNLL, "
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        LINES,
-        "\n\n  " + LINES,
-        '{"word": "a", "label": "B"}\n',
-        '["EU", "B-ORG"]\n["rejects", "O"]\n',
-        "[1, 2]\n",
-        '[["EU", "B-ORG"]]\n',
-        '{"text": "' + "a b " * 40_000 + '"}\n',
-        '{"a": 1}',
-    ],
+    ['["EU", "B-ORG"]\n["rejects", "O"]\n', "[1, 2]\n", '[["EU", "B-ORG"]]\n', '["' + "a b " * 40_000 + '"]\n'],
 )
-def test_lines_of_json_are_refused(text: str, tmp_path: Path) -> None:
+def test_arrays_of_json_are_refused(text: str, tmp_path: Path) -> None:
     for name in ("train", "train.txt", "train.csv", "train.conll"):
         path = tmp_path / name
         path.write_text(text)
@@ -53,8 +44,17 @@ def test_lines_of_json_are_refused(text: str, tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize("text", [LINES, "\n\n  " + LINES, '{"a": 1}', '{"text": "' + "a b " * 40_000 + '"}\n'])
+def test_json_lines_are_refused_where_a_name_says_otherwise(text: str, tmp_path: Path) -> None:
+    for name in ("train.csv", "train.conll"):
+        path = tmp_path / name
+        path.write_text(text)
+        sentence = failed("encode", path, "-o", tmp_path / "c")
+        assert sentence == f"{path}: looks like JSON lines; call it .jsonl, or set --format to jsonl."
+
+
 def test_names_of_json_are_refused(tmp_path: Path) -> None:
-    for name in ("a.json", "a.jsonl", "a.NDJSON", "a.jsonl.gz"):
+    for name in ("a.json", "a.JSON", "a.json.gz"):
         (tmp_path / name).write_text("[\n1\n]\n")
         assert JSON in failed("encode", tmp_path / name, "-o", tmp_path / "c")
     (tmp_path / "a.json").write_text("a x B\nb y I\n")
@@ -79,9 +79,10 @@ def test_json_is_read_as_text_where_the_format_is_named(tmp_path: Path) -> None:
 def test_json_is_refused_where_there_is_a_model(tmp_path: Path) -> None:
     succeeded("train", conll(tmp_path / "train.txt"), "-o", tmp_path / "m", "--max-iterations", "3")
     for verb in (("tag",), ("eval",), ("tag", "--follow"), ("watch",)):
-        done = run(verb[0], tmp_path / "m", "-", *verb[1:], given=LINES.encode())
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert JSON in done.stderr
+        for text, problem in (('["a", "b"]\n', JSON), (LINES, "line 1 has no field that the model uses")):
+            done = run(verb[0], tmp_path / "m", "-", *verb[1:], given=text.encode())
+            assert (done.exit_code, done.stdout) == (2, "")
+            assert problem in done.stderr
 
 
 # Comments
@@ -236,8 +237,8 @@ def test_comments_in_a_stream(tmp_path: Path) -> None:
             taken(ALIKE)
         with pytest.raises(BadFile, match="has only blank lines or comments"):
             taken("# id 1\n")
-        with pytest.raises(BadFile, match="looks like JSON"):
-            taken(LINES)
+        with pytest.raises(BadFile, match="looks like one JSON value"):
+            taken('["a", "b"]\n')
 
 
 def test_comments_of_a_pipe_that_is_learnt_from(tmp_path: Path) -> None:

@@ -262,6 +262,46 @@ MUTANTS = [
         "results_are",
         ("inference/test_sentence.py",),
     ),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "through = self._before[t] + self._after[t]",
+        "through = self._before[t].copy()",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "paths = edges + (states + best[t])",
+        "paths = edges + states",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "explanations",
+        "inference/explanation.py",
+        "(s, s + 1) if s == t else",
+        "(s,) if s == t else",
+        "",
+        ("inference/test_explanation.py",),
+    ),
+    Mutant(
+        "JSON lines",
+        "readers/jsonl.py",
+        "starts = np.diff(lines.objects, prepend=-1) > 1",
+        "starts = np.diff(lines.objects, prepend=-1) > 2",
+        "",
+        ("readers/test_jsonl.py",),
+    ),
+    Mutant(
+        "JSON lines",
+        "readers/jsonl.py",
+        "if table.num_rows != lines.objects.size:",
+        "if False:",
+        "",
+        ("readers/test_jsonl.py",),
+    ),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")
@@ -331,5 +371,5 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
 
 
 def test_every_engine_has_a_mutant() -> None:
-    others = {"every engine", "windows", "items", "exchange"}
+    others = {"every engine", "windows", "items", "exchange", "explanations", "JSON lines"}
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chainfold.exchange.any_model import export_model, open_any_model
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
     from chainfold.features.template import Template
+    from chainfold.inference.explanation import Explanation, Term, explain
     from chainfold.inference.quantities import Quantities
     from chainfold.inference.result import Tagged
     from chainfold.inference.stream_tagger import StreamTagger
@@ -52,6 +53,7 @@ __all__ = [
     "Constraints",
     "Count",
     "Evaluation",
+    "Explanation",
     "Layout",
     "Model",
     "PiecewiseGradient",
@@ -66,6 +68,7 @@ __all__ = [
     "Tagged",
     "Tagger",
     "Template",
+    "Term",
     "Training",
     "Vocabulary",
     "Want",
@@ -77,6 +80,7 @@ __all__ = [
     "entropies",
     "evaluate",
     "export_model",
+    "explain",
     "log_likelihood",
     "log_probabilities",
     "marginals",
@@ -101,6 +105,7 @@ _HOME = {
     "Constraints": "model.constraints",
     "Count": "metrics",
     "Evaluation": "engines.log_likelihood",
+    "Explanation": "inference.explanation",
     "Layout": "model.layout",
     "Model": "model.model",
     "PiecewiseGradient": "engines.resumable",
@@ -115,6 +120,7 @@ _HOME = {
     "Tagged": "inference.result",
     "Tagger": "inference.tagger",
     "Template": "features.template",
+    "Term": "inference.explanation",
     "Training": "training.loop",
     "Vocabulary": "chain.vocabulary",
     "Want": "inference.tagger",
@@ -126,6 +132,7 @@ _HOME = {
     "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",
     "export_model": "exchange.any_model",
+    "explain": "inference.explanation",
     "log_likelihood": "engines.log_likelihood",
     "log_probabilities": "inference.whole_chain",
     "marginals": "inference.whole_chain",

@@ -19,6 +19,7 @@ EVERYTHING: dict[str, Any] = {
     "columns": ("a", "b", "c"),
     "symbols": ("a",),
     "header": False,
+    "delimiter": ";",
     "encoding": "latin-1",
     "unknown": "?",
     "comments": "",
@@ -75,7 +76,17 @@ def test_names_of_options() -> None:
         InputSpec.for_model(label="a")
 
 
-@pytest.mark.parametrize(("name", "value"), [("columns", "ab"), ("symbols", "ab"), ("min_count", 0), ("format", "xml")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("columns", "ab"),
+        ("symbols", "ab"),
+        ("min_count", 0),
+        ("format", "xml"),
+        ("delimiter", ";;"),
+        ("delimiter", '"'),
+    ],
+)
 def test_wrong_values_are_named(name: str, value: Any) -> None:
     with pytest.raises(BadSetting, match=f"^{name} is "):
         InputSpec(**{name: value})

@@ -19,10 +19,11 @@ pytestmark = pytest.mark.quick
 TYPES = ("NP", "VP", "a-b")
 GRAMMARS = {
     "BIO": r"(?:O |B-(\S+) (?:I-\1 )*)+",
+    "IOB1": r"(?!B-)(?:O |I-(\S+) (?:B-\1 |I-\1 )*(?!B-))+",
     "IOBES": r"(?:O |S-\S+ |B-(\S+) (?:I-\1 )*E-\1 )+",
     "BILOU": r"(?:O |U-\S+ |B-(\S+) (?:I-\1 )*L-\1 )+",
 }
-TAGS = {"BIO": "BI", "IOBES": "BIES", "BILOU": "BILU"}
+TAGS = {"BIO": "BI", "IOB1": "BI", "IOBES": "BIES", "BILOU": "BILU"}
 
 
 def permits(constraints: Constraints, path: Sequence[int]) -> bool:
@@ -49,12 +50,12 @@ def nearly_well_formed(draw: st.DrawFn) -> tuple[str, list[str], list[int]]:
     """Spans one after the other, mostly as the scheme wants them."""
     scheme = draw(st.sampled_from(sorted(GRAMMARS)))
     labels = labels_of(scheme)
-    closing = {"BIO": "I", "IOBES": "E", "BILOU": "L"}[scheme]
-    single = {"BIO": "B", "IOBES": "S", "BILOU": "U"}[scheme]
+    closing = {"BIO": "I", "IOB1": "I", "IOBES": "E", "BILOU": "L"}[scheme]
+    single = {"BIO": "B", "IOB1": "I", "IOBES": "S", "BILOU": "U"}[scheme]
     path = []
     for kind, length in draw(st.lists(st.tuples(st.sampled_from(TYPES), st.integers(0, 4)), min_size=1, max_size=6)):
         middle = [f"I-{kind}"] * (length - 2)
-        whole = [f"B-{kind}", *middle, f"{closing}-{kind}"]
+        whole = [f"{'I' if scheme == 'IOB1' else 'B'}-{kind}", *middle, f"{closing}-{kind}"]
         path += {0: ["O"], 1: [f"{single}-{kind}"]}.get(length, whole)
     for at, label in draw(st.lists(st.tuples(st.integers(0, len(path) - 1), st.sampled_from(labels)), max_size=1)):
         path[at] = label
@@ -73,9 +74,9 @@ def test_the_names_of_a_scheme() -> None:
     for name, like in (("IOB2", "BIO"), ("bio", "BIO"), ("BIOES", "IOBES"), ("bilou", "BILOU")):
         labels = labels_of(like)
         same(Constraints.of(labels, name), Constraints.of(labels, like))
-    assert set(SCHEMES) == {"BIO", "IOB2", "IOBES", "BIOES", "BILOU"}
-    with pytest.raises(BadSetting, match="scheme is 'IOB1', but must be one of BIO, IOB2, IOBES, BIOES, BILOU"):
-        Constraints.of(["O"], "IOB1")
+    assert set(SCHEMES) == {"BIO", "IOB2", "IOB1", "IOBES", "BIOES", "BILOU"}
+    with pytest.raises(BadSetting, match="scheme is 'IOE1', but must be one of BIO, IOB2, IOB1, IOBES, BIOES, BILOU"):
+        Constraints.of(["O"], "IOE1")
 
 
 def test_tags_without_a_type_are_of_one_type() -> None:

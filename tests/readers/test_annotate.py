@@ -87,7 +87,7 @@ def label(row: int) -> str:
 
 def test_words_in_columns() -> None:
     a, b, c = (label(row) for row in range(3))
-    expected = f"Rock NN X {a}\nwell\tNN X \t{b}\n\n-DOCSTART- x\n \n# VB Y {c}\n"
+    expected = f"Rock NN X {a}\nwell\tNN X \t{b}\n\n-DOCSTART- x O O\n \n# VB Y {c}\n"
     assert tagged(CONLL, Format.CONLL) == expected
     assert tagged(CONLL[:-1], Format.CONLL) == expected[:-1]
     assert tagged(CONLL.replace("\n", "\r\n"), Format.CONLL) == expected.replace("\n", "\r\n")
@@ -197,6 +197,9 @@ def plainly(text: str, form: Format) -> str:
             else:
                 body += ("\t" if "\t" in body else " ") + label(row)
             row += 1
+        elif body.startswith("-DOCSTART-"):
+            missing = len(text.split("\n")[0].split()) - len(body.split())
+            body += " -X-" * (missing - 1) + " O" * (missing > 0) + " O"
         out += body + line_end + "\n"
     return out[:-1]
 
@@ -435,7 +438,7 @@ def ranked_input(what: Any, sizes: Sequence[int], reading: InputReader) -> str:
 def test_several_labellings_of_each_sequence() -> None:
     found = ranked("-DOCSTART-\n\na x\nb y\n\n\nc z\n\n", Format.CONLL, [2, 1])
     assert found == (
-        "-DOCSTART-\n\n# 0 0.5\na x O\nb y O\n\n# 1 0.25\na x B-NP\nb y B-NP\n"
+        "-DOCSTART- O O\n\n# 0 0.5\na x O\nb y O\n\n# 1 0.25\na x B-NP\nb y B-NP\n"
         "\n\n# 0 0.5\nc z O\n\n# 1 0.25\nc z B-NP\n\n"
     )
     windows = "# 0 0.5\r\nB\tO\r\nO\r\n\r\n# 1 0.25\r\nB\tB-NP\r\nB-NP"

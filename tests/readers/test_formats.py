@@ -295,7 +295,8 @@ def test_every_format_through_one_door(tmp_path: Path) -> None:
         (b"ARROW1\0\0", None, "cannot be read as Arrow IPC, or is cut short"),
         (b"\xff\xff\xff\xff", None, "cannot be read as Arrow IPC, or is cut short"),
         (gzip.compress(b"abc", mtime=0)[:5], None, "the gzip data is cut short"),
-        (b"\xff\xfea\0", None, "line 1, byte 1: 0xff is not UTF-8"),
+        (b"\xff\xfe", None, "has only blank lines or comments."),
+        (b"a\xff\xfe", None, "line 1, byte 2: 0xff is not UTF-8"),
     ],
 )
 def test_nothing_to_read(data: bytes, form: Format | None, problem: str) -> None:
@@ -369,8 +370,8 @@ def readers(chunk: int) -> list[Any]:
         ConllReader(chunk=chunk),
         ConllReader(universal=True, chunk=chunk),
         CrfsuiteReader(chunk),
-        CsvReader(",", chunk=chunk),
-        CsvReader("\t", header=False, chunk=chunk),
+        CsvReader(",", True, chunk=chunk),
+        CsvReader("\t", False, header=False, chunk=chunk),
     ]
 
 

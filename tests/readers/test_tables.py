@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from chainfold.errors import BadFile
 from chainfold.readers import csv_tsv, tables
+from chainfold.readers.annotate import Annotator
 from chainfold.readers.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch, chosen
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import Format, InputReader
@@ -50,7 +51,7 @@ def lines_of(found: Sequence[Stretch]) -> list[int]:
 
 def of_csv(data: bytes, delimiter: str = ",", **settings: Any) -> list[Stretch]:
     stream = next(iter(Inputs(io.BytesIO(data)))).open()
-    return list(CsvReader(delimiter, **settings).read(stream))
+    return list(CsvReader(delimiter, delimiter == ",", **settings).read(stream))
 
 
 def problem_of(data: bytes, delimiter: str = ",", **settings: Any) -> str:
@@ -143,7 +144,7 @@ def test_what_is_wrong_is_told_with_its_line(chunk: int) -> None:
 
 def test_the_first_of_several_wrong_fields_is_told() -> None:
     lines = [b"1,2"] * 3 + [b"1,x", b"y,2"]
-    reader = CsvReader(",", chunk=12)
+    reader = CsvReader(",", True, chunk=12)
     with pytest.raises(BadFile, match="line 4, column '1': 'x' is not a number"):
         list(reader.read(next(iter(Inputs(io.BytesIO(b"\n".join(lines))))).open()))
 
@@ -348,3 +349,29 @@ def test_parquet(tmp_path: Path) -> None:
     ):
         with pytest.raises(BadFile, match=problem):
             list(InputReader().read(Inputs(source)))  # type: ignore[arg-type]
+
+
+def test_comments_are_no_rows() -> None:
+    text = '# a, "b\n#\nw,t\n#x,y,z\nthe,D\n\n"c,#t",N\n# end'
+    stretches = list(InputReader(Format.CSV, comments="#").read(Inputs(io.BytesIO(text.encode()))))
+    assert [row for stretch in stretches for row in stretch.batch.to_pylist()] == [
+        {"w": "the", "t": "D"},
+        {"w": "c,#t", "t": "N"},
+    ]
+    assert [line for stretch in stretches for line in stretch.lines.tolist()] == [5, 7]
+    for quoted in ('a,b\n"x\n#y",z\n', 'a,b\n"x\ny",z\n'):
+        with pytest.raises(BadFile, match="with `comments`, a row is one line"):
+            list(InputReader(Format.CSV, comments="#").read(Inputs(io.BytesIO(quoted.encode()))))
+    [stretch] = InputReader(Format.CSV).read(Inputs(io.BytesIO(b"#a,b\nx,y\n")))
+    assert stretch.batch.schema.names == ["#a", "b"]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_comments_of_tables_are_written_again(chunk: int) -> None:
+    text = "# a\nw,t\nthe,D\r\n#\r\ncat,N\n# end\n"
+    sink = io.BytesIO()
+    with Annotator(sink, {"predicted": ["X"]}) as annotator:
+        [source] = Inputs(io.BytesIO(text.encode()), keep=annotator.keep)
+        rows = sum(part.lines.size for part in CsvReader(",", True, chunk=chunk, comments="#").read(source.open()))
+        annotator.add(np.zeros(rows, np.int64))
+    assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"

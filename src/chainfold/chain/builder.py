@@ -59,6 +59,12 @@ class ExactNames:
         return self._table.strings()
 
 
+def check_hash_bits(bits: int) -> None:
+    """Raise unless attributes can be hashed to this many bits."""
+    if not isinstance(bits, int) or not 1 <= bits <= MOST_HASH_BITS:
+        raise BadSetting("hash_bits", bits, f"a whole number from 1 to {MOST_HASH_BITS}")
+
+
 class HashedNames:
     """The low bits of a string's hash: two attributes may share an id, and no string is kept."""
 
@@ -66,8 +72,7 @@ class HashedNames:
     most_cached: int | None = _MOST_CACHED
 
     def __init__(self, bits: int, settled: bool = False) -> None:
-        if not isinstance(bits, int) or not 1 <= bits <= MOST_HASH_BITS:
-            raise BadSetting("hash_bits", bits, f"a whole number from 1 to {MOST_HASH_BITS}")
+        check_hash_bits(bits)
         self._size = 1 << bits
         self.settled = self._size if settled else 0
 

@@ -72,3 +72,11 @@ class Vocabulary:
 def label_names(vocabulary: Vocabulary | None, n_labels: int) -> tuple[str, ...]:
     """The names of the labels; their numbers, where there is no vocabulary."""
     return tuple(map(str, range(n_labels))) if vocabulary is None else vocabulary.labels
+
+
+def names_of(names: Any, numbers: NDArray[Any], kind: str) -> list[str]:
+    """The names of some attributes, or words for those that have none."""
+    if names is None:
+        return [f"{kind} {number}" for number in numbers.tolist()]
+    some: list[str] = names.take(numbers).to_pylist()
+    return some

@@ -1,6 +1,6 @@
 """The command line: thin verbs over the library.
 
-    train, learn, tag, evaluate, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one verb each
+    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one verb each
     import_model, export_model    the verbs import and export
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
@@ -25,17 +25,21 @@ from typing import Any
 
 import typer
 
+from chainfold.cli.console import quietly
 from chainfold.cli.data import data
 from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
 from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
+from chainfold.cli.explain import explain
 from chainfold.cli.export_model import export_model
 from chainfold.cli.failures import FAILURES, guarded, report_failure
 from chainfold.cli.gradient import gradient
 from chainfold.cli.import_model import import_model
 from chainfold.cli.inspect import inspect
 from chainfold.cli.learn import learn
+from chainfold.cli.options import Quiet
+from chainfold.cli.parameters import with_option
 from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
@@ -48,16 +52,17 @@ app = typer.Typer(
     name="chainfold",
     help="Linear-chain conditional random fields on sequences of any length.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+_QUIET = (train, learn, tag, evaluate, explain, encode)
 _VERBS = (
-    *(train, learn, tag, evaluate, watch, inspect, export_model, import_model),
+    *(train, learn, tag, evaluate, explain, watch, inspect, export_model, import_model),
     *(encode, data, gradient, plan, engines, demo, warm),
 )
 _NAMES = {evaluate: "eval", import_model: "import", export_model: "export"}
 for verb in _VERBS:
-    app.command(_NAMES.get(verb))(guarded(verb))
+    shown = with_option("quiet", Quiet, quietly)(verb) if verb in _QUIET else verb
+    app.command(_NAMES.get(verb))(guarded(shown))
 
 
 @app.callback(invoke_without_command=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from chainfold.cli.parameters import in_flags
@@ -29,9 +29,33 @@ def say(text: str, *, err: bool = True) -> None:
         abandon(stream)
 
 
-def notice(sentence: object) -> None:
+_quiet = False  # for all threads of a verb
+
+
+@contextmanager
+def quietly(quiet: bool) -> Iterator[None]:
+    """While a verb runs: with `quiet`, no progress, notice or report is written."""
+    global _quiet
+    before, _quiet = _quiet, quiet
+    try:
+        yield
+    finally:
+        _quiet = before
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
+def complain(sentence: object) -> None:
     """Write a sentence of the library or of a verb to standard error, options as flags."""
     say(f"chainfold: {in_flags(str(sentence))}")
+
+
+def notice(sentence: object) -> None:
+    """The same, unless the verb is quiet."""
+    if not is_quiet():
+        complain(sentence)
 
 
 def abandon(stream: IO[str] | None) -> None:
@@ -69,7 +93,7 @@ def report(facts: Mapping[str, Any], rows: Sequence[Sequence[str]], title: str, 
     """What a verb has done: the facts as a line of JSON, or the rows as a table."""
     if as_json:
         say(json.dumps(facts), err=False)
-    else:
+    elif not is_quiet():
         console().print(table((), rows, title))
 
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from chainfold.cli.console import abandon, notice
+from chainfold.cli.console import abandon, complain, notice
 from chainfold.cli.options import holding
 from chainfold.cli.parameters import Verb, flag, flags_of
 from chainfold.errors import BadSetting, ChainfoldError, ChainfoldWarning
@@ -53,7 +53,7 @@ def guarded(verb: Verb) -> Verb:
                     if sys.stdout is not None:
                         sys.stdout.flush()
             except ChainfoldError as error:
-                notice(sentence_of(error))
+                complain(sentence_of(error))
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 raise typer.Exit(signals.report_interrupt()) from None
@@ -84,7 +84,7 @@ def report_failure(error: Exception, verb: str = "") -> int:
         raise error
     if _output_fails():
         abandon(sys.stdout)
-    notice(sentence)
+    complain(sentence)
     return 2
 
 

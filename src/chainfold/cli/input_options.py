@@ -31,18 +31,34 @@ def _attribute(kind: Any, text: str, metavar: str) -> Parameter:
 
 
 _OPTIONS = {
-    "format": _option(str, "conll, conllu, crfsuite, csv, tsv, parquet or arrow. Default: detected.", metavar="F"),
-    "columns": _option(str, "Names for columns that have none, for instance word,pos,chunk.", metavar="NAMES"),
+    "format": _option(
+        str, "conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow. Default: detected.", metavar="F"
+    ),
+    "columns": _option(
+        str,
+        "Names for columns that have none, for instance word,pos,chunk; of jsonl the fields to read.",
+        metavar="NAMES",
+    ),
     "symbols": _option(str, "Columns of tables that are symbols even if they look like numbers.", metavar="NAMES"),
     "header": _option(
         bool, "Does the first line of a CSV or TSV file name the columns? Default: detected.", "--header/--no-header"
     ),
-    "encoding": _option(str, "The encoding of text. Default: utf-8.", metavar="NAME"),
+    "delimiter": _option(
+        str,
+        "What separates the fields of csv, tsv or conll, for instance ';' or '\\t'. Default: a comma in csv.",
+        metavar="CHARACTER",
+    ),
+    "encoding": _option(
+        str,
+        "The encoding of text. Default: that of a byte order mark, else the one that the model was trained with, else "
+        "utf-8.",
+        metavar="NAME",
+    ),
     "unknown": _option(str, "The text of an unknown label; an empty label is unknown, too.", metavar="TEXT"),
     "comments": _option(
         str,
-        "What comment lines of conll and crfsuite begin with; '' if there are none. Default: # where the line cannot "
-        "be a row.",
+        "What comment lines of conll, crfsuite, csv and tsv begin with; '' if there are none. Default: # where a line "
+        "cannot be a row; none in csv and tsv.",
         metavar="TEXT",
     ),
     "group": _option(str, "A new sequence starts where this column changes.", metavar="COLUMN"),
@@ -68,7 +84,10 @@ _OPTIONS = {
     "min_count": _attribute(int, "Leave out attributes that occur less often. Default: 1.", "K"),
     "hash_bits": _attribute(int, "Hash attributes to B bits: bounded memory, no names.", "B"),
 }
-_READ_AGAIN = ("format", "columns", "symbols", "header", "encoding", "unknown", "comments", "group", "groups_return")
+_READ_AGAIN = (
+    *("format", "columns", "symbols", "header", "delimiter", "encoding", "unknown", "comments"),
+    *("group", "groups_return"),
+)
 _LISTS = ("columns", "symbols")
 
 

@@ -45,6 +45,10 @@ OnErrorText = Annotated[
     ),
 ]
 
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Write only the output and errors: no progress, notice or report.")
+]
+
 _POWERS = " KMGT"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -127,7 +131,7 @@ class ConstraintOptions:
         str | None,
         typer.Option(
             metavar="S",
-            help="The labels are tags of BIO, IOBES or BILOU; transitions that the scheme excludes are forbidden.",
+            help="The labels are tags of BIO, IOB1, IOBES or BILOU; transitions that it excludes are forbidden.",
             rich_help_panel=_CONSTRAINTS,
         ),
     ] = None
@@ -147,6 +151,12 @@ class ConstraintOptions:
             rich_help_panel=_CONSTRAINTS,
         ),
     ] = None
+
+    def check(self) -> None:
+        """Raise for rules that are wrong whatever the labels are."""
+        from chainfold.model.constraints import check_rules
+
+        check_rules(self.scheme, self.forbid or [], self.allow or [])
 
     def of(self, vocabulary: Vocabulary) -> Constraints | None:
         from chainfold.model.constraints import Constraints

@@ -2,6 +2,7 @@
 
 Group       options that stand together, and what is made of their values
 grouped     a verb that takes one object for each group; typer sees the options
+with_option a verb with one more option, which it does not see
 in_flags    an error of the library with the flags of the verb that runs instead of parameter names
 """
 
@@ -11,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -72,6 +73,25 @@ def grouped(**groups: Group) -> Callable[[Verb], Verb]:
             return
         for name, (annotation, default) in groups[given.name].parameters.items():
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    return decorate
+
+
+def with_option(name: str, annotation: Any, around: Callable[[Any], AbstractContextManager[None]]) -> Any:
+    """A decorator: the verb has one more option, False by default, and runs in the context made of its value."""
+
+    def decorate(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def run(**values: Any) -> None:
+            with around(values.pop(name)):
+                verb(**values)
+
+        signature = inspect.signature(verb, eval_str=True)
+        more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values()]
+        run.__signature__ = inspect.Signature([*parameters, more])  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, more]}
+        return run
 
     return decorate
 

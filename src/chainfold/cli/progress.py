@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from chainfold.cli.console import console, notice, say, table
+from chainfold.cli.console import console, is_quiet, notice, say, table
 from chainfold.cli.parameters import in_flags
 from chainfold.escape import visible
 
@@ -76,7 +76,7 @@ class Bar:
 def bar(name: str = "", total: int | None = None, hidden: bool = False) -> Iterator[Bar]:
     """A bar over a number of positions, if it is known."""
     terminal = console(stderr=True)
-    made = Bar(terminal, name, total, hidden or not terminal.is_terminal)
+    made = Bar(terminal, name, total, hidden or is_quiet() or not terminal.is_terminal)
     with made.bars:
         yield made
 
@@ -91,7 +91,7 @@ class LiveTable:
 
     def add(self, *cells: str) -> None:
         self._rows = [*self._rows, cells][-_ROWS:]
-        if self._verbose:
+        if self._verbose and not is_quiet():
             named = zip(self._headings, cells, strict=True)
             say("  ".join(f"{heading} {cell}" for heading, cell in named if cell))
 
@@ -114,7 +114,7 @@ def live_table(headings: Sequence[str], verbose: bool, foot: Callable[[], Any]) 
     from rich.live import Live
 
     terminal, shown = console(stderr=True), LiveTable(headings, verbose)
-    if not terminal.is_terminal or verbose:
+    if is_quiet() or not terminal.is_terminal or verbose:
         yield shown
         return
     how: dict[str, Any] = {"console": terminal, "transient": True, "refresh_per_second": 4}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.console import console, notice, report
+from chainfold.cli.console import complain, console, report
 from chainfold.cli.input_options import INPUT, Inputs, check_raw
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import Bar, bar, live_table
@@ -70,8 +70,12 @@ class _DevelopmentOptions:
     ] = 10
 
     def check(self) -> None:
+        from chainfold.readers.inputs import Inputs as Opened
+
         if self.dev_report and self.dev is None:
             raise ChainfoldError("--dev-report requires --dev.")
+        if self.dev is not None:
+            Opened(self.dev)  # raises if there is no such file
 
     def open(self, source: Source, spec: dict[str, Any], progress: InputProgress) -> Development | None:
         """The development set in memory, with the numbers of the training set."""
@@ -148,10 +152,15 @@ class _EngineOptions:
     ] = None
 
     def settings(self) -> dict[str, Any]:
+        """As `training.loop.train` takes them, checked."""
+        from chainfold.engines import check_engine
+        from chainfold.engines.settings import Settings
         from chainfold.system.machine import cores
 
-        threads = cores() if self.threads is None else self.threads
-        return {"engine": self.engine, "threads": threads, "memory": options.parse_size(self.memory)}
+        check_engine(self.engine)
+        threads, memory = cores() if self.threads is None else self.threads, options.parse_size(self.memory)
+        Settings(threads=threads, memory=memory)
+        return {"engine": self.engine, "threads": threads, "memory": memory}
 
 
 @grouped(
@@ -194,6 +203,7 @@ def train(
     options.hold([output, state], inputs, development.dev, spec.get("template"))
     check_outputs([state, cache], [development.dev, start])  # a model may be trained further in its own place
     development.check()
+    constraints.check()
     training, saving = kind.training(settings, development), Saving(state, run.every, run.resume)
     how: dict[str, Any] = {"saving": saving, **engine.settings()}
     run.check(state)
@@ -211,7 +221,7 @@ def train(
     try:
         model = _trained(source, training, run.verbose, **how)
     except Interrupted as interrupted:
-        notice(interrupted)
+        complain(interrupted)
         raise typer.Exit(signals.exit_code()) from None
     save_model(output, model)
     state.unlink(missing_ok=True)

@@ -37,6 +37,7 @@ from __future__ import annotations
 from chainfold.engines import checkpoint, fb, fb_recompute, fb_spill, parallel, stream
 from chainfold.engines.engine import Engine
 from chainfold.engines.published import emp, fb_log, fb_log_recompute, fb_log_spill, forward_only
+from chainfold.errors import UnknownEngine
 
 ENGINES: dict[str, Engine] = {
     engine.name: engine
@@ -54,3 +55,9 @@ ENGINES: dict[str, Engine] = {
         parallel.ENGINE,
     )
 }
+
+
+def check_engine(name: str) -> None:
+    """Raise unless this is the name of an engine, or auto."""
+    if name != "auto" and name not in ENGINES:
+        raise UnknownEngine(name, ENGINES)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chainfold.chain.block import Source, has_weights
-from chainfold.engines import ENGINES
+from chainfold.engines import ENGINES, check_engine
 from chainfold.engines.engine import Report
 from chainfold.engines.plan import choose
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.engines.workspace import Workspace
-from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite, UnknownEngine
+from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall, ResultNotFinite
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 
@@ -94,8 +94,7 @@ def run_engine(
     model: Model, chain: Source, engine: str, settings: Settings, workspace: Workspace | None = None
 ) -> Evaluation:
     """`log_likelihood`, with arrays that are kept from one evaluation of a chain to the next."""
-    if engine != "auto" and engine not in ENGINES:
-        raise UnknownEngine(engine, ENGINES)
+    check_engine(engine)
     if chain.positions < 1:
         raise EmptyChain
     chain = model.aligned(chain, labels_needed=chain.labelled and (settings.observe or has_weights(chain)))

@@ -178,6 +178,7 @@ def reader_of(spec: InputSpec) -> InputReader:
         header=spec.header,
         symbols=partial(text_columns, spec),
         comments=spec.comments,
+        delimiter=spec.delimiter,
     )
 
 

@@ -31,7 +31,7 @@ from chainfold.features.schema import Schema, check_roles
 from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
 from chainfold.features.template import Template
-from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, WEIGHT, Arrived, Stretch, kinds_of
+from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, WEIGHT, Arrived, Stretch, kinds_of
 from chainfold.readers.formats import Format, InputReader, are_files, by_name
 from chainfold.readers.inputs import UTF8, Inputs, Raw
 from chainfold.readers.progress import InputProgress
@@ -48,6 +48,7 @@ def blocks_for_model(
     *,
     keep: Callable[[Raw], None] | None = None,
     progress: InputProgress | None = None,
+    empty: bool = False,
     **options: Any,
 ) -> ModelBlocks | ChainBlocks:
     """Files, a table or a stored chain in blocks with the numbers of a model.
@@ -55,6 +56,7 @@ def blocks_for_model(
     inputs       what `encode` takes, the path of a chain, or `Inputs` that are open
     vocabulary   of the model
     keep         called with what is read of files, as it is
+    empty        may files have no rows? Where none has any, `EmptyChain` is raised
     options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
     The label column may be missing, unless `labels` is True. Columns without names have those of the model.
@@ -63,9 +65,9 @@ def blocks_for_model(
     if is_chain(inputs):
         path = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
         return ChainBlocks(open_chain(path), vocabulary, bool(spec.labels))
-    model_input = ModelInput(vocabulary, spec, progress)
+    model_input = ModelInput(vocabulary, spec, progress, empty)
     if are_files(inputs) and not isinstance(inputs, Inputs):
-        inputs = Inputs(inputs, spec.encoding or UTF8, model_input.progress.read, keep)
+        inputs = Inputs(inputs, model_input.encoding, model_input.progress.read, keep)
     return ModelBlocks(model_input, map(Arrived, model_input.stretches(inputs)))
 
 
@@ -236,17 +238,25 @@ class BlockMaker:
 class ModelInput:
     """The options of an input and the schema of a model: how to read the input, and its own schema."""
 
-    def __init__(self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None) -> None:
-        self.vocabulary, self.spec = vocabulary, spec
+    def __init__(
+        self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None, empty: bool = False
+    ) -> None:
+        """empty: may files have no rows?"""
+        self.vocabulary, self.spec, self._empty = vocabulary, spec, empty
         self.progress = progress or InputProgress()
         self.model = Schema.of_vocabulary(vocabulary)
         self.label = self.model.label or LABEL
 
     def stretches(self, inputs: Any) -> Iterator[Stretch]:
         """The rows of files or a table, their columns named as for the model."""
-        rows = self.reader().rows(inputs, self.spec.encoding, self.progress)
+        rows = self.reader().rows(inputs, self.encoding, self.progress)
         self.progress.phase("reading", None)
         return map(self.renamed, rows)
+
+    @property
+    def encoding(self) -> str:
+        """Of text: as given, as it was for the model, or UTF-8."""
+        return self.spec.encoding or self.model.encoding or UTF8
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -273,12 +283,23 @@ class ModelInput:
             header=self.model.header if spec.header is None else spec.header,
             symbols=self.texts,
             comments=spec.comments,
+            delimiter=spec.delimiter,
             live=live,
+            empty=self._empty,
             model_columns=frozenset(
                 name for name, kind in self.kinds.items() if kind != "bag" and not name.isdecimal()
             ),
+            fields=self._fields(),
+            model_delimiter=self.model.delimiter,
             model_comments=self.model.comments,
         )
+
+    def _fields(self) -> frozenset[str]:
+        """The fields of JSON lines that the model and the options name."""
+        names = {*self.kinds, self.label, self.spec.group, self.spec.weight, self.model.group, self.model.weight}
+        return frozenset(name for name in names if name is not None) | {
+            f"{name}{VALUES_SUFFIX}" for name, kind in self.kinds.items() if kind == "bag"
+        }
 
     def renamed(self, stretch: Stretch) -> Stretch:
         """The rows with the column names of the model."""

@@ -16,6 +16,7 @@ from chainfold.readers.columns import ATTRIBUTES, EDGE, Stretch, kinds_of
 from chainfold.readers.conll import CONLLU_COLUMNS
 
 # What a vocabulary keeps of a schema as JSON, in this order; label, template, min_count and hash_bits are beside it.
+_KEPT_IF_GIVEN = ("encoding", "delimiter")
 _KEPT = ("kinds", "group", "weight", "unknown", "one_sequence", "header", "comments", "groups_return")
 
 
@@ -33,6 +34,8 @@ class Schema:
     header: bool | None = None  # whether CSV has a header, and what comments begin with, if that was given:
     comments: str | None = None  # further input is read in the same way
     groups_return: bool = False
+    encoding: str | None = None  # of text, and what is between fields, if they were given
+    delimiter: str | None = None
     min_count: int = 1
     hash_bits: int | None = None
 
@@ -55,6 +58,8 @@ class Schema:
             spec.header,
             spec.comments,
             bool(spec.groups_return),
+            spec.encoding,
+            spec.delimiter,
             spec.min_count or 1,
             spec.hash_bits,
         )
@@ -70,7 +75,8 @@ class Schema:
 
     def columns_json(self) -> str:
         """What a vocabulary keeps of the columns."""
-        return json.dumps({name: getattr(self, name) for name in _KEPT})
+        given = [name for name in _KEPT_IF_GIVEN if getattr(self, name) is not None]
+        return json.dumps({name: getattr(self, name) for name in (*_KEPT, *given)})
 
 
 def kept_columns(text: str) -> dict[str, Any]:
@@ -79,8 +85,8 @@ def kept_columns(text: str) -> dict[str, Any]:
         kept = json.loads(text)
         kinds: dict[str, str] = kept["kinds"]
         flags = {"one_sequence": (False, True), "groups_return": (False, True), "header": (None, False, True)}
-        texts = [kept.get(name) for name in ("group", "weight", "unknown", "comments")]
-        if not kept.keys() <= set(_KEPT) or not all(type(text) in (str, NoneType) for text in texts):
+        texts = [kept.get(name) for name in ("group", "weight", "unknown", "comments", *_KEPT_IF_GIVEN)]
+        if not kept.keys() <= {*_KEPT, *_KEPT_IF_GIVEN} or not all(type(text) in (str, NoneType) for text in texts):
             raise TypeError
         if not all(type(text) is str for text in (*kinds, *kinds.values())):
             raise TypeError

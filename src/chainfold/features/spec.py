@@ -13,12 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from chainfold.chain.builder import check_hash_bits
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.template import WAYS_OF_NUMBERS, Border, Template, parse_attributes, parse_template
 from chainfold.readers.formats import Format
 
 # Options that can be given again for further input to a model; the model has the others.
-READING = ("format", "columns", "symbols", "header", "encoding", "unknown", "comments", "group", "groups_return")
+READING = (
+    *("format", "columns", "symbols", "header", "delimiter", "encoding", "unknown", "comments"),
+    *("group", "groups_return"),
+)
 FOR_MODEL = (*READING, "labels", "one_sequence", "weight")
 
 
@@ -33,13 +37,16 @@ class InputSpec:
     '{"columns": ["word", "pos", "chunk"], "attributes": "word[-1] word"}'
     """
 
-    format: str | None = None  # conll, conllu, crfsuite, csv, tsv, parquet or arrow; default: detected
-    columns: Sequence[str] | None = None  # names for columns that have none in the input
+    format: str | None = None  # conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow; default: detected
+    columns: Sequence[str] | None = (
+        None  # names for columns that have none in the input; of JSON lines the fields to read
+    )
     symbols: Sequence[str] | None = None  # columns of tables that are symbols even if they look like numbers
     header: bool | None = None  # does the first line of CSV or TSV name the columns? Default: detected
-    encoding: str | None = None  # of text; default: utf-8
+    delimiter: str | None = None  # between the fields of csv (default: a comma), tsv or conll; `\\t` is a tab
+    encoding: str | None = None  # of text; default: utf-8. A byte order mark has precedence
     unknown: str | None = None  # a text that marks an unknown label, as an empty one does
-    comments: str | None = None  # what comment lines of conll and crfsuite begin with; "": there are no comments
+    comments: str | None = None  # what comment lines of text begin with; "": there are no comments
     group: str | None = None  # a sequence starts where this column changes; default: at blank lines and at each file
     groups_return: bool | None = None  # may a group occur again after another, as a new sequence? Default: no
     one_sequence: bool | None = None  # True: the whole input is one sequence
@@ -61,8 +68,12 @@ class InputSpec:
         for name, choices in (("format", Format), ("border", Border), ("numbers", WAYS_OF_NUMBERS)):
             if getattr(self, name) is not None and getattr(self, name) not in list(choices):
                 raise BadSetting(name, getattr(self, name), f"one of {', '.join(choices)}")
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         if self.min_count is not None and (not isinstance(self.min_count, int) or self.min_count < 1):
             raise BadSetting("min_count", self.min_count, "a whole number, at least 1")
+        if self.hash_bits is not None:
+            check_hash_bits(self.hash_bits)
         if self.attributes is not None and not isinstance(self.attributes, str):
             raise BadSetting("attributes", self.attributes, "one text, expressions with white space between them")
         self._check_pairs()
@@ -140,6 +151,13 @@ def _names(name: str, names: Any) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise BadSetting(name, names, "a list of names")
     return None if names is None else tuple(str(column) for column in names)
+
+
+def _delimiter(given: str) -> str:
+    delimiter = "\t" if given == "\\t" else given
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise BadSetting("delimiter", given, "one ASCII character other than a quote or a line end, for instance ';'")
+    return delimiter
 
 
 def _check_names(options: dict[str, Any], names: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from chainfold.features.for_model import BlockMaker, ChainBlocks, ModelBlocks, M
 from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import Stretch
 from chainfold.readers.growing import GrowingFile, Notice, Piece
-from chainfold.readers.inputs import CHUNK, UTF8, Inputs, Keep
+from chainfold.readers.inputs import CHUNK, Inputs, Keep
 from chainfold.readers.live import LiveRows, OnError, PieceFile, PipeReader
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.skipped_lines import blank_rows
@@ -62,7 +62,7 @@ def live_rows(
         raise BadSetting("poll", poll, "a number of seconds above 0")
     model_input = ModelInput(vocabulary, spec, progress)
     opened = open(source, "rb", buffering=0, closefd=False) if isinstance(source, int) else source  # noqa: SIM115
-    inputs = Inputs(opened, spec.encoding or UTF8, model_input.progress.read, keep)
+    inputs = Inputs(opened, model_input.encoding, model_input.progress.read, keep)
     if len(inputs) != 1:
         raise BadSetting("source", str(source), "one file or pipe")
     tell, stopped = notice or _ignore, threading.Event()

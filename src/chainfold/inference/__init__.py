@@ -7,6 +7,7 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
     sentence         one sequence of items at a time, without blocks
     tagger           Tagger: a chain block by block, exact in bounded memory
     whole_chain      tag, marginals, sample, nbest, entropies, log_probabilities
+    explanation      why a position has its label: the terms that set it apart from the next best one
     buffer           rows that wait, in columns
     stream_viterbi   Viterbi for a stream: labels that are final
     quantities       sums over a stream: log likelihood, entropy, expected counts

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.engines.settings import DEFAULT_TOLERANCE
+from chainfold.errors import EmptyInput
 from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.features.streaming import live_rows
@@ -99,7 +100,10 @@ class Following:
             if is_chain(inputs):
                 known: ModelBlocks | ChainBlocks = blocks_for_model(inputs, vocabulary, **options)
             else:
-                known = live_rows(inputs, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+                try:
+                    known = live_rows(inputs, vocabulary, on_error=on_error, keep=rows.keep, notice=notice, **options)
+                except EmptyInput:  # there is nothing to label
+                    return
         if isinstance(known, ChainBlocks):
             rows = LabelWriter(self._sink, columns)
         self._held = known.held

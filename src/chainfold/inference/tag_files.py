@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
@@ -113,7 +114,7 @@ def tag_to(
     piped                      the sink is standard output
     options                    how to read the inputs, as for `encode`
 
-    Raises `ChainfoldError` where the inputs cannot be read or labelled.
+    Inputs without rows are written as they are. Raises `ChainfoldError` where the inputs cannot be read or labelled.
 
     >>> import io, pathlib, tempfile
     >>> import chainfold as cf
@@ -142,7 +143,9 @@ def tag_to(
     options["labels"] = False
     rows = LabelWriter(sink, columns) if is_chain(inputs) else RowWriter(Annotator(sink, columns, piped), nbest > 0)
     with rows as writer:
-        known = blocks_for_model(inputs, vocabulary_of_model(model), keep=writer.keep, **options)
+        known: Iterable[KnownBlock] = ()
+        with suppress(EmptyChain):  # no input has rows: there is nothing to label
+            known = blocks_for_model(inputs, vocabulary_of_model(model), keep=writer.keep, empty=True, **options)
         results = Tagger(model, memory=memory).run((known_block.block for known_block in known), want)
         if sequences is not None:
             results = _with_sequences(results, sequences)

@@ -3,7 +3,7 @@
     layout         Layout: which weights there are, in which order, and in padded slots; NumPy alone
     model          Model: a layout with weights, names and a training record
     block_rows     the rows of weights that a block needs, for kernels
-    constraints    which labels may follow, start and end: BIO, IOBES, BILOU, transitions by hand
+    constraints    which labels may follow, start and end: BIO, IOB1, IOBES, BILOU, transitions by hand
     remap          weights moved to other numbers of labels and attributes, or without zeros
     file           save_model, open_model: the model file with its checks
     inspection     weights by name, largest first

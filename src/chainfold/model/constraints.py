@@ -15,9 +15,17 @@ from chainfold.model.model import Model, vocabulary_of_model
 
 Bools = NDArray[np.bool_]
 
-SCHEMES = {"BIO": "BIO", "IOB2": "BIO", "IOBES": "BIOES", "BIOES": "BIOES", "BILOU": "BIOLU"}  # name, tags
+SCHEMES = {
+    "BIO": "BIO",
+    "IOB2": "BIO",
+    "IOB1": "BIO",
+    "IOBES": "BIOES",
+    "BIOES": "BIOES",
+    "BILOU": "BIOLU",
+}  # name, tags
 _ANY, _START, _END = "*", "^", "$"
 _CONTINUE = tuple("IEL")  # tags inside a span that has begun
+_IOB1 = "IOB1"  # where B begins a span only after another of its type, and I any other
 _LEAVE_OPEN = tuple("BI")  # tags after which a span may go on
 _CLOSERS = tuple("EL")  # a scheme with one of these ends every span expressly
 
@@ -54,16 +62,15 @@ class Constraints:
     ) -> Constraints:
         """Constraints on labels by name.
 
-        scheme    what their tags mean: BIO (or IOB2), IOBES (or BIOES), BILOU; None: nothing, everything is allowed
+        scheme    what their tags mean: BIO (or IOB2), IOB1, IOBES (or BIOES), BILOU; None: all is allowed
         forbid    transitions to forbid as well, each as FROM>TO: two labels, or * for any label, ^ for the start of a
                   sequence (FROM), $ for its end (TO); a label that is itself called *, ^ or $ is written with a
                   backslash before it
         allow     transitions to allow in spite of scheme and forbid, written likewise
         """
+        check_rules(scheme, forbid, allow)
         moves = np.ones((len(labels) + 1, len(labels) + 1), bool) if scheme is None else _by_scheme(labels, scheme)
-        for name, may, entries in (("forbid", False, forbid), ("allow", True, allow)):
-            if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
-                raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
+        for may, entries in ((False, forbid), (True, allow)):
             for entry in entries:
                 moves[_transition(entry, labels)] = may
         return cls(moves[:-1, :-1], moves[-1, :-1], moves[:-1, -1])
@@ -85,6 +92,17 @@ def constrained(model: Model, scheme: str | None, forbid: Sequence[str] = (), al
     return replace(model, weights=weights, first=first, last=last)
 
 
+def check_rules(scheme: str | None, forbid: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+    """Raise for rules that are wrong whatever the labels are."""
+    if scheme is not None:
+        _check_scheme(scheme)
+    for name, entries in (("forbid", forbid), ("allow", allow)):
+        if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+            raise BadSetting(name, entries, "a list of transitions, each a text FROM>TO")
+        for entry in entries:
+            _cuts(entry)
+
+
 def both_allow(mask: Bools, other: Bools | None) -> Bools:
     """The labels that two masks allow; the second may have fewer labels, or be None where it allows all."""
     mask = mask.copy()
@@ -97,20 +115,26 @@ def _by_scheme(labels: Sequence[str], scheme: str) -> Bools:
     """[N + 1, N + 1] moves between labels; the last row is the start of a sequence, the last column its end.
 
     A tag that continues follows one of its type that leaves its span open. All others may follow anything or, where
-    the scheme ends spans expressly, anything that leaves none open. The start and the end are tags that do neither.
+    the scheme ends spans expressly, anything that leaves none open. In IOB1 it is B that continues: it begins a span
+    directly after another one of its type. The start and the end are tags that do neither.
     """
-    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
-        raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
+    _check_scheme(scheme)
     letters = SCHEMES[scheme.upper()]
     tagged = [_tag_and_type(label, letters, scheme) for label in labels] + [("O", "")]
     types = {kind: number for number, (_, kind) in enumerate(tagged)}
     type_of = np.array([types[kind] for _, kind in tagged])
-    continues = np.array([tag in _CONTINUE for tag, _ in tagged])
+    continuing = ("B",) if scheme.upper() == _IOB1 else _CONTINUE
+    continues = np.array([tag in continuing for tag, _ in tagged])
     leaves_open = np.array([tag in _LEAVE_OPEN for tag, _ in tagged])
     goes_on = leaves_open[:, None] & (type_of[:, None] == type_of[None, :])
     begins = ~leaves_open[:, None] | (not set(letters) & set(_CLOSERS))
     moves: Bools = np.where(continues[None, :], goes_on, begins)
     return moves
+
+
+def _check_scheme(scheme: str) -> None:
+    if not isinstance(scheme, str) or scheme.upper() not in SCHEMES:
+        raise BadSetting("scheme", scheme, f"one of {', '.join(SCHEMES)}")
 
 
 def _tag_and_type(label: str, letters: str, scheme: str) -> tuple[str, str]:
@@ -130,9 +154,7 @@ def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
     size = len(labels)
     names: dict[str, Any] = {_written(label): number for number, label in enumerate(labels)} | {_ANY: slice(size)}
     sources, targets = names | {_START: size}, names | {_END: size}
-    cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
-    if not cuts:
-        raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
+    cuts = _cuts(entry)
     if (_START, _END) in cuts:
         raise ChainfoldError(f"cannot use {entry!r}: a sequence has a label at least between its start and its end.")
     found = [(source, target) for source, target in cuts if source in sources and target in targets]
@@ -143,6 +165,14 @@ def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
         raise ChainfoldError(f"cannot use {entry!r}: {_missing(cuts, sources, targets)}.")
     source, target = found[0]
     return sources[source], targets[target]
+
+
+def _cuts(entry: str) -> list[tuple[str, str]]:
+    """What is before and after each sign >."""
+    cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
+    if not cuts:
+        raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
+    return cuts
 
 
 def _written(label: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from chainfold.chain.vocabulary import label_names
+from chainfold.chain.vocabulary import label_names, names_of
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.template import Template
 from chainfold.model.layout import Floats
@@ -166,7 +166,7 @@ class _Findings:
 
     def state_rows(self, places: Places) -> list[Row]:
         attributes = np.searchsorted(self._features.begin, places, side="right") - 1
-        names = _names(self.names, attributes, "attribute")
+        names = names_of(self.names, attributes, "attribute")
         counts = [None] * len(names) if self._counts is None else self._counts[attributes].tolist()
         labels = self._features.label[places].tolist()
         return [
@@ -180,7 +180,7 @@ class _Findings:
 
     def edge_rows(self, places: Places) -> list[Row]:
         attributes, pairs = np.divmod(places, self.size**2)
-        names = _names(self.edge_names, attributes, "edge attribute")
+        names = names_of(self.edge_names, attributes, "edge attribute")
         weights = self.edges[places].tolist()
         return [
             {"edge_attribute": name, **self._pair(pair, weight)}
@@ -209,14 +209,6 @@ def _largest(weights: Floats, most: int) -> Places:
     if 0 < most < weights.size:
         places = np.flatnonzero(weights >= np.partition(weights, -most)[-most])
     return places[np.argsort(-weights[places], kind="stable")[:most]]
-
-
-def _names(names: Any, numbers: Places, kind: str) -> list[str]:
-    """The names of some attributes, or words for those that have none."""
-    if names is None:
-        return [f"{kind} {number}" for number in numbers.tolist()]
-    some: list[str] = names.take(numbers).to_pylist()
-    return some
 
 
 def _containing(names: Any, size: int, text: str) -> NDArray[np.bool_]:

@@ -172,6 +172,14 @@ class Layout:
         move = f"{pair // self.n_labels} to {pair % self.n_labels}"
         return f"transition {move}" if edge == 0 else f"edge attribute {edge - 1}, transition {move}"
 
+    def index(self, attribute: int, label: int) -> int | None:
+        """The number of the weight of an attribute with a label; None if there is none."""
+        if self.row_offsets is None or self.row_labels is None:
+            return attribute * self.n_labels + label
+        low, high = int(self.row_offsets[attribute]), int(self.row_offsets[attribute + 1])
+        at = low + int(np.searchsorted(self.row_labels[low:high], label))
+        return at if at < high and self.row_labels[at] == label else None
+
     @cached_property
     def _boundaries(self) -> list[int]:
         """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""

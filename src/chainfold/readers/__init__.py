@@ -11,6 +11,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     table_sizes      refuses tables whose cells or batches are too large for memory
     tables           tables in memory, and what all tables have in common
     csv_tsv          CSV and TSV: header, quotes, types of columns, ragged lines
+    jsonl            JSON lines: an object a row, or a sequence
     parquet, arrow   tables in files
     items            lists of dicts and texts to attributes, without a step of Python for each
     sequences        Python's sequences of dicts and lists

@@ -12,6 +12,7 @@ brings are added to. Where nothing is to be added, nothing is changed: comments,
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,12 +29,22 @@ from chainfold.chain.block import frozen
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.readers.columns import NUMBER, SYMBOL
 from chainfold.readers.digit_kernels import LONGEST, number_texts
-from chainfold.readers.inputs import Raw, RawFields, RawLines, RawRows, TableKind, count_of, ends_of_plain_rows
+from chainfold.readers.inputs import (
+    Raw,
+    RawFields,
+    RawLines,
+    RawObjects,
+    RawRows,
+    TableKind,
+    count_of,
+    ends_of_plain_rows,
+)
 from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, row_ends, splice
 
 Values = NDArray[Any]
 """A new column at some rows: numbers of labels, or numbers to be shown."""
 
+_DOCSTART = b"-DOCSTART-"
 _TO_QUOTE = frozenset('",\r\n')
 _NO_QUOTE = -1
 
@@ -62,12 +73,13 @@ class Annotator:
 
     def keep(self, raw: Raw) -> None:
         """Hold what a reader has just read until its rows are added to."""
-        kind: type[_Writer] = _Table if isinstance(raw, RawRows) else _Text
+        kind: type[_Writer] = _KINDS.get(type(raw), _Text)
         if self._writer is None:
             self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
-            kind_name, other = ("a table", "text") if kind is _Table else ("text", "a table")
-            raise BadFile(raw.source, f"is {kind_name}, but {self._first} is {other}; tag them one at a time.")
+            raise BadFile(
+                raw.source, f"is {kind.what}, but {self._first} is {self._writer.what}; tag them one at a time."
+            )
         self._writer.keep(raw)
 
     def add(self, *values: Values) -> None:
@@ -94,6 +106,7 @@ class _Column(ABC):
     """A new column: how it is written as text and in tables."""
 
     type: Any
+    of_document_start = b"1"  # its field on a line that is no row but begins a document
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -103,21 +116,28 @@ class _Column(ABC):
         """Some text, and where in it that of each value begins and ends."""
 
     @abstractmethod
+    def json(self, values: Values) -> list[str]: ...
+    @abstractmethod
     def array(self, values: Values) -> Any: ...
 
 
 class _Labels(_Column):
     type = SYMBOL
+    of_document_start = b"O"
 
     def __init__(self, name: str, labels: Sequence[str]) -> None:
         super().__init__(name)
         self.labels = labels
         self._names = pa.array(labels, pa.string())
+        self._json = [json.dumps(label, ensure_ascii=False) for label in labels]
         self._texts = {quotes: _run_together([_field(label, quotes) for label in labels]) for quotes in (False, True)}
 
     def texts(self, values: Values, quotes: bool) -> tuple[bytes, NDArray[np.int64], NDArray[np.int64]]:
         text, ends = self._texts[quotes]
         return text, ends[values], ends[values + 1]
+
+    def json(self, values: Values) -> list[str]:
+        return [self._json[code] for code in values.tolist()]
 
     def array(self, values: Values) -> Any:
         return pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), self._names)
@@ -135,6 +155,9 @@ class _Numbers(_Column):
         begins[left], ends[left] = others[:-1] + size, others[1:] + size
         return out[:size].tobytes() + text, begins, ends
 
+    def json(self, values: Values) -> list[str]:
+        return [f"{value:.6g}" for value in values.tolist()]
+
     def array(self, values: Values) -> Any:
         return pa.array(values, NUMBER)
 
@@ -150,6 +173,8 @@ def _field(text: str, quotes: bool) -> str:
 
 
 class _Writer(ABC):
+    what: str  # it writes
+
     def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
         self._sink, self._columns, self._piped, self._live = sink, columns, piped, live
 
@@ -227,6 +252,8 @@ _NO_ROWS = _room(0)
 class _Text(_Writer):
     """Text, row by row."""
 
+    what = "text"
+
     def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
         super().__init__(sink, columns, piped, live)
         self._pieces: deque[_Piece] = deque()
@@ -242,9 +269,25 @@ class _Text(_Writer):
 
     def _lines(self, raw: RawLines) -> _Piece:
         data, places = raw.chunk.data, _room(raw.lines.size)
+        if _DOCSTART in data and not raw.attributes:
+            data = self._document_starts(data, raw)
         line_places(np.frombuffer(data, np.uint8), raw.lines - raw.chunk.line, raw.attributes, places)
         self._check_labels(raw.source, " \t\r\n" if (places.separators == SPACE).any() else "\t\r\n")
         return _Piece(data, len(data) - raw.chunk.added, places)
+
+    def _document_starts(self, data: bytes, raw: RawLines) -> bytes:
+        """The text with all columns on lines that begin documents, label O: conlleval wants as many on each line."""
+        lines, rows = data.split(b"\n"), set((raw.lines - raw.chunk.line).tolist())
+        for number, line in enumerate(lines):
+            if number not in rows and line.lstrip(b" \t").startswith(_DOCSTART):
+                body, line_end = (line[:-1], b"\r") if line.endswith(b"\r") else (line, b"")
+                fields = body.split(b"\t") if b"\t" in body else [field for field in body.split(b" ") if field]
+                missing = raw.width - len(fields)
+                new = [*[b"-X-"] * (missing - 1), b"O"] if missing > 0 else []
+                new += [column.of_document_start for column in self._columns]
+                between = b"\t" if raw.tabs or b"\t" in body else b" "
+                lines[number] = between.join([body, *new]) + line_end
+        return b"\n".join(lines)
 
     def _table(self, raw: RawFields) -> _Piece:
         data, delimiter = raw.blotted or raw.chunk.data, ord(raw.delimiter)
@@ -346,6 +389,8 @@ def _joined(parts: Sequence[_Piece]) -> _Piece:
 class _Table(_Writer):
     """Parquet and Arrow, a batch at a time."""
 
+    what = "a table"
+
     def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
         super().__init__(sink, columns, piped, live)
         self._waiting: deque[RawRows] = deque()
@@ -416,6 +461,97 @@ class _Table(_Writer):
         with suppress(OSError, pa.ArrowException):
             if self._to is not None:
                 self._to.close()
+
+
+class _Objects(_Writer):
+    """JSON lines: new fields before the closing brace of each object."""
+
+    what = "JSON lines"
+
+    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
+        super().__init__(sink, columns, piped, live)
+        self._waiting: deque[RawObjects] = deque()
+        self._done = 0  # objects of the first that are written
+        self._at = 0  # what of its text is written
+        self._values: list[list[str]] = [[] for _ in columns]  # the values that were not written yet, as JSON
+        self._open_line = False  # is a line end missing between the inputs?
+
+    def keep(self, raw: RawObjects) -> None:
+        for column in self._columns:
+            self._check_new(raw, column.name)
+        chunk = raw.chunk
+        if self._open_line:
+            raw = raw._replace(chunk=chunk._replace(data=b"\n" + chunk.data), ends=raw.ends + 1)
+        self._open_line = chunk.added > 0
+        self._waiting.append(raw)
+
+    def _check_new(self, raw: RawObjects, name: str) -> None:
+        """Raise if an object has a field of this name."""
+        data, quoted = raw.chunk.data, json.dumps(name, ensure_ascii=False).encode()
+        at = data.find(quoted)
+        while at >= 0:
+            begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+            if name in json.loads(data[begin:end]):
+                line = raw.chunk.line + count_of(b"\n", data[:begin])
+                raise BadFile(
+                    raw.source, f"line {line} has a field {name!r} already, as the new one is called; rename it."
+                )
+            at = data.find(quoted, end)
+
+    def add(self, values: Sequence[Values]) -> None:
+        for waiting, column, part in zip(self._values, self._columns, values, strict=True):
+            waiting += column.json(part)
+        self._write_whole()
+
+    def _write_whole(self) -> None:
+        """Write the objects that have all their values."""
+        low, there = 0, len(self._values[0])
+        while self._waiting:
+            raw = self._waiting[0]
+            counts = (
+                raw.counts[self._done :] if raw.counts is not None else np.ones(raw.ends.size - self._done, np.int64)
+            )
+            ready = int(np.searchsorted(np.cumsum(counts), there - low, side="right"))
+            low = self._write(raw, counts[:ready], low)
+            if self._done < raw.ends.size:
+                break
+            self._write_rest(self._waiting.popleft())
+        self._values = [values[low:] for values in self._values]
+
+    def _write(self, raw: RawObjects, counts: NDArray[np.int64], low: int) -> int:
+        """The next objects, whose values begin at `low`; returns where those after them begin."""
+        data, parts, ends = raw.chunk.data, [], raw.ends[self._done : self._done + counts.size].tolist()
+        names = [f", {json.dumps(column.name, ensure_ascii=False)}: " for column in self._columns]
+        for end, count in zip(ends, counts.tolist(), strict=True):
+            fields = [values[low : low + count] for values in self._values]
+            low += count
+            texts = [part[0] if raw.counts is None else f"[{', '.join(part)}]" for part in fields]
+            parts += [data[self._at : end], "".join(map(str.__add__, names, texts)).encode()]
+            self._at = end
+        self._done += counts.size
+        if self._live and counts.size:  # only whole lines
+            end = data.find(b"\n", self._at) + 1
+            parts.append(data[self._at : end])
+            self._at = end
+        self._sink.write(b"".join(parts))
+        return low
+
+    def _write_rest(self, raw: RawObjects) -> None:
+        self._sink.write(raw.chunk.data[self._at : len(raw.chunk.data) - raw.chunk.added])
+        self._done = self._at = 0
+
+    def add_sequence(self, best: Sequence[Labelling]) -> None:
+        raise ChainfoldError("several labellings of a sequence can be written only as CoNLL or CRFsuite lines.")
+
+    def finish(self) -> None:
+        self._write_whole()
+        assert not self._waiting, "every row is added to"
+
+    def abandon(self) -> None:
+        pass
+
+
+_KINDS: dict[type, type[_Writer]] = {RawRows: _Table, RawObjects: _Objects}
 
 
 def _of_type(column: Any, kind: Any) -> Any:

@@ -46,11 +46,13 @@ class ConllReader(LineReader):
         chunk: int = CHUNK,
         *,
         comments: str | None = None,
+        tabs: bool | None = None,
     ) -> None:
+        """tabs: are there tabs between the columns? None: the first line tells."""
         super().__init__(chunk, False, HASH if universal else comments)
         self._names = columns
         self._universal = universal
-        self._state[TABS] = 1 if universal else UNKNOWN
+        self._state[TABS] = 1 if universal else UNKNOWN if tabs is None else tabs
         self._state[COLUMNS] = len(CONLLU_COLUMNS) if universal else len(columns) if columns else UNKNOWN
         self._before = "the lines before it have" if columns is None else "there are names for"
         if universal:
@@ -76,14 +78,17 @@ class ConllReader(LineReader):
         if row is not None:
             row = row.removesuffix(b"\n").removesuffix(b"\r")
             tabs = row.count(b"\t")
-            self._state[TABS] = tabs > 0
+            if self._state[TABS] == UNKNOWN:
+                self._state[TABS] = tabs > 0
             if self._state[COLUMNS] == UNKNOWN:
-                self._state[COLUMNS] = tabs + 1 if tabs else len([field for field in row.split(b" ") if field])
+                fields = [field for field in row.replace(b"\t", b" ").split(b" ") if field]
+                self._state[COLUMNS] = tabs + 1 if self._state[TABS] else len(fields)
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
-        raw = RawLines(source, chunk, stretch.lines, self._attributes)
+        width, tabs = max(int(self._state[COLUMNS]), 0), bool(self._state[TABS] == 1)
+        raw = RawLines(source, chunk, stretch.lines, self._attributes, width, tabs)
         problem = self._wrong(chunk, source) if self._state[FAULT] != OK else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
 from chainfold.readers.inputs import Chunk, RawFields, after_last_line, count_of, ends_of_plain_rows
-from chainfold.readers.tables import ROWS, first_line, tidy
-from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers
+from chainfold.readers.tables import ROWS, first_line, one_array, tidy
+from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers, without_comments
 from chainfold.readers.text_kernels import quoted_rows
 
 CSV_CHUNK = 1 << 20
 _ONE_LINE = "a row that is followed is one line"
+_ONE_LINE_BESIDE_COMMENTS = "with `comments`, a row is one line"
 _BLOCK = 1 << 20
 _QUOTE, _NO_QUOTE = ord('"'), -1
 
@@ -40,15 +41,20 @@ class CsvReader(TextReader):
     def __init__(
         self,
         delimiter: str,
+        quotes: bool,
         columns: Sequence[str] | None = None,
         header: bool | None = None,
         symbols: Choice = NO_COLUMN,
         chunk: int = CSV_CHUNK,
         live: bool = False,
+        comments: str | None = None,
     ) -> None:
+        """comments: what lines begin with that are no rows; a row is then one line."""
         super().__init__(chunk)
+        self.comments = (comments or "").encode()
+        self._one_line = _ONE_LINE if live else _ONE_LINE_BESIDE_COMMENTS if comments else None
         self._delimiter = delimiter
-        self._quotes = delimiter == ","  # in files with tabs a quote is a letter like any other
+        self._quotes = quotes
         self._given = columns
         self._header = header
         self._symbols = symbols
@@ -80,12 +86,16 @@ class CsvReader(TextReader):
         self._begun, self._fresh, self._header, self._first, self._names, self._types = state
 
     def take(self, chunk: Chunk, source: str) -> Taken:
+        whole, blotted = chunk, None
+        if self.comments:
+            blotted = without_comments(chunk.data, self.comments)
+            chunk = chunk._replace(data=blotted)
         rows = chunk
         if not self._begun and chunk.data.strip(b"\r\n"):
             rows, self._begun = self._begin(chunk, source), True
         begin = len(chunk.data) - len(rows.data)
         header = tuple(self._names) if begin else ()
-        raw = RawFields(source, chunk, self._delimiter, self._quotes, header, begin)
+        raw = RawFields(source, whole, self._delimiter, self._quotes, header, begin, blotted)
         if not rows.data.strip(b"\r\n"):
             return Taken([], raw)
         lines = self._lines(rows, source)
@@ -94,7 +104,7 @@ class CsvReader(TextReader):
         return Taken(list(_cut_up(self._table(rows, lines, source), lines, source, fresh)), raw)
 
     def _cut(self, data: bytes) -> int:
-        if self._quotes and b'"' in data:
+        if self._quotes and b'"' in data and not self.comments:
             return int(self._rows(data, 1)[1])
         return after_last_line(data)
 
@@ -113,11 +123,11 @@ class CsvReader(TextReader):
         lines, end = self._rows(data, chunk.line)
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
-            closed = f"not closed on it; {_ONE_LINE}" if self._live else "never closed"
+            closed = f"not closed on it; {self._one_line}" if self._one_line else "never closed"
             problem = f"a quote is opened in the row that begins on line {line}, but {closed}."
             raise BadLines(source, problem, lambda: self._unclosed(chunk))
-        if self._live and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
-            problem = f"a quoted field spans lines from line {chunk.line} on; {_ONE_LINE}."
+        if self._one_line and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
+            problem = f"a quoted field spans lines from line {chunk.line} on; {self._one_line}."
             raise BadLines(source, problem, lambda: self._unclosed(chunk))
         return lines
 
@@ -258,7 +268,7 @@ class CsvReader(TextReader):
         wrong = np.zeros(table.num_rows, np.bool_)
         for name in self._names:
             if self._types.get(name) == NUMBER:
-                texts = _one_array(table.column(name))
+                texts = one_array(table.column(name))
                 codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
                 wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
         return wrong
@@ -287,15 +297,10 @@ def _only_numbers(column: Any) -> bool:
 
 def _first_word(column: Any) -> Iterator[tuple[int, str]]:
     """The first row of a column of symbols that is not a number, and its text, if there is one."""
-    texts = _one_array(column)
+    texts = one_array(column)
     code = first_no_number(_trimmed(texts.dictionary))
     if code is not None:
         yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
-
-
-def _one_array(column: Any) -> Any:
-    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return texts.chunk(0) if isinstance(texts, pa.ChunkedArray) else texts
 
 
 def _listed(names: list[str]) -> str:

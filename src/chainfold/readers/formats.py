@@ -19,6 +19,7 @@ from chainfold.readers.conll import ConllReader
 from chainfold.readers.crfsuite import CrfsuiteReader
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.inputs import UTF8, Inputs, Stream
+from chainfold.readers.jsonl import JsonLinesReader
 from chainfold.readers.parquet import ParquetReader
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.tables import TABLE, read_memory
@@ -28,6 +29,7 @@ _LOOK_AT = 1 << 16
 _PACKED = {".gz", ".bz2", ".xz", ".zst"}
 _PARQUET_MAGIC, _ARROW_MAGIC, _STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _MOST_LINES = 500
+_WHITE = ("\t", " ")
 _BEGINS_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
 
 
@@ -37,19 +39,25 @@ class Format(StrEnum):
     CRFSUITE = "crfsuite"
     CSV = "csv"
     TSV = "tsv"
+    JSONL = "jsonl"
     PARQUET = "parquet"
     ARROW = "arrow"
 
 
-_JSON_NAMES = {".json", ".jsonl", ".ndjson"}
-_NAMES = {f".{form.value}": form for form in Format} | {".feather": Format.ARROW, ".ipc": Format.ARROW}
-TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV}
+_JSON_NAME = ".json"
+_NAMES = {f".{form.value}": form for form in Format} | {
+    ".ndjson": Format.JSONL,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+}
+TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV, Format.JSONL}
 NO_ROWS = {
     Format.CONLL: "has only blank lines or comments.",
     Format.CONLLU: "has only blank lines or comments.",
     Format.CRFSUITE: "has only blank lines or comments.",
     Format.CSV: "has no rows, only blank lines or a header.",
     Format.TSV: "has no rows, only blank lines or a header.",
+    Format.JSONL: "has no rows, only blank lines or empty lists.",
     Format.PARQUET: "has no rows.",
     Format.ARROW: "has no rows.",
 }
@@ -64,8 +72,12 @@ class InputReader:
     header: bool | None = None  # does CSV begin with a line of names? None: detected
     symbols: Choice = NO_COLUMN  # columns of tables that are symbols even if they look like numbers
     comments: str | None = None  # what comments begin with; "": there are none; None: detected
+    delimiter: str | None = None  # what is between the fields of CSV, TSV and CoNLL
     live: bool = False  # is the input still being written?
     model_columns: frozenset[str] = frozenset()  # the names of a model's columns, by which a header is recognised
+    empty: bool = False  # may inputs have no rows?
+    fields: frozenset[str] | None = None  # the fields of JSON lines to read; None: all
+    model_delimiter: str | None = None  # what was between the fields of the input of a model
     model_comments: str | None = None  # what comments began with in the input of a model; `comments` has precedence
 
     def read(self, inputs: Inputs) -> Iterator[Stretch]:
@@ -76,11 +88,12 @@ class InputReader:
         for source in inputs:
             with closing(source.open()) as stream:
                 if not stream.peek(1):
+                    if self.empty and stream.failure is None:
+                        continue
                     raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
                 form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
-                if self.format is None and form in TEXT:
+                if self.format is None and form in TEXT and form is not Format.JSONL:
                     check_no_json(_first_line(self._head(stream)), source.name)
-                text = form if form in TEXT else text
                 reader = readers.setdefault(form, self._reader(form))
                 rows = 0
                 for stretch in reader.read(stream):
@@ -88,7 +101,8 @@ class InputReader:
                         same.check(stretch)
                     rows += stretch.lines.size
                     yield stretch
-                if not rows:
+                text = form if form in TEXT and rows else text
+                if not rows and not self.empty:
                     raise EmptyInput(source.name, NO_ROWS[form])
 
     def read_table(self, table: object) -> Iterator[Stretch]:
@@ -114,7 +128,9 @@ class InputReader:
         """A reader for a text format."""
         comments = self.model_comments if self.comments is None else self.comments
         if form is Format.CONLL:
-            return ConllReader(self.columns, comments=comments)
+            return ConllReader(self.columns, comments=comments, tabs=self._tabs())
+        if self.delimiter is not None and form not in (Format.CSV, Format.TSV):
+            raise BadSetting("delimiter", self.delimiter, f"left out, as {form.value} has its own")
         if form is Format.CRFSUITE:
             if self.columns is not None:
                 raise BadSetting("columns", list(self.columns), "left out, as CRFsuite's lines have attributes")
@@ -123,14 +139,31 @@ class InputReader:
             if self.comments not in (None, HASH):
                 raise BadSetting("comments", self.comments, f"left out or {HASH!r}, as CoNLL-U has it")
             return ConllReader(self.columns, universal=True)
-        self._check_no_comments(form)
-        delimiter = "," if form is Format.CSV else "\t"
-        return CsvReader(delimiter, self.columns, self.header, self.symbols, live=self.live)
+        if form is Format.JSONL:
+            self._check_no_comments(form)
+            return JsonLinesReader(self.columns, self.symbols, self.fields)
+        delimiter = self.delimiter or (self.model_delimiter if form is Format.CSV else "\t") or ","
+        quotes = form is Format.CSV  # in files with tabs a quote is a letter like any other
+        return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live, comments=comments)
+
+    def _tabs(self) -> bool | None:
+        """Are there tabs between the columns of CoNLL? None: the first line tells."""
+        if self.delimiter not in (None, *_WHITE):
+            raise BadSetting("delimiter", self.delimiter, "a tab or a space for conll, or set `format` to csv")
+        delimiter = self.delimiter or self.model_delimiter
+        return delimiter == "\t" if delimiter in _WHITE else None
+
+    def by_delimiter(self) -> Format | None:
+        """The format of a text whose name does not tell it, if the delimiter does."""
+        delimiter = self.delimiter or self.model_delimiter
+        return None if delimiter in (None, *_WHITE) else Format.CSV
 
     def _reader(self, form: Format) -> _Reader:
         if form in TEXT:
             return self.text_reader(form)
         self._check_no_comments(form)
+        if self.delimiter is not None:
+            raise BadSetting("delimiter", self.delimiter, f"left out, as {form.value} has none")
         kind = ParquetReader if form is Format.PARQUET else ArrowReader
         return kind(self.columns, self.symbols)
 
@@ -144,6 +177,11 @@ class InputReader:
         different = len(set(fields)) == len(fields) > 1
         return different and self.model_columns.issuperset(fields) and self.header is not False
 
+    def is_comment(self, line: str) -> bool:
+        """Does a line begin as comments do for certain?"""
+        comments = self.model_comments if self.comments is None else self.comments
+        return bool(comments) and line.startswith(comments or "")
+
     def may_be_comment(self, line: str) -> bool:
         """Does a line begin as comments do, as far as is known?"""
         comments = self.model_comments if self.comments is None else self.comments
@@ -152,13 +190,15 @@ class InputReader:
     def by_content(self, stream: Stream) -> Format:
         """The format that the first lines of a text look like."""
         lines = self._head(stream)
+        if (form := self.by_delimiter()) is not None:
+            return form
         return Format.TSV if self.is_header(_first_line(lines)) else format_of(lines, self.comments)
 
     def _head(self, stream: Stream) -> list[str]:
         """The first lines of a text, one that is no comment among them."""
 
         def decoded(data: bytes) -> list[str]:
-            text = data.decode(stream.input.encoding, "replace").removeprefix("\ufeff")
+            text = data.decode(stream.encoding, "replace").removeprefix("\ufeff")
             lines = text.split("\n")[:_MOST_LINES]
             return lines[:-1] if len(lines) > 1 else lines
 
@@ -206,26 +246,38 @@ def by_name(name: str) -> Format | None:
     """The format that a file's name tells."""
     path = PurePath(name.lower())
     suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
-    if suffix in _JSON_NAMES:
+    if suffix == _JSON_NAME:
         raise _json(name)
     return _NAMES.get(suffix)
 
 
 def check_no_json(line: str, name: str) -> None:
-    """Raise if the first line of a text is an object or an array of JSON."""
-    if line.lstrip().startswith(("{", "[")):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line)  # it is cut off
+    """Raise if the first line of a text that is read in another format is an object or an array of JSON."""
+    if _is_object(line):
+        raise BadFile(name, f"looks like JSON lines; call it .jsonl, or set `format` to {Format.JSONL.value}.")
+    if line.lstrip().startswith("["):
+        value = _json_value(line)
         word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], (int, float))  # as [1] may be
         if value and not word:
             raise _json(name)
 
 
+def _is_object(line: str) -> bool:
+    """Is a line an object of JSON, or the beginning of a long one?"""
+    return line.lstrip().startswith("{") and bool(_json_value(line))
+
+
+def _json_value(line: str) -> Any:
+    """What a line is as JSON; something true if it is the beginning of a long array or object, else None."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return True if len(line) >= _LOOK_AT // 4 and _BEGINS_JSON.match(line) else None  # it is cut off
+
+
 def _json(name: str) -> BadFile:
-    known = "CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
-    return BadFile(name, f"looks like JSON, which is not read; give {known}, or set `format`.")
+    known = "JSON lines (.jsonl, an object a line), CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
+    return BadFile(name, f"looks like one JSON value, which is not read; give {known}, or set `format`.")
 
 
 def _by_magic(stream: Stream) -> Format | None:
@@ -246,6 +298,8 @@ def _first_line(lines: list[str]) -> str:
 def format_of(lines: list[str], comments: str | None = None) -> Format:
     """The text format that these lines look like; comments: what those begin with, if it is known."""
     rows = [line.rstrip("\r") for line in lines if line.strip() and not (comments and line.startswith(comments))]
+    if rows and _is_object(rows[0]):
+        return Format.JSONL
     if _is_conllu(rows):
         return Format.CONLLU
     no_rows = ("-DOCSTART-",) if comments == "" else ("-DOCSTART-", HASH)

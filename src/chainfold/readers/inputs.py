@@ -18,6 +18,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -36,7 +37,15 @@ CHUNK = 1 << 19
 LONGEST_LINE = 64 << 20
 _PIECE = 1 << 18
 _ZSTD_PIECE = 1 << 13  # what a damaged end may take with it
-BOM = b"\xef\xbb\xbf"
+BOM = codecs.BOM_UTF8
+_MARKS = {  # of byte order; that of UTF-32 begins like that of UTF-16
+    BOM: UTF8,
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+MARK_SIZE = 4
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 MAGIC_SIZE = 6
 
@@ -90,6 +99,7 @@ class Input:
         self.name = name
         self.source = source
         self.encoding = encoding
+        self.read_as = encoding  # that of a byte order mark, once lines of a live input begin with one
         self.progress = progress
         self.keep = keep
         self.live = live
@@ -131,6 +141,11 @@ class Stream:
         self._ahead = bytearray()
         self.failure: BadFile | None = None  # what will be raised when the bytes before it are read
         self._ended = False
+
+    @cached_property
+    def encoding(self) -> str:
+        """That of a byte order mark; without one, that of the input."""
+        return marked_encoding(self.peek(MARK_SIZE)) or self.input.encoding
 
     def peek(self, size: int) -> bytes:
         """The next bytes, which stay to be read; fewer at the end."""
@@ -196,6 +211,16 @@ class Stream:
             return unreadable(self.name, error)
         short = isinstance(error, EOFError) or "Truncated" in str(error)
         return Damage(self.name, f"the {self.compression} data is {'cut short' if short else 'damaged'}")
+
+
+def marked_encoding(head: bytes) -> str | None:
+    """The encoding whose byte order mark a text begins with."""
+    return next((encoding for mark, encoding in _MARKS.items() if head.startswith(mark)), None)
+
+
+def may_be_marked(head: bytes) -> bool:
+    """May a text that begins with these bytes, fewer than a mark has, begin with a byte order mark?"""
+    return any(mark.startswith(head) for mark in _MARKS)
 
 
 def compression_of(head: bytes) -> str | None:
@@ -395,6 +420,8 @@ class RawLines(NamedTuple):
     chunk: Chunk
     lines: NDArray[np.int64]  # the lines that are rows, numbered as in the input
     attributes: bool  # is what follows the first tab attributes, as in CRFsuite's lines?
+    width: int = 0  # of rows of columns, where it is known, and whether tabs are between these
+    tabs: bool = False
 
 
 class RawFields(NamedTuple):
@@ -406,7 +433,17 @@ class RawFields(NamedTuple):
     quotes: bool  # may fields be quoted?
     header: tuple[str, ...]  # the names of the columns, if the chunk begins with them
     begin: int  # where the rows begin, after a header
-    blotted: bytes | None = None  # the text without what is in lines that cannot be read: each of those is a row
+    blotted: bytes | None = None  # the text without comments, and without what is in lines that cannot be read: each
+    # of those is a row
+
+
+class RawObjects(NamedTuple):
+    """Text of objects, one a line; blank lines are none."""
+
+    source: str
+    chunk: Chunk
+    ends: NDArray[np.int64]  # where the closing brace of each object is
+    counts: NDArray[np.int64] | None  # the rows of each object; None: an object is a row
 
 
 class RawRows(NamedTuple):
@@ -418,7 +455,7 @@ class RawRows(NamedTuple):
     schema: Any  # pa.Schema: the types of the columns in the file
 
 
-Raw = RawLines | RawFields | RawRows
+Raw = RawLines | RawFields | RawObjects | RawRows
 
 
 class TableKind(StrEnum):
@@ -462,11 +499,12 @@ def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = afte
         good = line - 1 + held.count(b"\n")
         raise BadFile(stream.name, f"{damage.problem} after line {good}; fetch the file again.") from None
     if held:
-        yield Chunk(checked(held + b"\n", line, stream.name), line, added=1)
+        added = 0 if held.endswith(b"\n") else 1
+        yield Chunk(checked(held + b"\n" * added, line, stream.name), line, added)
 
 
 def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
-    if stream.input.encoding != UTF8:
+    if stream.encoding != UTF8:
         yield from _transcoded(stream, size)
         return
     if stream.peek(len(BOM)) == BOM:
@@ -497,7 +535,7 @@ def _not_utf8(data: bytes, line: int) -> NDArray[np.int64]:
 
 def _transcoded(stream: Stream, size: int) -> Iterator[bytes]:
     """UTF-8 from any other encoding."""
-    decoder = codecs.getincrementaldecoder(stream.input.encoding)()
+    decoder = codecs.getincrementaldecoder(stream.encoding)()
     line, column, ended = 1, 1, False
     while not ended:
         piece = stream.text(size)
@@ -527,5 +565,5 @@ def _undecodable(stream: Stream, decoder: codecs.IncrementalDecoder, piece: byte
     except UnicodeError:
         pass
     where = f"line {line}, character {column}"
-    problem = f"{where}: {culprit} is not {stream.input.encoding}; set another `encoding`."
+    problem = f"{where}: {culprit} is not {stream.encoding}; set another `encoding`."
     return BadFile(stream.name, problem)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.errors import BadFile, BadLines
+from chainfold.errors import BadFile, BadLines, BadSetting, EmptyInput
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
@@ -37,7 +37,7 @@ from chainfold.readers.inputs import (
     unreadable,
 )
 from chainfold.readers.skipped_lines import LinesOf
-from chainfold.readers.text import Taken, TextReader
+from chainfold.readers.text import Taken, TextReader, without_comments
 from chainfold.readers.whole_lines import MARK, TooLong
 
 _EACH = 10  # bad lines that are reported one by one
@@ -171,7 +171,7 @@ class LiveRows:
                 yield from self._arrived(chunk, reader)
         if self._last is None:
             nothing = before is None and self._reader is None
-            raise BadFile(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
+            raise EmptyInput(self._name, "is empty." if nothing else NO_ROWS[self._form or Format.CONLL])
 
     def _reader_for(self, data: bytes) -> TextReader | None:
         """The reader for an input that begins with these lines; None if they are blank."""
@@ -180,27 +180,33 @@ class LiveRows:
         first = next(rows, None)
         if first is None:
             return None
-        if self._detector.format is None:
-            check_no_json(first, self._name)
         self._form = self._form or self._format_of(first)
+        if self._detector.format is None and self._form is not Format.JSONL:
+            check_no_json(first, self._name)
+        if self._form is Format.JSONL and self._on_error is OnError.UNKNOWN:
+            raise BadSetting("on_error", OnError.UNKNOWN, "stop or skip, as a line that is no object is no row")
         reader = self._detector.text_reader(self._form)
         reader.begin()
         reader.look_at(data)
         return reader
 
     def _may_be_comment(self, line: str) -> bool:
-        return self._form not in (Format.CSV, Format.TSV) and self._detector.may_be_comment(line)
+        if self._form in (Format.CSV, Format.TSV):  # these have comments only if one says so
+            return self._detector.is_comment(line)
+        return self._form is not Format.JSONL and self._detector.may_be_comment(line)
 
     def _format_of(self, line: str) -> Format:
         """The format of a line, among those that the model's columns allow."""
         if self._detector.is_header(line):
             return Format.TSV
+        detected = self._detector.by_delimiter() or format_of([line])
+        if detected is Format.JSONL or self._detector.by_delimiter() is not None:
+            return detected
         kinds = self._checker.kinds
         if "bag" in kinds.values():
             return Format.CRFSUITE
         if tuple(kinds) == CONLLU_COLUMNS:
             return Format.CONLLU
-        detected = format_of([line])
         if detected is Format.CONLLU and len(kinds) == len(CONLLU_COLUMNS):
             return detected
         return Format.CSV if detected is Format.CSV else Format.CONLL
@@ -265,8 +271,8 @@ class LiveRows:
 
     def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
         """What is wrong with a line."""
-        if self._input.encoding != UTF8 and MARK in chunk.data:
-            return BadFile(self._name, f"line {chunk.line} is not {self._input.encoding}.")
+        if self._input.read_as != UTF8 and MARK in chunk.data:
+            return BadFile(self._name, f"line {chunk.line} is not {self._input.read_as}.")
         return problem
 
     def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
@@ -314,14 +320,16 @@ class LiveRows:
             )
         comments = [reader.comments and lines.one(line).data.startswith(reader.comments) for line in bad.tolist()]
         stand_ins = [reader.comments + b"\n" if comment else reader.stand_in for comment in comments]
-        rows = lines.chunk.line + bad[~np.array(comments, np.bool_)]
+        no_comments = bad[~np.array(comments, np.bool_)]
+        rows = lines.chunk.line + no_comments
         taken = self._taken(lines.replaced(bad, stand_ins), reader, rows)
         text = lines.chunk
-        if self._input.encoding != UTF8:
+        if self._input.read_as != UTF8:
             text = text._replace(data=text.data.replace(MARK, "\ufffd".encode()))
         raw = taken.raw._replace(chunk=text)
         if isinstance(raw, RawFields):
-            raw = raw._replace(blotted=LinesOf(text).blotted(bad))
+            rows_alone = text._replace(data=without_comments(text.data, reader.comments))
+            raw = raw._replace(blotted=LinesOf(rows_alone).blotted(no_comments))
         return taken._replace(raw=raw)
 
     def _no_rows(self) -> Stretch:

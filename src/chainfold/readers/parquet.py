@@ -40,6 +40,8 @@ class ParquetReader:
 
 def _batches_of_groups(file: Any, where: Any, name: str) -> Iterator[Any]:
     """A Parquet file in batches that take little memory; its row groups as one where they are small."""
+    if not file.metadata.num_rows:
+        return
     with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
         sizes = rows_at_once(raw, file.schema, ROWS, name)
         if len(sizes) != file.num_row_groups:

@@ -55,7 +55,7 @@ def _array_batches(array: NDArray[Any]) -> Iterator[Any]:
 def check_types(schema: Any, names: Sequence[str] | None, symbols: Choice, source: str) -> None:
     """Raise if a column can be nothing of ours, before any of it is read."""
     nothing = _named(pa.RecordBatch.from_pylist([], schema=schema), names, source)
-    _normal(nothing, symbols, np.empty(0, np.int64), source)
+    normal(nothing, symbols, np.empty(0, np.int64), source)
 
 
 def stretches_of_batches(batches: Any, names: Sequence[str] | None, symbols: Choice, source: str) -> Iterator[Stretch]:
@@ -68,7 +68,7 @@ def stretches_of_batches(batches: Any, names: Sequence[str] | None, symbols: Cho
             starts[0] = row == 1
             part.validate(full=True)  # before any value is read
             check_cells(part, lines, source)
-            yield Stretch(_normal(part, symbols, lines, source), starts, lines, source, "row")
+            yield Stretch(normal(part, symbols, lines, source), starts, lines, source, "row")
             row += part.num_rows
 
 
@@ -87,7 +87,7 @@ def _without_index(batch: Any) -> Any:
     return batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
 
 
-def _normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) -> Any:
+def normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) -> Any:
     """The batch with our types of columns."""
     names = batch.schema.names
     as_symbols = symbols(names)
@@ -108,6 +108,12 @@ def _normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) 
         if pa.types.is_large_list(columns[name].type):
             _check_bag(columns, name, lines, source)
     return pa.RecordBatch.from_pydict(columns)
+
+
+def one_array(column: Any) -> Any:
+    """A column in one piece."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _column(column: Any, as_symbols: bool) -> Any:
@@ -195,9 +201,13 @@ def _check_bag(columns: dict[str, Any], name: str, lines: NDArray[np.int64], sou
 
 
 def keeping(batches: Any, kind: TableKind, schema: Any, stream: Stream) -> Iterator[Any]:
+    empty = True
     for batch in batches:
+        empty = False
         stream.keep(RawRows(stream.name, kind, batch, schema))
         yield batch
+    if empty:
+        stream.keep(RawRows(stream.name, kind, pa.RecordBatch.from_pylist([], schema=schema), schema))
 
 
 def seekable(stream: Stream, format_name: str) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawFields, RawLines, Stream, after_last_line, chunks
+from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
 from chainfold.readers.text_kernels import HEAD, START, STATE_SIZE
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
@@ -27,7 +27,7 @@ class Taken(NamedTuple):
     """What a chunk of text holds."""
 
     stretches: list[Stretch]
-    raw: RawLines | RawFields  # the chunk as it is, for a copy of the input
+    raw: RawLines | RawFields | RawObjects  # the chunk as it is, for a copy of the input
     problem: BadFile | None = None  # what is wrong with the line that follows the rows
 
 
@@ -85,6 +85,14 @@ class TextReader(ABC):
     @abstractmethod
     def restore(self, state: Any) -> None:
         """Put it back."""
+
+
+def without_comments(data: bytes, comments: bytes) -> bytes:
+    """The text with blank lines in the place of comments; all places stay as they are."""
+    if not comments or comments not in data:
+        return data
+    lines = data.split(b"\n")
+    return b"\n".join(b"\r" * len(line) if line.startswith(comments) else line for line in lines)
 
 
 class LineReader(TextReader):

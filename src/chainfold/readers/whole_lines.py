@@ -14,7 +14,19 @@ from typing import NamedTuple
 from chainfold.errors import BadFile
 from chainfold.readers.formats import table_of
 from chainfold.readers.growing import Piece
-from chainfold.readers.inputs import BOM, LONGEST_LINE, MAGIC_SIZE, Chunk, Input, compression_of, count_of
+from chainfold.readers.inputs import (
+    BOM,
+    LONGEST_LINE,
+    MAGIC_SIZE,
+    MARK_SIZE,
+    UTF8,
+    Chunk,
+    Input,
+    compression_of,
+    count_of,
+    marked_encoding,
+    may_be_marked,
+)
 
 _UNDECODABLE = "chainfold.undecodable"
 MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
@@ -50,13 +62,14 @@ class _Lines:
         self._input, self._another = source, another  # another: report that another file begins
         self._head, self._held = b"", io.BytesIO()
         self._line = 1
-        self._decode = _decoder(source.encoding)
+        self._decode: Callable[[bytes, bool], bytes] | None = None  # once the first bytes tell the encoding
+        self._first = b""
         self._too_long = False  # is the line that comes next one whose beginning was told of?
 
     def add(self, piece: bytes, last: bool) -> Iterator[Chunk | TooLong | None]:
         """What is whole now; last: so is a line without a line end."""
         self._check_text(piece)
-        data = self._decode(piece, last)
+        data = self._decoded(piece, last)
         if self._too_long:
             data = self._rest_thrown_away(data, last)
         end = len(data) if last else data.rfind(b"\n") + 1
@@ -74,6 +87,17 @@ class _Lines:
             self._line += 1
             yield from self._begun()
             yield TooLong(chunk, BadFile(self._input.name, problem))
+
+    def _decoded(self, piece: bytes, last: bool) -> bytes:
+        """In UTF-8; nothing as long as the bytes may become a byte order mark."""
+        if self._decode is None:
+            self._first += piece
+            if not last and len(self._first) < MARK_SIZE and may_be_marked(self._first):
+                return b""
+            encoding = marked_encoding(self._first) or self._input.encoding
+            self._input.read_as = encoding
+            self._decode, piece = _decoder(encoding), self._first
+        return self._decode(piece, last)
 
     def _begun(self) -> Iterator[None]:
         if self._another:
@@ -112,7 +136,7 @@ def _beginning(data: bytes) -> bytes:
 
 def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
     """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
-    if encoding == "utf-8":
+    if encoding == UTF8:
         return lambda data, final: data
     decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
     return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")

@@ -16,6 +16,7 @@ from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
 from chainfold.exchange.any_model import open_any_model
+from chainfold.inference.explanation import Explanation, explanations
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
 from chainfold.model.file import save_model
@@ -61,7 +62,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     seed                       of the order of batches and sequences
     patience                   iterations without a better score on X_dev before fit stops
     early_stopping             False: the scores on X_dev are logged, but neither stop fit nor choose the weights
-    scheme, forbid, allow      constraints on labels: BIO, IOBES or BILOU; transitions FROM>TO to forbid and to allow
+    scheme, forbid, allow      constraints on labels: BIO, IOB1, IOBES or BILOU; transitions FROM>TO to forbid, to allow
     hash_bits                  hash attributes to this many bits: constant memory, and no names
     forget                     of partial_fit with hash_bits: positions after which a gradient counts half in AdaGrad
     encoding                   options of `encode` for files and tables, for instance {"label": "tag"}
@@ -368,6 +369,20 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             for s, first in enumerate(log_probability)
         ]
         return result.aligned(best, lambda: [([], 1.0)])
+
+    def explain(self, xseq: Iterable[Any]) -> list[Explanation]:
+        """Why each position of one sequence has its label: an `Explanation` for each.
+
+        Its terms, of attributes and transitions, add up to the difference between the scores of the best labelling and
+        of the best one with another label there.
+
+        >>> crf = CRF().fit([[["w=a"], ["w=b"]]], [["X", "Y"]])
+        >>> [(explanation.label, explanation.other) for explanation in crf.explain([["w=a"], ["w=b"]])]
+        [('X', 'Y'), ('Y', 'X')]
+        """
+        model = self._fitted()
+        feed = known([xseq], None, model.vocabulary, self._encoding())
+        return list(explanations(model, (known_block.block for known_block in feed.blocks)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """The share of positions whose label is right; a sample weight is that of a sequence."""
