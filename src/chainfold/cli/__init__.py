@@ -1,6 +1,6 @@
 """The command line: thin verbs over the library.
 
-    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one verb each
+    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one each
     import_model, export_model    the verbs import and export
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
