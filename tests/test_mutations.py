@@ -241,9 +241,9 @@ MUTANTS = [
     Mutant(
         "items",
         "readers/item_kernels.py",
-        "if data[opening] & _REF:",
-        "if data[opening] & 0:",
-        "shared",
+        "1.0 if kind == _TRUE else 0.0",
+        "1.0",
+        "definition",
         ("readers/test_items.py",),
     ),
     Mutant(
