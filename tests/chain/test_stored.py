@@ -749,3 +749,14 @@ def test_forked_processes_read_what_is_there(tmp_path: Path, monkeypatch: pytest
     write_chain(tmp_path / "chain", SyntheticChain(5_000, 4, 23, 5, seed=1))
     done = subprocess.run([sys.executable, "-c", FORKED, tmp_path / "chain"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_batches_that_were_freed_are_read_again(tmp_path: Path) -> None:
+    write_chain(tmp_path / "chain", SyntheticChain(1000, 2, 6, 3))
+    chain = StoredChain(tmp_path / "chain")
+    before = chain.block(100, 200)
+    held = chain._held.batches
+    chain.release()
+    assert not hasattr(chain._held, "batches")
+    assert chain.block(100, 200).ids.tolist() == before.ids.tolist()
+    assert chain._held.batches is not held

@@ -58,10 +58,13 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_training_imports_only_what_it_needs(tmp_path: Path) -> None:
     rows = conll(tmp_path / "rows.txt")
-    loaded = loaded_by("train", rows, "-o", tmp_path / "model", "--max-iterations", 2)
-    assert (tmp_path / "model").exists()
-    assert {"numba.np.arraymath", "pyarrow"} <= loaded
-    assert not loaded & {"matplotlib", "pandas", "scipy.linalg", "sklearn"}
+    for _ in range(2):
+        (tmp_path / "model.chain").unlink(missing_ok=True)
+        loaded = loaded_by("train", rows, "-o", tmp_path / "model", "--max-iterations", 2)
+        assert (tmp_path / "model").exists()
+        assert {"numba", "pyarrow"} <= loaded
+        assert not loaded & {"matplotlib", "pandas", "scipy", "sklearn"}
+    assert "numba.np.arraymath" not in loaded, "kernels that are stored need nothing that compiling takes"
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
