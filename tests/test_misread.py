@@ -153,7 +153,7 @@ def test_comments_are_what_is_said() -> None:
 
 
 def test_comments_are_refused_where_there_are_none() -> None:
-    for text, form in (("a,b\n", "csv"), ("a\tb\n", "tsv")):
+    for text, form in (('{"a": 1}\n', "jsonl"),):
         expected = f"comments is '#', but must be left out, as {form} has none."
         assert problem(text, format=Format(form), comments="#") == expected
     with pytest.raises(BadSetting, match="left out or '#', as CoNLL-U has it"):

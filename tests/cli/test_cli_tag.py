@@ -329,6 +329,9 @@ def test_inputs_that_do_not_fit(verb: str, content: bytes, sentence: str, traine
     path = tmp_path / "input"
     path.write_bytes(content)
     to = ("-o", tmp_path / "out") if verb == "tag" else ()
+    if verb == "tag" and not content.strip():  # nothing to label
+        assert succeeded(verb, trained.path, path) == content
+        return
     said = failed(verb, trained.path, path, *to)
     assert sentence in said
     assert said.startswith(str(path))
