@@ -10,8 +10,8 @@ or the labels then feeds several sums that do not wait for one another. How many
 is compiled for it: it is the length of the tuple `tile`.
 
 Arrays are C-contiguous float64 of any rank, addressed by a flat offset in elements; nothing checks the bounds, nor
-counts from the end where an offset is negative. `number` reads arrays of integers, too. A row of
-an array that changes from step to step is a `place` in it: numba would count the references to a view, at each step.
+counts from the end where an offset is negative. `number` reads arrays of integers, too. A row of an array that changes
+from step to step is a `place` in it: numba would count the references to a view, at each step.
 
     place(array, offset)  number(array or place, offset)  set_number(array or place, offset, x)
     load(array, offset)  load_tile(array, offset, tile)  store(array, offset, lanes)  splat(x)  zeros(tile)
