@@ -7,6 +7,7 @@ rows: each sequence is a list of rows, as `RowColumns` takes them, or a mapping 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import zip_longest
 from typing import Any
 
@@ -18,8 +19,8 @@ from chainfold.errors import BadChain
 from chainfold.features.for_model import ModelBlocks, ModelInput, sequences_for_model
 from chainfold.features.row_columns import PROGRAM, RowColumns, symbols
 from chainfold.features.spec import InputSpec
+from chainfold.features.spool import SpooledChain
 from chainfold.readers.columns import Arrived, Stretch
-from chainfold.readers.sequences import label_text
 
 _ROWS = 65536  # in a stretch, but for the last sequence
 _NONE = object()
@@ -28,6 +29,14 @@ _NONE = object()
 def made_of_columns(vocabulary: Vocabulary) -> bool:
     """Was the model trained on columns, and not on items?"""
     return not RowColumns(ModelInput(vocabulary, InputSpec()), False).items
+
+
+def extended_items(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary
+) -> AbstractContextManager[SpooledChain]:
+    """Rows for a model of columns as a chain that extends its vocabulary, as `extended_sequences` does with items."""
+    rows = _SequencesOfRows(vocabulary, sequences, labels)
+    return rows.model_input.extended(rows.stretches())
 
 
 def blocks_of_items(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> ModelBlocks:
@@ -80,7 +89,7 @@ class _SequencesOfRows:
 
         batch = self._columns.batch(rows, place)
         if self._beside:
-            given = symbols([label_text(label) for _, _, theirs in gathered for label in theirs or ()])
+            given = symbols([label for _, _, theirs in gathered for label in theirs or ()])
             batch = pa.RecordBatch.from_arrays([*batch.columns, given], names=[*batch.schema.names, self._label])
         starts = np.zeros(len(rows), np.bool_)
         starts[begins[:-1]] = True
@@ -123,13 +132,19 @@ def _rows(sequence: Any, number: int) -> list[Any]:
 
 
 def rows_of_columns(columns: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
-    """The rows of a sequence that is given by its columns; values that are no lists, such as an id, are left out."""
+    """The rows of a sequence that is given by its columns."""
+    lists = lists_of_columns(columns, number)
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def lists_of_columns(columns: Mapping[str, Any], number: int) -> dict[str, list[Any]]:
+    """The columns of a sequence as lists of one length; values that are no lists, such as an id, are left out."""
     lists = {name: list(values) for name, values in columns.items() if _is_list(values)}
     sizes = {name: len(values) for name, values in lists.items()}
     if len(set(sizes.values())) > 1:
         shown = ", ".join(f"{size} in {name!r}" for name, size in sizes.items())
         raise BadChain(f"the columns of sequence {number} have different numbers of values: {shown}.")
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    return lists
 
 
 def _is_list(values: Any) -> bool:

@@ -114,7 +114,7 @@ class _Gathered:
         self._ends.append(len(self.names))
         self._starts.append(place == 0)
         self._weights.append(weight)
-        self.labels.append(label_text(label))
+        self.labels.append(_label(label))
 
     def _flatten(self, prefix: str, item: Any, index: int, place: int) -> None:
         if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
@@ -157,7 +157,7 @@ def _text(value: Any) -> Any:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
-def label_text(label: Any) -> str | None:
+def _label(label: Any) -> str | None:
     """The name of a label; None, or what is not a number where numbers are, stands for an unknown one."""
     if label is None or (isinstance(label, float) and math.isnan(label)):
         return None
