@@ -46,7 +46,7 @@ def _batches(table: Any) -> Iterator[Any]:
 
 def is_lazy(table: Any) -> bool:
     """Is it a query of polars that has not run?"""
-    return callable(getattr(table, "collect_schema", None)) and callable(getattr(table, "lazy", None))
+    return callable(getattr(table, "collect", None)) and callable(getattr(table, "collect_schema", None))
 
 
 def _array_batches(array: NDArray[Any]) -> Iterator[Any]:

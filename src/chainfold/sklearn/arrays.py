@@ -68,7 +68,7 @@ def chain_of_arrays(arrays: Iterable[Any], labels: Iterable[Any] | None, n_featu
     names, numbers = ((), None) if labels is None else _numbers(labels, lengths)
     starts = np.zeros(sum(lengths), np.bool_)
     starts[[end - length for end, length in zip(np.cumsum(lengths).tolist(), lengths, strict=True) if length]] = True
-    chain = chain_from_matrix(_stacked(sequences), numbers, starts=starts, n_labels=len(names))
+    chain = chain_from_matrix(_stacked(sequences), numbers, starts=starts, n_labels=max(1, len(names)))
     census = Census()
     census.add(chain.labels, chain.offsets, chain.ids, width, chain.n_labels)
     counts, marks = census.totals(width)

@@ -165,7 +165,8 @@ def _chain_beside(kind: str, inputs: Any, labels: Any, encoding: Encoding) -> Ch
     if kind == "sentences":
         return chain_of_sentences(inputs, _needed(labels), encoding)
     for name in encoding:
-        raise ChainfoldError(f"`{name}` does not apply to arrays, whose attributes are their columns.")
+        parameter = "min_freq" if name == "min_count" else name
+        raise ChainfoldError(f"`{parameter}` does not apply to arrays, whose attributes are their columns.")
     return chain_of_arrays(inputs, _needed(labels))
 
 
@@ -266,7 +267,8 @@ def _kind(inputs: Any, labels: Any) -> str:
     else:
         return "sentences" if are_sentences(inputs) else "sequences"
     if labels is not None:
-        raise ChainfoldError("labels stand in files, tables and chains themselves; leave y out.")
+        remedy = "" if kind != "table" else ", or give `lengths` if X is the rows of all sequences"
+        raise ChainfoldError(f"labels stand in files, tables and chains themselves; leave y out{remedy}.")
     return kind
 
 

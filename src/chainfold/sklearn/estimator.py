@@ -447,24 +447,25 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self._fitted() if self.__sklearn_is_fitted__() else None
 
     @property
-    def classes_(self) -> list[Any] | None:
-        """The labels; None before `fit`, as are all that follow."""
+    def classes_(self) -> Any:
+        """A list of the labels; None before `fit`, as what follows."""
         model = self._or_none()
         return None if model is None else _classes(model)
 
     @property
-    def attributes_(self) -> list[str] | None:
-        """The attributes that have a weight."""
+    def attributes_(self) -> Any:
+        """A list of the attributes that have a weight."""
         model = self._or_none()
         return None if model is None else attribute_names(model)
 
     @property
-    def num_attributes_(self) -> int | None:
+    def num_attributes_(self) -> Any:
+        """How many attributes have a weight."""
         model = self._or_none()
         return None if model is None else model.layout.n_attributes
 
     @property
-    def size_(self) -> int | None:
+    def size_(self) -> Any:
         """Bytes of the model's file."""
         model = self._or_none()
         return None if model is None else len(model_bytes(model))
@@ -476,15 +477,15 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return int(training.get("iterations", training.get("passes", 0)))
 
     @property
-    def tagger_(self) -> pycrfsuite.Tagger | None:
-        """The model as python-crfsuite's tagger, whose labels are texts."""
+    def tagger_(self) -> Any:
+        """The model as a `pycrfsuite.Tagger`, whose labels are texts."""
         model = self._or_none()
         if model is not None and self._pycrfsuite_tagger is None:
             self._pycrfsuite_tagger = pycrfsuite.Tagger.of(model)
         return None if model is None else self._pycrfsuite_tagger
 
     @property
-    def state_features_(self) -> dict[tuple[str, Any], float] | None:
+    def state_features_(self) -> Any:
         """The weights of attributes with labels that are not zero: {(attribute, label): weight}."""
         return self._once("state", self._state_features)
 
@@ -500,7 +501,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return {(attribute, typed[label]): weight for (attribute, label), weight in state_weights(model).items()}
 
     @property
-    def transition_features_(self) -> dict[tuple[Any, Any], float] | None:
+    def transition_features_(self) -> Any:
         """The weights of transitions that are not zero, -inf for those forbidden: {(from, to): weight}."""
         return self._once("transition", self._transition_features)
 

@@ -119,7 +119,7 @@ def read_sealed(
         return native, about
 
 
-FileSource = str | Path | bytes | IO[bytes]
+FileSource = str | Path | bytes | bytearray | memoryview | IO[bytes]
 """Where a file is: a path, its bytes, or an open binary file."""
 
 
