@@ -35,7 +35,8 @@ def test_scores_are_those_of_sklearn_crfsuite(kind: str) -> None:
             assert np.array_equal(ours(gold, predicted, **options), theirs(gold, predicted, **options))
         ours = metrics.flat_fbeta_score(gold, predicted, beta=0.5, **options)
         assert np.array_equal(ours, peer.flat_fbeta_score(gold, predicted, beta=0.5, **options))
-    for options in ({}, {"labels": some, "digits": 3}):
+    more: list[dict[str, Any]] = [{}, {"labels": some, "digits": 3}]
+    for options in more:
         report = metrics.flat_classification_report(gold, predicted, **options)
         assert report == peer.flat_classification_report(gold, predicted, **options)
 

@@ -12,10 +12,16 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from chainfold.errors import BadChain, ChainfoldError
 
+Labellings = Sequence[Any] | NDArray[np.object_]
+"""A list of labels for each sequence."""
 
-def flat_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: Any) -> float:
+
+def flat_accuracy_score(y_true: Labellings, y_pred: Labellings, **options: Any) -> float:
     """The share of labels that are right.
 
     >>> flat_accuracy_score([["A", "B"], ["A"]], [["A", "A"], ["A"]]) == 2 / 3
@@ -24,7 +30,7 @@ def flat_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options:
     return float(_flat_score("accuracy_score", y_true, y_pred, options))
 
 
-def flat_precision_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: Any) -> Any:
+def flat_precision_score(y_true: Labellings, y_pred: Labellings, **options: Any) -> Any:
     """The precision of labels; `average` and `labels` are those of `sklearn.metrics.precision_score`.
 
     >>> flat_precision_score([["A", "B"], ["A"]], [["A", "A"], ["A"]], average="micro", labels=["A"]) == 2 / 3
@@ -33,7 +39,7 @@ def flat_precision_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options
     return _flat_score("precision_score", y_true, y_pred, options)
 
 
-def flat_recall_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: Any) -> Any:
+def flat_recall_score(y_true: Labellings, y_pred: Labellings, **options: Any) -> Any:
     """The recall of labels; `average` and `labels` are those of `sklearn.metrics.recall_score`.
 
     >>> float(flat_recall_score([["A", "B"], ["A"]], [["A", "A"], ["A"]], average="micro", labels=["B"]))
@@ -42,7 +48,7 @@ def flat_recall_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: A
     return _flat_score("recall_score", y_true, y_pred, options)
 
 
-def flat_f1_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: Any) -> Any:
+def flat_f1_score(y_true: Labellings, y_pred: Labellings, **options: Any) -> Any:
     """The F1 of labels; `average` and `labels` are those of `sklearn.metrics.f1_score`.
 
     >>> float(flat_f1_score([["A", "B"], ["A"]], [["A", "A"], ["A"]], average="micro", labels=["A"]))
@@ -51,7 +57,7 @@ def flat_f1_score(y_true: Sequence[Any], y_pred: Sequence[Any], **options: Any) 
     return _flat_score("f1_score", y_true, y_pred, options)
 
 
-def flat_fbeta_score(y_true: Sequence[Any], y_pred: Sequence[Any], beta: float, **options: Any) -> Any:
+def flat_fbeta_score(y_true: Labellings, y_pred: Labellings, beta: float, **options: Any) -> Any:
     """The F-beta of labels; the keywords are those of `sklearn.metrics.fbeta_score`.
 
     >>> float(flat_fbeta_score([["A", "B"], ["A"]], [["A", "A"], ["A"]], 1.0, average="micro", labels=["A"]))
@@ -61,7 +67,7 @@ def flat_fbeta_score(y_true: Sequence[Any], y_pred: Sequence[Any], beta: float, 
 
 
 def flat_classification_report(
-    y_true: Sequence[Any], y_pred: Sequence[Any], labels: Sequence[Any] | None = None, **options: Any
+    y_true: Labellings, y_pred: Labellings, labels: Sequence[Any] | None = None, **options: Any
 ) -> Any:
     """A table of precision, recall and F1; the keywords are those of `sklearn.metrics.classification_report`.
 
@@ -71,7 +77,7 @@ def flat_classification_report(
     return _flat_score("classification_report", y_true, y_pred, {"labels": labels, **options})
 
 
-def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
+def sequence_accuracy_score(y_true: Labellings, y_pred: Labellings) -> float:
     """The share of sequences with every label right; 0 where there are no sequences.
 
     >>> sequence_accuracy_score([["A", "B"], ["A"]], [["A", "A"], ["A"]])
@@ -82,7 +88,7 @@ def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> flo
     return right / len(y_true) if len(y_true) else 0.0
 
 
-def _flat_score(name: str, y_true: Sequence[Any], y_pred: Sequence[Any], options: dict[str, Any]) -> Any:
+def _flat_score(name: str, y_true: Labellings, y_pred: Labellings, options: dict[str, Any]) -> Any:
     """The result of the function of `sklearn.metrics` of this name on the labels of all sequences."""
     try:
         from sklearn import metrics
@@ -101,6 +107,6 @@ def _flat_score(name: str, y_true: Sequence[Any], y_pred: Sequence[Any], options
     return score(list(chain.from_iterable(y_true)), list(chain.from_iterable(y_pred)), **options)
 
 
-def _check_number(y_true: Sequence[Any], y_pred: Sequence[Any]) -> None:
+def _check_number(y_true: Labellings, y_pred: Labellings) -> None:
     if len(y_true) != len(y_pred):
         raise BadChain(f"y_true has {len(y_true)} sequences, but y_pred {len(y_pred)}; give the same number.")

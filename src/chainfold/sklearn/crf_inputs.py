@@ -36,7 +36,7 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import blocks_for_model, extended_chain, extended_sequences
-from chainfold.features.item_blocks import blocks_of_items, extended_items, made_of_columns
+from chainfold.features.item_blocks import blocks_of_items, extended_items, lists_of_columns, made_of_columns
 from chainfold.inference.tagger import BLOCK, blocks_of
 from chainfold.readers.tables import is_lazy
 from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut
@@ -63,7 +63,7 @@ class Lengths:
 
     def _noting(self, sequences: Iterable[Any]) -> Iterator[Any]:
         for items in sequences:
-            self.counts.append(len(items) if isinstance(items, Sized) else 0)
+            self.counts.append(count_of(items) if isinstance(items, Sized) else 0)
             once = isinstance(items, Iterable) and not isinstance(items, Sized)
             yield self._counted(items) if once else items
 
@@ -71,6 +71,13 @@ class Lengths:
         for item in items:
             self.counts[-1] += 1
             yield item
+
+
+def count_of(items: Any) -> int:
+    """The items of a sequence: the rows of an array or of columns, the elements of anything else."""
+    if isinstance(items, Mapping):
+        return max(map(len, lists_of_columns(items, 0).values()), default=0)
+    return int(items.shape[0]) if hasattr(items, "shape") else len(items)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Ite
         yield _chain_of(inputs, labels, weights, encoding)
         return
     if kind in _BESIDE:
-        yield _weighted(_chain_beside(kind, inputs, labels, encoding), weights)
+        yield _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
         return
     with temporary_directory() as folder:
         source: Source | None = _source(inputs, kind)
@@ -137,12 +144,13 @@ def further(
             with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
                 return gather(spooled)
     if vocabulary is None and kind in _BESIDE:
-        return _weighted(_chain_beside(kind, inputs, labels, encoding), weights)
+        return _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
     if vocabulary is not None and kind == "arrays":
-        return _weighted(grown_chain(_array_chain(inputs, _needed(labels), n_features), vocabulary), weights)
+        return _weighted(grown_chain(_array_chain(inputs, _needed(labels), n_features), vocabulary), weights, inputs)
     if vocabulary is not None and kind in ("sentences", "sequences"):
-        with extended_items(inputs, _needed(labels), vocabulary) as spooled:
-            return _weighted(gather(spooled), weights)
+        lengths = Lengths()
+        with extended_items(lengths.noting(inputs), _needed(labels), vocabulary) as spooled:
+            return _weighted(gather(spooled), weights, lengths)
     source = _source(inputs, kind)
     if source is not None:
         if vocabulary_of(source) is None:
@@ -153,11 +161,15 @@ def further(
     else:
         with extended_chain(inputs, vocabulary, labels=True, **_reading(encoding)) as spooled:
             chain = gather(spooled)
-    return _weighted(chain, weights)
-
-
-def _weighted(chain: Chain, weights: Any) -> Chain:
     return chain if weights is None else replace(chain, weights=_of_positions(weights, lengths_of(chain)))
+
+
+def _weighted(chain: Chain, weights: Any, of: Lengths | Iterable[Any]) -> Chain:
+    """The chain of some sequences, which may be empty, with a weight for each."""
+    if weights is None:
+        return chain
+    lengths = of.counts if isinstance(of, Lengths) else list(map(count_of, of))
+    return replace(chain, weights=_of_positions(weights, lengths))
 
 
 def _chain_beside(kind: str, inputs: Any, labels: Any, encoding: Encoding) -> Chain:
@@ -189,7 +201,7 @@ def known(
     try:
         if kind == "arrays":
             inputs = list(inputs)
-            lengths.counts = [array.shape[0] for array in inputs]
+            lengths.counts = list(map(count_of, inputs))
             return Feed(_known_source(_array_chain(inputs, labels, n_features), vocabulary), lengths)
         return Feed(blocks_of_items(lengths.noting(inputs), labels, vocabulary), lengths)
     except EmptyChain:

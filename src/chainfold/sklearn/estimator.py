@@ -223,18 +223,18 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         the model does not depend on where rows are cut into pieces. A finished piece, also an empty one, ends the
         sequence, and the rows that were kept are trained on.
         """
-        training = self._training_by_pieces()
+        training, past = self._training_by_pieces(), self._or_none()
         online = self._learns_online(training, sample_weight)
         if not online:
             self._check_not_online(unfinished)
         before, lengths, trainer = self._learnt(), Lengths(), None
-        past = {} if before is None else self._fitted().training
+        record = {} if past is None else past.training
         classes, types, width = None if classes is None else list(classes), LabelTypes(), n_features(X)
         y = types.noting(with_labels(X, y, self._encoding()))
         types.note(classes or ())
         vocabulary, piece = None if before is None else _named(before.model), None
         try:
-            given = recorded_features(past)
+            given = recorded_features(record)
             piece = further(X, lengths.noting(y), sample_weight, vocabulary, self._encoding(), given)
             vocabulary = piece.vocabulary
         except EmptyChain:
@@ -260,8 +260,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 learnt, step = learn(piece, training, before, self._constraints(piece))
             report(IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
-        record = recorded(learnt.model.training, types.with_past(past), recorded_features(past) or width)
-        learnt = replace(learnt, model=replace(learnt.model, training=record))
+        about = recorded(learnt.model.training, types.with_past(record), recorded_features(record) or width)
+        learnt = replace(learnt, model=replace(learnt.model, training=about))
         self._keep(learnt.model, log, learnt, trainer)
         self._write()
         return self
