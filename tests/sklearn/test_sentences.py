@@ -57,6 +57,8 @@ def test_labels_of_tokens_may_be_numbers_and_pieces_extend_the_model() -> None:
     crf = CRF(c2=0.1).fit(TOKENS, flags)
     assert (crf.predict(TOKENS) == flags).all()
     assert crf.score(TOKENS, flags) == 1.0
+    of_flags = CRF("adagrad").partial_fit(TOKENS[:1], [[True] * 3], classes=[True, False])
+    assert of_flags.classes_ == [True, False]
     pieces = CRF("adagrad").partial_fit(TOKENS, TAGS)
     pieces.partial_fit([["new", "cat"]], [["X", "N"]], sample_weight=[2.0])
     assert pieces.classes_ == ["D", "N", "V", "A", "X"]

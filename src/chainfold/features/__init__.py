@@ -16,7 +16,9 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     cache              encodes an input again only if it has changed
     for_model          further input for a model: blocks with its numbers, or a chain that extends its vocabulary
     streaming          the same for a pipe or a growing file
-    row_encoder        the same for rows that a program pushes
+    row_columns        rows that a program has, as columns of the kinds that a model uses
+    item_blocks        sequences of Python's objects for a model, whether it was trained on items or on columns
+    row_encoder        rows that a program pushes, one or many at a time
     attribute_kernels  compiled: shifted codes, names of rows
 
 May import `errors`, `system`, `chain` and `readers`. Modules import from those listed before them, not after.

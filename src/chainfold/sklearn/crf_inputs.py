@@ -37,6 +37,7 @@ from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import blocks_for_model, extended_chain, extended_sequences
 from chainfold.features.item_blocks import blocks_of_items, extended_items, lists_of_columns, made_of_columns
+from chainfold.features.row_columns import symbols
 from chainfold.inference.tagger import BLOCK, blocks_of
 from chainfold.readers.tables import is_lazy
 from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut
@@ -100,6 +101,14 @@ def with_labels(inputs: Any, labels: Any, encoding: Encoding) -> Any:
     if labels is None and _kind(inputs, None) == "sentences":
         return labels_of(inputs, encoding.get("label"))
     return labels
+
+
+def label_texts(labels: Iterable[Any], vocabulary: Vocabulary) -> list[str]:
+    """The names that labels have in a vocabulary."""
+    if not made_of_columns(vocabulary):
+        return list(map(str, labels))
+    spelled: list[str] = symbols(list(labels)).to_pylist()
+    return spelled
 
 
 @contextmanager

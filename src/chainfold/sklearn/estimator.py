@@ -23,7 +23,16 @@ from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.model.named_weights import attribute_names, state_weights, transition_weights
 from chainfold.sklearn.base import BaseEstimator, NotFittedError
-from chainfold.sklearn.crf_inputs import Lengths, development, further, in_sequences, known, learnable, with_labels
+from chainfold.sklearn.crf_inputs import (
+    Lengths,
+    development,
+    further,
+    in_sequences,
+    known,
+    label_texts,
+    learnable,
+    with_labels,
+)
 from chainfold.sklearn.fit_record import LabelTypes, n_features, recorded, recorded_features, typed_labels
 from chainfold.sklearn.log import TrainingLog, watched
 from chainfold.sklearn.predictions import Objects, Predictions
@@ -241,7 +250,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             if before is None or not online:
                 raise
         assert vocabulary is not None, "pieces are held together by names"
-        announced = [] if classes is None else [str(label) for label in classes]
+        announced = label_texts(classes or (), vocabulary)
         vocabulary = replace(vocabulary, labels=tuple(dict.fromkeys([*vocabulary.labels, *announced])))
         log = TrainingLog()
         if before is not None and before.passes:
