@@ -358,6 +358,8 @@ def test_partial_fit_keeps_the_type_of_labels_as_long_as_all_have_it() -> None:
     assert set(estimator.partial_fit(X, numbers).classes_) == {0, 1, 2, 3}
     assert set(estimator.partial_fit(X, Y).classes_) == {"0", "1", "2", "3", *"OBI"}
     assert set(estimator.partial_fit(X, numbers).classes_) == {"0", "1", "2", "3", *"OBI"}
+    digits = [[str(label) for label in labels] for labels in numbers]
+    assert set(CRF("adagrad").partial_fit(X, digits).partial_fit(X, numbers).classes_) == {"0", "1", "2"}
 
 
 def test_predictions_compare_lists_as_a_whole(fitted: CRF) -> None:
