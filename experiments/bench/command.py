@@ -24,6 +24,7 @@ from chainfold import __version__
 from chainfold.errors import BadSetting
 from experiments import ROOT
 from experiments.bench import (
+    doors,
     encoding,
     gradient,
     kdd,
@@ -48,7 +49,20 @@ from experiments.runner import RunPiece, new_display, run_pieces
 
 SECTIONS: dict[str, Section] = {
     module.SECTION.name: module.SECTION
-    for module in (gradient, kdd, training, encoding, tagging, streams, memory, scaling, startup, roofline, quality)
+    for module in (
+        gradient,
+        kdd,
+        training,
+        encoding,
+        tagging,
+        doors,
+        streams,
+        memory,
+        scaling,
+        startup,
+        roofline,
+        quality,
+    )
 }
 RESULTS, PAGE = "results.json", "benchmarks.md"
 

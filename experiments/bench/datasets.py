@@ -213,6 +213,38 @@ def chunk_sequences(path: Path) -> Sequences:
         yield _with_borders(items), [fields[2] for fields in sentence]
 
 
+def word_sequences(path: Path) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
+    """As sklearn-crfsuite's tutorial on CoNLL-2002 makes them: dicts of texts, bools and a number."""
+    for sentence in _sentences(path):
+        words = [_of_word(fields[0], fields[1]) for fields in sentence]
+        around = [
+            {name: value for name, value in word.items() if name not in ("word[-3:]", "word[-2:]", "word.isdigit()")}
+            for word in words
+        ]
+        items = []
+        for t, word in enumerate(words):
+            item = {"bias": 1.0, **word}
+            item |= {f"-1:{name}": value for name, value in around[t - 1].items()} if t else {"BOS": True}
+            item |= (
+                {f"+1:{name}": value for name, value in around[t + 1].items()} if t + 1 < len(words) else {"EOS": True}
+            )
+            items.append(item)
+        yield items, [fields[2] for fields in sentence]
+
+
+def _of_word(word: str, tag: str) -> dict[str, Any]:
+    return {
+        "word.lower()": word.lower(),
+        "word[-3:]": word[-3:],
+        "word[-2:]": word[-2:],
+        "word.isupper()": word.isupper(),
+        "word.istitle()": word.istitle(),
+        "word.isdigit()": word.isdigit(),
+        "postag": tag,
+        "postag[:2]": tag[:2],
+    }
+
+
 def tag_sequences(path: Path, column: str) -> Sequences:
     """Words, shapes, affixes and lower-case neighbours of the words of a CoNLL-U file."""
     for sentence in _sentences(path):

@@ -346,9 +346,9 @@ def _forgetful(self: KnownNames, strings: Any) -> None:
 
 def test_memory_does_not_grow_with_what_is_not_known(tmp_path: Path) -> None:
     names = KnownNames(meaning(encoded(tmp_path)).attributes)
-    size, data = names._table.nbytes, np.frombuffer(b"0=the0=nothing", np.uint8)
+    size, data = names.table.nbytes, np.frombuffer(b"0=the0=nothing", np.uint8)
     assert names.ids(data, np.array([0, 5]), np.array([5, 14])).tolist() == [meaning_of(names, "0=the"), -1]
-    assert (names._table.nbytes, len(names)) == (size, len(names.strings()))
+    assert (names.table.nbytes, len(names)) == (size, len(names.strings()))
 
 
 def meaning_of(names: KnownNames, text: str) -> int:

@@ -87,15 +87,15 @@ class KnownNames:
     exact, growing = True, False
 
     def __init__(self, strings: Any) -> None:
-        self._strings, self._table = strings, StringTable.of(strings)
+        self._strings, self.table = strings, StringTable.of(strings)
         self.settled = len(strings)
-        self.most_cached: int | None = max(_MOST_CACHED, self._table.nbytes)
+        self.most_cached: int | None = max(_MOST_CACHED, self.table.nbytes)
 
     def __len__(self) -> int:
         return self.settled
 
     def ids(self, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
-        return self._table.found(buffer, begins, ends)
+        return self.table.found(buffer, begins, ends)
 
     def strings(self) -> Any:
         return self._strings

@@ -7,6 +7,9 @@ A table of strings is one run of bytes, where each string ends in it, each strin
 A table of pairs is the same with the pair itself, packed into 64 bits, in place of the bytes. Kernels stop early when a
 table is full; the caller enlarges it and calls again from there. The hash never changes: hashed attributes on disk
 depend on it.
+
+The search is written out in both kernels, on the arrays themselves: numba counts a reference each time that an array is
+taken out of its tuple or handed to a function, which takes longer than the search.
 """
 
 from __future__ import annotations
@@ -113,74 +116,81 @@ def hash_strings(buffer: Any, begins: Any, ends: Any, out: Any) -> None:
         out[i] = hashed(buffer, begins[i], ends[i])
 
 
-@kernel(fastmath=STRICT, inline=True)
-def slot_of(buffer: Any, low: Any, high: Any, state: Any, table: Any) -> Any:
-    """The slot of buffer[low : high], whose hash is `state`, or the empty one at which the search for it ends."""
-    mask = table.slots.size - 1
-    slot = np.int64(state & np.uint64(mask))
-    code = table.slots[slot]
-    while code >= 0:
-        begin = table.ends[code]
-        alike = table.hashes[code] == state and table.ends[code + 1] - begin == high - low
-        if alike and equal(table.blob, begin, buffer, low, high - low):
-            break
-        slot = (slot + 1) & mask
-        code = table.slots[slot]
-    return slot
-
-
 @kernel(fastmath=STRICT)
 def approach(buffer: Any, begins: Any, ends: Any, low: Any, high: Any, table: Any, states: Any) -> None:
     """The hashes of the strings low … high-1; what a search for them looks at first is brought near, all at once."""
-    mask = np.uint64(table.slots.size - 1)
+    blob, limits, hashes, slots, _ = table
+    mask = np.uint64(slots.size - 1)
     for i in range(low, high):
         state = hashed(buffer, begins[i], ends[i])
-        prefetch(table.slots, np.int64(state & mask))
+        prefetch(slots, np.int64(state & mask))
         states[i - low] = state
     for i in range(high - low):
-        code = table.slots[np.int64(states[i] & mask)]
+        code = slots[np.int64(states[i] & mask)]
         if code >= 0:
-            prefetch(table.hashes, code)
-            prefetch(table.ends, code)
+            prefetch(hashes, code)
+            prefetch(limits, code)
     for i in range(high - low):
-        code = table.slots[np.int64(states[i] & mask)]
-        if code >= 0 and table.hashes[code] == states[i]:
-            prefetch(table.blob, table.ends[code])
+        code = slots[np.int64(states[i] & mask)]
+        if code >= 0 and hashes[code] == states[i]:
+            prefetch(blob, limits[code])
 
 
 @kernel(fastmath=STRICT)
 def find_strings(buffer: Any, begins: Any, ends: Any, table: Any, out: Any) -> None:
     """out[i] = the code of buffer[begins[i] : ends[i]], or -1 where it has none."""
-    states = np.empty(_BATCH, np.uint64)
-    for low in range(0, begins.size, _BATCH):
-        high = min(low + _BATCH, begins.size)
-        approach(buffer, begins, ends, low, high, table, states)
-        for i in range(low, high):
-            out[i] = table.slots[slot_of(buffer, begins[i], ends[i], states[i - low], table)]
+    blob, limits, hashes, slots, _ = table
+    mask = np.uint64(slots.size - 1)
+    far, states = slots.size > _NEAR, np.empty(_BATCH, np.uint64)
+    for i in range(begins.size):
+        low, size = begins[i], ends[i] - begins[i]
+        turn = i % _BATCH
+        if far and turn == 0:
+            approach(buffer, begins, ends, i, min(i + _BATCH, begins.size), table, states)
+        state = states[turn] if far else hashed(buffer, low, ends[i])
+        slot = np.int64(state & mask)
+        code = slots[slot]
+        while code >= 0:
+            if hashes[code] == state:
+                begin = limits[code]
+                if limits[code + 1] - begin == size and equal(blob, begin, buffer, low, size):
+                    break
+            slot = np.int64((slot + 1) & (slots.size - 1))
+            code = slots[slot]
+        out[i] = code
 
 
 @kernel(fastmath=STRICT)
 def intern_strings(buffer: Any, begins: Any, ends: Any, first: Any, table: Any, out: Any) -> Any:
     """out[i] = the code of buffer[begins[i] : ends[i]], from i = first on; returns the i at which the table is full."""
-    far, states = table.slots.size > _NEAR, np.empty(_BATCH, np.uint64)
+    blob, limits, hashes, slots, used = table
+    mask = np.uint64(slots.size - 1)
+    far, states = slots.size > _NEAR, np.empty(_BATCH, np.uint64)
     for i in range(first, begins.size):
         low, size = begins[i], ends[i] - begins[i]
         turn = (i - first) % _BATCH
         if far and turn == 0:
             approach(buffer, begins, ends, i, min(i + _BATCH, begins.size), table, states)
         state = states[turn] if far else hashed(buffer, low, ends[i])
-        slot = slot_of(buffer, low, ends[i], state, table)
-        code = table.slots[slot]
+        slot = np.int64(state & mask)
+        code = slots[slot]
+        while code >= 0:
+            if hashes[code] == state:
+                begin = limits[code]
+                if limits[code + 1] - begin == size and equal(blob, begin, buffer, low, size):
+                    break
+            slot = np.int64((slot + 1) & (slots.size - 1))
+            code = slots[slot]
         if code < 0:
-            count = table.used[0]
-            begin = table.ends[count]
-            if count == table.hashes.size or begin + size > table.blob.size:
+            count = used[0]
+            begin = limits[count]
+            if count == hashes.size or begin + size > blob.size:
                 return i
-            copied(buffer, low, table.blob, begin, size)
-            table.ends[count + 1] = begin + size
-            table.hashes[count] = state
-            table.slots[slot] = count
-            table.used[0] = count + 1
+            copied(buffer, low, blob, begin, size)
+            limits[count + 1] = begin + size
+            hashes[count] = state
+            slots[slot] = count
+            used[0] = count + 1
             code = count
         out[i] = code
     return begins.size
@@ -200,24 +210,25 @@ def place(hashes: Any, count: Any, slots: Any) -> None:
 @kernel(fastmath=STRICT)
 def intern_pairs(left: Any, right: Any, first: Any, table: Any, out: Any) -> Any:
     """out[i] = the code of (left[i], right[i]), or -1 where either is -1; returns the i at which the table is full."""
-    mask = table.slots.size - 1
+    pairs, slots, used = table
+    mask = slots.size - 1
     for i in range(first, left.size):
         if left[i] < 0 or right[i] < 0:
             out[i] = -1
             continue
         pair = (np.int64(left[i]) << 32) | np.int64(right[i])
         slot = np.int64(mixed(np.uint64(pair)) & np.uint64(mask))
-        code = table.slots[slot]
-        while code >= 0 and table.pairs[code] != pair:
+        code = slots[slot]
+        while code >= 0 and pairs[code] != pair:
             slot = (slot + 1) & mask
-            code = table.slots[slot]
+            code = slots[slot]
         if code < 0:
-            count = table.used[0]
-            if count == table.pairs.size:
+            count = used[0]
+            if count == pairs.size:
                 return i
-            table.pairs[count] = pair
-            table.slots[slot] = count
-            table.used[0] = count + 1
+            pairs[count] = pair
+            slots[slot] = count
+            used[0] = count + 1
             code = count
         out[i] = code
     return left.size

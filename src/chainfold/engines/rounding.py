@@ -119,6 +119,13 @@ class ScoreSizes:
         """The same of an edge score."""
         return self.transition + extent.edge_attributes * extent.edge_value * self.edge
 
+    @property
+    def most_summed(self) -> float:
+        """Attributes times the size of a value that a position may have before `may_overflow`; without edges."""
+        if not self.transition < _MOST_SCORE:
+            return 0.0
+        return _MOST_SCORE / self.state if self.state > 0.0 else math.inf
+
     def may_overflow(self, extent: Extent) -> bool:
         return not max(self.states(extent), self.edges(extent)) < _MOST_SCORE
 

@@ -114,10 +114,7 @@ class Lexicon(NamedTuple):
     @classmethod
     def fixed(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
         """The numbers of a vocabulary; other attributes have none, other labels get those that follow."""
-        names = _NAMES.get(vocabulary)
-        if names is None:
-            names = _NAMES[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
-        return cls(Labels(unknown, vocabulary.labels), *names)
+        return cls(Labels(unknown, vocabulary.labels), *known_names(vocabulary))
 
     @classmethod
     def extending(cls, vocabulary: Vocabulary, unknown: str | None) -> Lexicon:
@@ -130,6 +127,14 @@ class Lexicon(NamedTuple):
     def numbered(self, rows: Targets, state: Entries, edge: Entries, ended: bool = False) -> Numbered:
         block = Block(rows.labels, rows.starts, *state, *edge, rows.weights)
         return Numbered(block, len(self.labels.names), len(self.names), len(self.edge_names), ended)
+
+
+def known_names(vocabulary: Vocabulary) -> tuple[Names, ...]:
+    """The attributes and edge attributes of a vocabulary with their numbers; kept as long as the vocabulary is."""
+    names = _NAMES.get(vocabulary)
+    if names is None:
+        names = _NAMES[vocabulary] = tuple(_names_of(vocabulary, edge, KnownNames) for edge in _KINDS)
+    return names
 
 
 def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) -> Names:
@@ -194,6 +199,15 @@ class Numberer:
     def foreseen(self) -> Numbered:
         """What `finish` would give, but the rows still wait; for hashed attributes, which get no new numbers."""
         return self._numbered(_ReadyRows(self._waiting, *self._attributes.foreseen(), ended=True))
+
+    @property
+    def begun(self) -> bool:
+        """Has a sequence begun that the next row may continue?"""
+        return self._reader.state[0]
+
+    @begun.setter
+    def begun(self, begun: bool) -> None:
+        self._reader.state = begun, self._reader.state[1]
 
     def check(self, stretch: Stretch) -> None:
         """Raise if a row is wrong; nothing is changed but for the labels that are known."""

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.block import Block, join_blocks
+from chainfold.chain.block import NO_LABEL, Block, frozen, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile
 from chainfold.features.encoder import Numbered
 from chainfold.features.for_model import BlockMaker, ModelInput
+from chainfold.features.item_ids import ItemIds
 from chainfold.features.row_columns import PROGRAM, RowColumns
 from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import Stretch
@@ -36,7 +37,9 @@ class RowEncoder:
         self._labels = labels
         self._columns = RowColumns(self._input, labels)
         self._items = self._columns.items
+        self._ids = ItemIds.of(vocabulary) if self._items and not labels else None
         self._begin()
+        self._nothing = self._maker.nothing
 
     def _begin(self) -> None:
         self._rows = 0
@@ -58,6 +61,9 @@ class RowEncoder:
         start: the first of them starts a sequence, as the very first row does, and one after an end; end: the last of
         them ends its sequence.
         """
+        block = self._block_of_items(rows, start, end)
+        if block is not None:
+            return block
         stretches = self._stretches(rows)
         for stretch in stretches:
             stretch.starts[:] = False
@@ -86,6 +92,26 @@ class RowEncoder:
         self._begin()
         self._maker.numberer.restore(given.rest())
         self._rows = rows
+
+    def _block_of_items(self, rows: Any, start: bool, end: bool) -> Block | None:
+        """The same of items that need neither columns nor other rows; None where that is not so."""
+        if self._ids is None or type(rows) not in (dict, list):
+            return None
+        entries = self._ids.entries(self._several(rows))
+        if entries is None:
+            return None
+        count = entries.offsets.size - 1
+        starts = np.zeros(count, np.bool_)
+        starts[0] = start or not self._maker.numberer.begun
+        self._maker.numberer.begun = not end
+        self._rows += count
+        return self._nothing._replace(
+            labels=frozen(np.full(count, NO_LABEL, np.int32), np.int32),
+            starts=frozen(starts, np.bool_),
+            offsets=frozen(entries.offsets, np.int64),
+            ids=frozen(entries.ids, np.int32),
+            values=frozen(entries.values, np.float64),
+        )
 
     def _joined(self, numbered_rows: list[Numbered]) -> Block:
         blocks = [self._maker.block(numbered).block for numbered in numbered_rows if numbered.block.labels.size]

@@ -4,6 +4,7 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
 
     decoder          scores, Viterbi, forward vectors and posteriors of one block after the other
     result           Tagged, the one result type
+    sentence         one sequence of items at a time, without blocks
     tagger           Tagger: a chain block by block, exact in bounded memory
     whole_chain      tag, marginals, sample, nbest, entropies, log_probabilities
     buffer           rows that wait, in columns
@@ -14,6 +15,7 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
     tag_files        files, tables and chains: tag them, evaluate a model on them
     monitor          the state of a stream over time, and alarms
     follow           a file or pipe, labelled as it grows
+    sentence_kernels compiled: scores of a sequence of items
 
 A module imports those above it only.
 """

@@ -51,6 +51,11 @@ class Scorer:
         self._layout, self._sizes = layout, ScoreSizes(layout, model.weights)
         self.potentials = potentials or Potentials(model, layout.view(layout.pack(model.weights)))
 
+    @property
+    def most_summed(self) -> float:
+        """Attributes times the size of a value up to which no score of a position can overflow."""
+        return self._sizes.most_summed
+
     def score(self, low: int, block: Block, ended: bool) -> Scored:
         """low: the position of the block; ended: does a sequence end with it?"""
         p, size, own = self.potentials, block.labels.size, block.edge_offsets.size > 0

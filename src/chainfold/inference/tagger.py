@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.errors import BadSetting
 from chainfold.inference.decoder import SCORERS, Decoder, Labels, Scored, Scorer, posteriors_of
 from chainfold.inference.result import SequenceResults, Tagged
+from chainfold.inference.sentence import SentenceTagger
 from chainfold.kernels import posteriors, viterbi
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
@@ -106,7 +108,12 @@ class Tagger:
         self.model = model
         self.memory, self.tolerance = settings.memory or DEFAULT_MEMORY, settings.tolerance
         self._scorer = Scorer(model)
-        self._names = label_names(model.vocabulary, model.layout.n_labels)
+        self.names = label_names(model.vocabulary, model.layout.n_labels)
+
+    @cached_property
+    def sentences(self) -> SentenceTagger | None:
+        """Labels one sequence of items at a time; None where the model has other attributes than those of items."""
+        return SentenceTagger.of(self._scorer, self.model.vocabulary, BLOCK)
 
     def run(self, blocks: Source | Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
         """The results of a chain, a `Tagged` for each of the parts that cover it in order.
@@ -124,7 +131,7 @@ class Tagger:
     def _run(self, blocks: Iterable[Block], wanted: Want) -> Iterator[Tagged]:
         recording = _Recording(self._scorer, wanted)
         with ArrayStore(self.memory) as store:
-            pending = _Pending(_strands(self._scorer.potentials, wanted, self.tolerance), store, self._names)
+            pending = _Pending(_strands(self._scorer.potentials, wanted, self.tolerance), store, self.names)
             for pieces in _pieces(blocks, self.model, wanted):
                 for piece, scored in made_ahead(self._score, pieces, SCORERS):
                     yield from pending.add(*recording.step(piece.low, piece.block, scored))
@@ -432,7 +439,7 @@ class _Pending:
     """The blocks whose results are not final yet, oldest first."""
 
     def __init__(self, strands: list[_Strand], store: ArrayStore, names: Sequence[str]) -> None:
-        self._strands, self._store, self._names = strands, store, names
+        self._strands, self._store, self.names = strands, store, names
         self._waiting: dict[int, tuple[_Record, StoredArrays]] = {}
         self._oldest = 0
 
@@ -468,4 +475,4 @@ class _Pending:
             results |= strand.finish(record, arrays, record.states[strand.name])
         self._store.drop(kept)
         about = record.low, record.starts, record.given
-        return Tagged(*about, names=self._names, sequences=record.sequences, **results)
+        return Tagged(*about, names=self.names, sequences=record.sequences, **results)

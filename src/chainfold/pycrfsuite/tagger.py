@@ -111,6 +111,11 @@ class Tagger:
         """The best labels of a sequence, which stays chosen; of the chosen one unless given."""
         if xseq is not None:
             self.set(xseq)
+        sentences = self._ready_tagger().sentences
+        numbers = None if sentences is None else sentences.labels(self._sequence)
+        if numbers is not None:
+            names = self.labels()
+            return [names[number] for number in numbers.tolist()]
         return [label for tagged in self._run(Want()) for label in tagged]
 
     def marginal(self, y: str, pos: int) -> float:
@@ -120,6 +125,9 @@ class Tagger:
             raise BadSetting("y", y, f"one of {', '.join(labels)}")
         if not 0 <= pos < len(self._sequence):
             raise BadSetting("pos", pos, f"a position of the sequence, which has {len(self._sequence)}")
+        if self._posteriors is None:
+            sentences = self._ready_tagger().sentences
+            self._posteriors = None if sentences is None else sentences.posteriors(self._sequence)
         if self._posteriors is None:
             self._posteriors = np.concatenate([t.posteriors for t in self._run(Want(labels=False, posteriors=True))])
         return float(self._posteriors[pos, labels.index(y)])
@@ -136,14 +144,18 @@ class Tagger:
         results = self._run(Want(labels=False, given=True), labels)
         return math.exp(sum(float(given) for tagged in results for given in _given(tagged)))
 
+    def _ready_tagger(self) -> ChainTagger:
+        """The tagger of the open model."""
+        self._chain_tagger = self._chain_tagger or ChainTagger(self._open_model())
+        return self._chain_tagger
+
     def _run(self, want: Want, labels: list[str] | None = None) -> list[Tagged]:
         model = self._open_model()
         known = None if labels is None else [labels]
         made: Iterable[KnownBlock] = ()
         if self._sequence or labels:
             made = blocks_of_items([self._sequence], known, vocabulary_of_model(model))
-        self._chain_tagger = self._chain_tagger or ChainTagger(model)
-        return list(self._chain_tagger.run((known_block.block for known_block in made), want))
+        return list(self._ready_tagger().run((known_block.block for known_block in made), want))
 
 
 def _given(tagged: Tagged) -> Any:

@@ -12,6 +12,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     tables           tables in memory, and what all tables have in common
     csv_tsv          CSV and TSV: header, quotes, types of columns, ragged lines
     parquet, arrow   tables in files
+    items            lists of dicts and texts to attributes, without a step of Python for each
     sequences        Python's sequences of dicts and lists
     formats          the format of an input, detected or given, and the reader for it: `InputReader`
     inotify          waits for changes of a file
@@ -22,7 +23,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     annotate         writes an input again with new columns, in its own format
     chain_text       writes a chain as CRFsuite's lines
     row_digest       a digest of rows, by which rows that were appended before are recognised
-    *_kernels        compiled: fields of lines, new fields in old lines, digits of numbers
+    *_kernels        compiled: fields of lines, new fields in old lines, digits of numbers, attributes of items
 
 May import `errors`, `escape`, `system` and `chain`. Modules import from those listed before them, not after.
 """

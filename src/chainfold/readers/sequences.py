@@ -10,33 +10,144 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any
+from itertools import accumulate, chain, islice, zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from chainfold.chain.strings import StringTable
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
+from chainfold.readers.items import ItemTexts, item_texts, packed
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
+_PACKED, _FLATTENED = 1 << 18, 4096  # bytes of packed sequences, and items flattened one by one, that are done at once
+KEPT = (list, tuple, np.ndarray)
+"""What holds its sequences, rather than making them when they are asked for."""
 
 
 def stretches_of(
     sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None = None
 ) -> Iterator[Stretch]:
     """Stretches with the columns `attributes`, their values, and `label` and `weight` if there are any."""
-    labelled, weighted = labels is not None, weights is not None
-    gathered = _Gathered(0, labelled, weighted)
-    for index, items, theirs, weight in _together(sequences, labels, weights):
-        for place, (item, label) in enumerate(_paired_items(items, theirs, index)):
-            gathered.add(item, label, weight, index, place)
-            if len(gathered.labels) >= _ROWS or len(gathered.names) >= _ENTRIES:
-                yield gathered.stretch()
-                gathered = _Gathered(gathered.after, labelled, weighted)
-    if gathered.labels:
-        yield gathered.stretch()
+    building = _StretchBuilder(labels is not None, weights is not None)
+    for part in _parts(sequences, labels, weights):
+        yield from building.add(part)
+    yield from building.rest()
+
+
+class _Part(NamedTuple):
+    """Consecutive items."""
+
+    texts: ItemTexts
+    starts: NDArray[np.bool_]
+    labels: list[str | None]
+    weights: NDArray[np.float64]
+
+
+class _Sequence(NamedTuple):
+    """A sequence of items with its number, its labels, None where there are none, and its weight."""
+
+    number: int
+    items: Any
+    labels: Any
+    weight: float
+
+
+def _parts(sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None) -> Iterator[_Part]:
+    """The items of all sequences; those of lists and tuples of built-in types many at a time."""
+    waiting, kept = _Waiting(), isinstance(sequences, KEPT)
+    try:
+        for sequence in _together(sequences, labels, weights):
+            with_list = _with_list_of_labels(sequence)
+            if not waiting.take(with_list):
+                yield from waiting.parts()
+                yield from _parts_one_by_one(with_list)
+            elif waiting.size >= _PACKED or not kept:
+                yield from waiting.parts()
+    except BadChain:
+        yield from waiting.parts()  # what is wrong in them comes first
+        raise
+    yield from waiting.parts()
+
+
+class _Waiting:
+    """Packed sequences that are flattened together."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sequences: list[_Sequence] = []
+        self._packed: list[bytes] = []
+        self.size = 0  # bytes
+
+    def take(self, sequence: _Sequence) -> bool:
+        """Pack a sequence; False if it has to be flattened item by item."""
+        _, items, labels, _ = sequence
+        if type(items) not in (list, tuple):
+            return False
+        if labels is not None and (type(labels) not in (list, tuple) or len(labels) != len(items)):
+            return False
+        piece = packed(items)
+        if piece is None:
+            return False
+        self._sequences.append(sequence)
+        self._packed.append(piece)
+        self.size += len(piece)
+        return True
+
+    def parts(self) -> Iterator[_Part]:
+        """The items of the sequences, which wait no more."""
+        sequences, pieces = self._sequences, self._packed
+        self._begin()
+        while sequences:
+            texts, done = item_texts(pieces, sum(len(sequence.items) for sequence in sequences))
+            yield _together_in_part(texts, sequences[:done])
+            for sequence in sequences[done : done + 1]:
+                yield from _parts_one_by_one(sequence)
+            sequences, pieces = sequences[done + 1 :], pieces[done + 1 :]
+
+
+def _together_in_part(texts: ItemTexts, sequences: Sequence[_Sequence]) -> _Part:
+    lengths = [len(sequence.items) for sequence in sequences]
+    starts = np.zeros(texts.ends.size, np.bool_)
+    starts[[end - length for end, length in zip(accumulate(lengths), lengths, strict=True) if length]] = True
+    labels: list[str | None] = []
+    for sequence in sequences:
+        labels.extend(_labels(sequence.labels, len(sequence.items)))
+    weights = np.repeat([sequence.weight for sequence in sequences], lengths)
+    return _Part(texts, starts, labels, weights.astype(np.float64))
+
+
+def _labels(labels: Sequence[Any] | None, count: int) -> Sequence[str | None]:
+    if labels is None:
+        return [None] * count
+    return labels if set(map(type, labels)) <= {str} else list(map(_label, labels))
+
+
+def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
+    """With an iterator of labels as a list, if there is one for each item."""
+    _, items, labels, _ = sequence
+    if type(items) not in (list, tuple) or isinstance(labels, (list, tuple, str)) or not isinstance(labels, Iterable):
+        return sequence
+    each = iter(labels)
+    first = list(islice(each, len(items) + 1))
+    return sequence._replace(labels=first if len(first) == len(items) else chain(first, each))
+
+
+def _parts_one_by_one(sequence: _Sequence) -> Iterator[_Part]:
+    """The items of a sequence, flattened one by one."""
+    flattened = _Flattened(sequence)
+    for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
+        flattened.add(item, label, place)
+        if len(flattened.labels) == _FLATTENED:
+            yield flattened.part()
+            flattened = _Flattened(sequence)
+    yield flattened.part()
 
 
 _NONE = object()
@@ -44,8 +155,7 @@ _NONE = object()
 
 def _together(
     sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None
-) -> Iterator[tuple[int, Any, Any, float]]:
-    """Each sequence with its number, its labels, None where there are none, and its weight."""
+) -> Iterator[_Sequence]:
     each, theirs_each = _iterated(sequences, "the sequences"), _iterated(labels, "the labels")
     rows = zip_longest(each, theirs_each, _iterated(weights, "the weights"), fillvalue=_NONE)
     for index, (items, theirs, weight) in enumerate(rows):
@@ -55,7 +165,8 @@ def _together(
             raise BadChain(f"there are more sequences of labels than the {index} sequences of items.")
         if theirs is _NONE and labels is not None:
             raise BadChain(f"there are only {index} sequences of labels, but sequence {index} has items.")
-        yield index, items, None if labels is None else theirs, 1.0 if weights is None else _weight(weight, index)
+        theirs = None if labels is None else theirs
+        yield _Sequence(index, items, theirs, 1.0 if weights is None else _weight(weight, index))
 
 
 def _weight(weight: Any, index: int) -> float:
@@ -92,29 +203,39 @@ def _iterated(things: Any, what: str) -> Iterator[Any]:
     return iter(things)
 
 
-class _Gathered:
-    """Items one after another, as flat lists."""
+class _Flattened:
+    """Items of one sequence, one after another."""
 
-    def __init__(self, before: int, labelled: bool, weighted: bool) -> None:
-        self._before = before  # items that came before
-        self._labelled, self._weighted = labelled, weighted
-        self._weights: list[float] = []
+    def __init__(self, sequence: _Sequence) -> None:
+        self._sequence = sequence
         self.labels: list[str | None] = []
-        self.names: list[str] = []
+        self._first = False  # is the first item that of the sequence?
+        self._names: list[str] = []
         self._values: list[float] = []
-        self._ends = [0]
-        self._starts: list[bool] = []
+        self._ends: list[int] = []
 
-    @property
-    def after(self) -> int:
-        return self._before + len(self.labels)
-
-    def add(self, item: Any, label: Any, weight: float, index: int, place: int) -> None:
-        self._flatten("", item, index, place)
-        self._ends.append(len(self.names))
-        self._starts.append(place == 0)
-        self._weights.append(weight)
+    def add(self, item: Any, label: Any, place: int) -> None:
+        self._first |= place == 0
+        self._flatten("", item, self._sequence.number, place)
+        self._ends.append(len(self._names))
         self.labels.append(_label(label))
+
+    def part(self) -> _Part:
+        texts = [_encoded(name) for name in self._names]
+        offsets = np.cumsum([0, *map(len, texts)])
+        starts = np.zeros(len(self._ends), np.bool_)
+        starts[:1] = self._first
+        return _Part(
+            ItemTexts(
+                np.frombuffer(b"".join(texts), np.uint8),
+                offsets,
+                np.array(self._values, np.float64),
+                np.array(self._ends, np.int64),
+            ),
+            starts,
+            self.labels,
+            np.full(len(self._ends), self._sequence.weight),
+        )
 
     def _flatten(self, prefix: str, item: Any, index: int, place: int) -> None:
         if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
@@ -123,32 +244,84 @@ class _Gathered:
             for name in map(_text, item):
                 if not isinstance(name, str):
                     raise BadChain(f"item {place} of sequence {index} has {name!r}; attributes are strings.")
-                self.names.append(prefix + name)
+                self._names.append(prefix + name)
                 self._values.append(1.0)
             return
         for key, value in item.items():
             name, value = f"{prefix}{_text(key)}", _text(value)
             if isinstance(value, str):
-                self.names.append(f"{name}:{value}")
+                self._names.append(f"{name}:{value}")
                 self._values.append(1.0)
             elif isinstance(value, Iterable):
                 self._flatten(f"{name}:", value, index, place)
             else:
-                self.names.append(name)
+                self._names.append(name)
                 self._values.append(_number(value, name, index, place))
 
-    def stretch(self) -> Stretch:
-        ends = pa.array(self._ends, pa.int64())
-        columns = {ATTRIBUTES: pa.LargeListArray.from_arrays(ends, _symbols(self.names))}
+
+class _StretchBuilder:
+    """Items to stretches of a bounded size."""
+
+    def __init__(self, labelled: bool, weighted: bool) -> None:
+        self._labelled, self._weighted = labelled, weighted
+        self._before = 0  # items of the stretches before
+        self._begin()
+
+    def _begin(self) -> None:
+        self._table = StringTable()
+        self._codes: list[NDArray[np.int32]] = []
+        self._values: list[NDArray[np.float64]] = []
+        self._ends = [np.zeros(1, np.int64)]
+        self._starts: list[NDArray[np.bool_]] = []
+        self._weights: list[NDArray[np.float64]] = []
+        self._labels: list[str | None] = []
+        self._entries = 0
+
+    def add(self, part: _Part) -> Iterator[Stretch]:
+        """Add items; gives the stretches that are full."""
+        ends, low = part.texts.ends, 0
+        while low < ends.size:
+            begin = int(ends[low - 1]) if low else 0
+            high = int(np.searchsorted(ends, begin + _ENTRIES - self._entries)) + 1
+            high = min(high, low + _ROWS - len(self._labels), ends.size)
+            self._take(part, low, high, begin)
+            if len(self._labels) >= _ROWS or self._entries >= _ENTRIES:
+                yield self._stretch()
+            low = high
+
+    def rest(self) -> Iterator[Stretch]:
+        """The items that no stretch had yet."""
+        if self._labels:
+            yield self._stretch()
+
+    def _take(self, part: _Part, low: int, high: int, begin: int) -> None:
+        text, offsets, values, ends = part.texts
+        end = int(ends[high - 1])
+        self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))
+        self._values.append(values[begin:end])
+        self._ends.append(ends[low:high] - begin + self._entries)
+        self._starts.append(part.starts[low:high])
+        self._weights.append(part.weights[low:high])
+        self._labels += part.labels[low:high]
+        self._entries += end - begin
+
+    def _stretch(self) -> Stretch:
+        """All items since the last one."""
+        ends = pa.array(np.concatenate(self._ends))
+        names = self._table.strings().cast(pa.string())
+        names = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(self._codes)), names)
+        columns = {ATTRIBUTES: pa.LargeListArray.from_arrays(ends, names)}
         if self._labelled:
-            columns[LABEL] = _symbols(self.labels)
+            columns[LABEL] = _symbols(self._labels)
         if self._weighted:
-            columns[WEIGHT] = pa.array(self._weights, NUMBER)
-        values = np.array(self._values)
+            columns[WEIGHT] = pa.array(np.concatenate(self._weights), NUMBER)
+        values = np.concatenate(self._values)
         if (values != 1.0).any():
             columns[ATTRIBUTES + VALUES_SUFFIX] = pa.LargeListArray.from_arrays(ends, pa.array(values))
-        items = np.arange(self._before, self.after, dtype=np.int64)
-        starts = np.array(self._starts, np.bool_)
+        starts = np.concatenate(self._starts)
+        items = np.arange(self._before, self._before + starts.size, dtype=np.int64)
+        self._before += starts.size
+        self._begin()
         return Stretch(pa.RecordBatch.from_pydict(columns), starts, items, "the sequences", "item")
 
 
@@ -168,7 +341,18 @@ def _symbols(texts: Sequence[str | None]) -> Any:
     try:
         return pa.array(texts, pa.string()).dictionary_encode().cast(SYMBOL)
     except UnicodeEncodeError as error:
-        raise BadChain(f"the text {error.object!r} has half of a character in it and cannot be stored.") from None
+        raise _half(error) from None
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise _half(error) from None
+
+
+def _half(error: UnicodeEncodeError) -> BadChain:
+    return BadChain(f"the text {error.object!r} has half of a character in it and cannot be stored.")
 
 
 def _number(value: Any, name: str, index: int, place: int) -> float:

@@ -39,6 +39,7 @@ from chainfold.features.for_model import blocks_for_model, extended_chain, exten
 from chainfold.features.item_blocks import blocks_of_items, extended_items, lists_of_columns, made_of_columns
 from chainfold.features.row_columns import symbols
 from chainfold.inference.tagger import BLOCK, blocks_of
+from chainfold.readers.sequences import KEPT
 from chainfold.readers.tables import is_lazy
 from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut
 from chainfold.sklearn.sentences import are_sentences, chain_of_sentences, labels_of
@@ -60,6 +61,9 @@ class Lengths:
 
     def noting(self, sequences: Any) -> Any:
         """The same sequences."""
+        if isinstance(sequences, KEPT) and all(isinstance(items, Sized) for items in sequences):
+            self.counts.extend(map(count_of, sequences))
+            return sequences
         return self._noting(sequences) if isinstance(sequences, Iterable) else sequences
 
     def _noting(self, sequences: Iterable[Any]) -> Iterator[Any]:

@@ -374,19 +374,28 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence."""
-        labels: list[str] = self.predict([xseq])[0]
-        return labels
+        tagger = self._ready_tagger()
+        numbers = None if tagger.sentences is None else tagger.sentences.labels(xseq)
+        if numbers is None:
+            labels: list[str] = self.predict([xseq])[0]
+            return labels
+        names = _classes(tagger.model)
+        return [names[number] for number in numbers.tolist()]
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The probability of every label at each position: an array of lists of dicts."""
         result = self._predictions(X, Want(labels=False, posteriors=True), lengths=lengths)
-        names = result.names
-        return result.lists([dict(zip(names, row, strict=True)) for row in result.each("posteriors").tolist()])
+        pieces = result.pieces(result.each("posteriors"))
+        return result.aligned((_by_name(result.names, piece) for piece in pieces), list)
 
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """The probability of every label at each position of one sequence."""
-        marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
-        return marginals
+        tagger = self._ready_tagger()
+        posteriors = None if tagger.sentences is None else tagger.sentences.posteriors(xseq)
+        if posteriors is None:
+            marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
+            return marginals
+        return _by_name(_classes(tagger.model), posteriors)
 
     def predict_nbest(self, X: Any, k: int = 5, lengths: Any = None) -> Objects:  # noqa: N803
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
@@ -427,8 +436,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         model = self._fitted()
         inputs, y = in_sequences(X, y, lengths)
         feed = known(inputs, y, model.vocabulary, self._encoding(), recorded_features(model.training))
-        if self._tagger is None or self._tagger.model is not model:
-            self._tagger = Tagger(model, memory=self.memory)
+        tagger = self._ready_tagger()
         gold = [np.empty(0, np.int32)]
 
         def blocks() -> Iterator[Any]:
@@ -436,8 +444,15 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 gold.append(known_block.gold)
                 yield known_block.block
 
-        tagged = list(self._tagger.run(blocks(), want))
+        tagged = list(tagger.run(blocks(), want))
         return Predictions(_classes(model), tagged, np.concatenate(gold), feed.lengths)
+
+    def _ready_tagger(self) -> Tagger:
+        """The tagger of the model as it is now, which any number of threads may use."""
+        model, tagger = self._fitted(), self._tagger
+        if tagger is None or tagger.model is not model:
+            tagger = self._tagger = Tagger(model, memory=self.memory)
+        return tagger
 
     # What was learnt
 
@@ -579,6 +594,10 @@ def _classes(model: Model) -> list[Any]:
 def _typed(model: Model) -> dict[str, Any]:
     """The labels as they were given, by their names in the model."""
     return dict(zip(label_names(model.vocabulary, model.layout.n_labels), _classes(model), strict=True))
+
+
+def _by_name(names: Sequence[Any], posteriors: Floats) -> list[dict[Any, float]]:
+    return [dict(zip(names, row, strict=True)) for row in posteriors.tolist()]
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:

@@ -1,0 +1,223 @@
+"""One sentence at a time: labels and bits are those of the tagger of chains, in threads, after a fork, in a copy."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainfold import CRF, ChainfoldError, StreamTagger
+from chainfold.features.item_ids import ItemIds
+from chainfold.features.row_encoder import RowEncoder
+from chainfold.inference.sentence import SentenceTagger
+from chainfold.model.model import vocabulary_of_model
+
+pytestmark = pytest.mark.quick
+
+Sentence = list[dict[str, Any]]
+
+
+def sentences(count: int, seed: int = 0) -> tuple[list[Sentence], list[list[str]]]:
+    random = np.random.default_rng(seed)
+    xs, y = [], []
+    for _ in range(count):
+        words = [f"w{random.integers(25)}" for _ in range(random.integers(1, 12))]
+        xs.append(
+            [
+                {"w": w, "n": float(len(w)), "odd": t % 2 == 1, "é": ["p", w[-1:]], "d": {"x": w[-1:], "v": 0.5}}
+                for t, w in enumerate(words)
+            ]
+        )
+        y.append([f"{'B' if t % 3 == 0 else 'I'}-{'XY'[int(w[1:]) % 2]}" for t, w in enumerate(words)])
+        y[-1] = [y[-1][0].replace("I", "B"), *y[-1][1:]]
+    return xs, y
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "hashed": {"hash_bits": 7},
+    "rare": {"min_freq": 3, "all_possible_states": True},
+    "forbidden": {"forbid": ["B-X>I-Y"], "all_possible_transitions": True},
+}
+
+
+def fitted(name: str, **more: Any) -> CRF:
+    xs, y = sentences(60)
+    options: dict[str, Any] = {"max_iterations": 15, "threads": 1, **SETTINGS[name], **more}
+    if name == "forbidden":  # sentences without what is forbidden
+        y = [["B-X"] * len(labels) if k % 2 else ["B-Y"] * len(labels) for k, labels in enumerate(y)]
+        y[0] = ["B-X", *["I-X"] * (len(y[0]) - 1)]
+        y[1] = ["B-Y", *["I-Y"] * (len(y[1]) - 1)]
+    return CRF(**options).fit(xs, y)
+
+
+def in_one_call(crf: CRF, items: Any) -> tuple[bool, Any, Any]:
+    """Whether it was done without blocks, and the results."""
+    tagger = crf._ready_tagger().sentences
+    assert isinstance(tagger, SentenceTagger)
+    direct = tagger.labels(items) is not None and tagger.posteriors(items) is not None
+    return direct, crf.predict_single(items), crf.predict_marginals_single(items)
+
+
+def same_bits(crf: CRF, items: Any) -> bool:
+    """Assert that the results are those of `predict`; was it done without blocks?"""
+    direct, labels, marginals = in_one_call(crf, items)
+    assert labels == crf.predict([items])[0]
+    expected = crf.predict_marginals([items])[0]
+    assert [list(row) for row in marginals] == [list(row) for row in expected]
+    ours, theirs = (np.array([list(row.values()) for row in rows]) for rows in (marginals, expected))
+    assert ours.tobytes() == theirs.tobytes()
+    return direct
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_results_are_those_of_the_tagger(name: str) -> None:
+    crf = fitted(name)
+    for items in sentences(30, seed=1)[0]:
+        assert same_bits(crf, items)
+        assert same_bits(crf, tuple(items))
+        assert same_bits(crf, [[f"w:{item['w']}", "odd"] for item in items])
+    assert same_bits(crf, [{"never": "seen"}, {}, {"w": "w1", "n": -3}])
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        ["w1", "w2", "w3", "", "ü", b"w1", True, False, 0, 3, 2.5, np.float64(2.5), ("p", "q"), {"x": "1"}]
+    ),
+    st.floats(-5, 5),
+)
+ITEMS = st.dictionaries(st.sampled_from(["w", "n", "odd", "é", "d", "new"]), VALUES)
+HYPOTHESIS_MODELS: dict[str, CRF] = {}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["plain", "hashed"]), st.lists(ITEMS, max_size=5))
+def test_any_items_have_the_same_results(name: str, items: Sentence) -> None:
+    crf = HYPOTHESIS_MODELS.get(name) or HYPOTHESIS_MODELS.setdefault(name, fitted(name))
+    same_bits(crf, items)
+
+
+def test_what_it_cannot_take_is_labelled_as_ever() -> None:
+    crf = fitted("plain")
+    items = sentences(1)[0][0]
+    for other in (iter(items), np.array(items, object), [*items, {"w": np.float32(1.0)}], [], [{"w": {"a", "b"}}]):
+        again = list(items) if not isinstance(other, (list, np.ndarray)) else other
+        assert crf.predict_single(other) == crf.predict([again])[0]
+    wrong: Any
+    for wrong in ([{"w": None}], ["text"], 7, [{"w": float("inf")}]):
+        with pytest.raises(ChainfoldError) as alone:
+            crf.predict_single(wrong)
+        with pytest.raises(ChainfoldError) as among:
+            crf.predict([wrong])
+        assert str(alone.value) == str(among.value)
+
+
+def test_numbers_beyond_doubles_and_scores_that_overflow() -> None:
+    crf = fitted("forbidden", c2=1e-6)
+    for size in (1e2, 1e3, 1e5):
+        items = [{"w": "w1", "n": size * (-1) ** t} for t in range(9)]
+        same_bits(crf, items)
+
+    huge = [{"n": 1.7e308, "d": {"v": 1.7e308}}, {"n": -1.7e308}]
+    outcomes = []
+    for label in (crf.predict_single, lambda items: crf.predict([items])[0]):
+        try:
+            outcomes.append(str(label(huge)))
+        except ChainfoldError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_many_threads_share_an_estimator() -> None:
+    crf = fitted("plain")
+    xs = sentences(200, seed=2)[0]
+    expected = [crf.predict([items])[0] for items in xs]
+    marginals = [crf.predict_marginals([items])[0] for items in xs]
+    fresh = pickle.loads(pickle.dumps(crf))  # nothing is prepared yet
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            assert list(pool.map(fresh.predict_single, xs)) == expected
+            assert list(pool.map(fresh.predict_marginals_single, xs)) == marginals
+        assert [list(found) for found in pool.map(lambda items: fresh.predict([items])[0], xs)] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_it_works_after_a_fork() -> None:
+    crf = fitted("plain")
+    xs = sentences(20, seed=3)[0]
+    expected = [crf.predict_single(items) for items in xs]
+    child = os.fork()
+    if child == 0:
+        same = [crf.predict_single(items) for items in xs] == expected
+        os._exit(0 if same and list(crf.predict(xs[:3])) == expected[:3] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_copies_and_other_models_are_prepared_anew() -> None:
+    crf = fitted("plain")
+    items = sentences(1, seed=4)[0][0]
+    before = crf.predict_single(items)
+    for other in (pickle.loads(pickle.dumps(crf)), copy.deepcopy(crf), copy.copy(crf)):
+        assert other.predict_single(items) == before
+        assert same_bits(other, items)
+    crf.fit([items] * 2, [["Z"] * len(items), ["Y"] * len(items)])
+    assert set(crf.predict_single(items)) <= {"Y", "Z"}
+    assert same_bits(crf, items)
+    crf.partial_fit([[{"w": "later"}]], [["W"]])
+    assert same_bits(crf, [{"w": "later"}])
+    assert set(crf.predict_marginals_single(items)[0]) == {"W", "Y", "Z"}
+
+
+def test_a_model_of_columns_is_no_model_of_items() -> None:
+    table = np.array([["a", "A"], ["b", "B"]] * 4)
+    crf = CRF(max_iterations=2, encoding={"columns": ["word", "label"]}).fit(table)
+    assert crf._ready_tagger().sentences is None
+    assert ItemIds.of(crf.model_.vocabulary) is None
+
+
+@pytest.mark.parametrize("name", ["plain", "hashed"])
+def test_rows_pushed_one_by_one_are_the_same_as_through_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    crf = fitted(name)
+    vocabulary, xs = vocabulary_of_model(crf.model_), sentences(15, seed=5)[0]
+    pushed: list[tuple[Any, bool, bool]] = []
+    for k, items in enumerate(xs):
+        if k % 3 == 2:
+            pushed.append((items, False, True))
+        else:
+            pushed += [(item, t == 0 and k % 2 == 0, t == len(items) - 1) for t, item in enumerate(items)]
+    pushed += [({"w": b"w1"}, False, False), (["w:w1", "odd"], True, False), ({}, False, False)]
+
+    def blocks() -> list[bytes]:
+        encoder, made = RowEncoder(vocabulary), []
+        for k, (rows, start, end) in enumerate(pushed):
+            block = encoder.push(rows, start, end)
+            values = block.values if block.values.size else np.ones(block.ids.size)
+            made.append(b"|".join(array.tobytes() for array in (*block[:4], values, *block[5:])))
+            if k == 7:
+                state = encoder.state()
+                encoder = RowEncoder(vocabulary)
+                encoder.restore(state)
+        made.append(repr({key: value.tobytes() for key, value in encoder.state().items()}).encode())
+        return made
+
+    found = blocks()
+    monkeypatch.setattr(ItemIds, "of", classmethod(lambda cls, vocabulary: None))
+    assert found == blocks()
+
+
+def test_a_wrong_row_changes_nothing_in_a_stream() -> None:
+    crf = fitted("plain")
+    tagger, items = StreamTagger(crf.model_), sentences(1, seed=6)[0][0]
+    done = [tagger.push(items[0], start=True)]
+    for wrong in ({"w": None}, {"w": float("nan")}, [{"w": "w1"}, {"w": None}]):
+        with pytest.raises(ChainfoldError):
+            tagger.push(wrong)
+    done += [tagger.push(item) for item in items[1:]] + [tagger.flush()]
+    assert [name for part in done for name in part] == crf.predict_single(items)

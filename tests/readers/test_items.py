@@ -1,0 +1,284 @@
+"""Items to attributes: the compiled way and the one that goes item by item give the same, errors included."""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, UserDict
+from collections.abc import Iterator
+from itertools import chain, pairwise, repeat
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from chainfold.chain.chain import Chain
+from chainfold.errors import BadChain
+from chainfold.features.encode import chain_from_sequences
+from chainfold.readers import items, sequences
+from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT, Stretch
+from chainfold.readers.items import item_texts, packed
+from chainfold.readers.sequences import stretches_of
+
+pytestmark = pytest.mark.quick
+
+
+class Loud(str):
+    """A text that is formatted as another."""
+
+    def __format__(self, how: str) -> str:
+        return self.upper()
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(["a", "b", "a:b", "", "é", "\U0001f600", "\ud800", "x" * 300]))
+NUMBERS = st.one_of(
+    st.sampled_from([True, False, 0, 1, -1, 1.0, 0.0, -0.0, 2.5, 1e300, 2**31 - 1, -(2**31), 2**31, 2**70, 10**400]),
+    st.floats(),
+    st.integers(),
+)
+ODD = st.sampled_from(
+    [
+        None,
+        b"bytes",
+        b"\xff",
+        Loud("low"),
+        Colour.RED,
+        np.float64(2.5),
+        np.float32(0.5),
+        np.int64(3),
+        np.bool_(True),
+        np.str_("numpy"),
+        bytearray(b"ab"),
+        1j,
+        object,
+        float("nan"),
+        float("inf"),
+        (1, 2),
+        frozenset({"one"}),
+    ]
+)
+LEAVES = st.one_of(TEXTS, TEXTS, NUMBERS, ODD)
+MANY = st.one_of(
+    st.lists(TEXTS, max_size=3), st.tuples(TEXTS, TEXTS), st.sets(st.sampled_from("pqr"), max_size=1), st.lists(LEAVES)
+)
+KEYS = st.one_of(TEXTS, TEXTS, TEXTS, st.sampled_from([1, b"key", Loud("key"), None, True, 2.5]))
+DICTS = st.recursive(
+    st.dictionaries(KEYS, st.one_of(LEAVES, MANY), max_size=4),
+    lambda inner: st.dictionaries(
+        KEYS, st.one_of(LEAVES, inner, inner.map(OrderedDict), inner.map(UserDict)), max_size=3
+    ),
+    max_leaves=6,
+)
+ITEMS = st.one_of(DICTS, DICTS, DICTS, st.lists(TEXTS, max_size=3), MANY, LEAVES)
+USUAL = st.one_of(
+    st.dictionaries(
+        st.text("abé:", max_size=3), st.one_of(st.text("xyü", max_size=9), st.booleans(), st.integers(-9, 9))
+    ),
+    st.lists(st.text("xyü", max_size=9), max_size=5),
+)
+SEQUENCES = st.one_of(
+    st.lists(st.one_of(st.lists(ITEMS, max_size=3), st.tuples(ITEMS)), max_size=3),
+    st.lists(st.lists(USUAL, max_size=5), max_size=5),
+)
+
+
+def attributes(prefix: str, item: Any) -> Iterator[tuple[str, float]]:
+    """The attributes of an item of usual types, from their definition."""
+    if isinstance(item, (list, tuple)):
+        yield from ((prefix + text, 1.0) for text in item)
+        return
+    for key, value in item.items():
+        if isinstance(value, str):
+            yield f"{prefix}{key}:{value}", 1.0
+        elif isinstance(value, (dict, list, tuple)):
+            yield from attributes(f"{prefix}{key}:", value)
+        else:
+            yield f"{prefix}{key}", float(value)
+
+
+def content(stretch: Stretch) -> dict[str, Any]:
+    columns = {name: stretch.batch.column(name).to_pylist() for name in stretch.batch.schema.names}
+    if ATTRIBUTES + VALUES_SUFFIX in columns:  # a zero has a sign
+        columns["bytes"] = stretch.batch.column(ATTRIBUTES + VALUES_SUFFIX).flatten().to_numpy().tobytes()
+    return columns | {"starts": stretch.starts.tolist(), "lines": stretch.lines.tolist()}
+
+
+def outcome(xs: Any, y: Any = None, weights: Any = None) -> Any:
+    """All stretches, or the error."""
+    try:
+        return [content(stretch) for stretch in stretches_of(xs, y, weights)]
+    except BadChain as error:
+        return str(error)
+
+
+def item_by_item(xs: Any, y: Any = None, weights: Any = None) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "packed", lambda piece: None)
+        return outcome(xs, y, weights)
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEQUENCES)
+@example([[{"a": "x"}], [{"a": np.float64(2.0)}], [{"a": "y"}]])
+@example([[{"k": b"12345678"}, {"k": np.float64(2.5)}]])
+@example([[{"k": {"l": ["m", "n"]}, "o": ("p",)}] * 3])
+@example([[{"k": {"k" * 2000: "v"}}]])
+@example([[{Colour.RED: "x", "y": Colour.RED}]])
+def test_both_ways_give_the_same(xs: Any) -> None:
+    assert outcome(xs) == item_by_item(xs)
+    assert outcome(iter(xs)) == item_by_item(xs)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.recursive(USUAL, lambda inner: st.dictionaries(st.text("mn"), inner, max_size=2)))))
+def test_attributes_are_those_of_the_definition(xs: Any) -> None:
+    expected = [list(attributes("", item)) for sequence in xs for item in sequence]
+    texts, pieces = item_texts([p for p in map(packed, xs) if p is not None], sum(map(len, xs)))
+    assert pieces == len(xs), "these are types that the kernel knows"
+    data, offsets, ends = texts.text.tobytes(), texts.offsets.tolist(), [0, *texts.ends.tolist()]
+    found = [
+        (data[low:high].decode(), value) for low, high, value in zip(offsets, offsets[1:], texts.values, strict=False)
+    ]
+    assert [found[low:high] for low, high in pairwise(ends)] == expected
+
+
+def test_what_is_nested_too_deeply_or_shared_is_left_to_the_other_way() -> None:
+    deep: dict[str, Any] = {"end": "x"}
+    for _ in range(40):
+        deep = {"k": deep}
+    shared = ["p", "q"]
+    xs = [[deep, {"a": shared, "b": shared}], [{"w": "one"}] * 3, [{"a": "n" * 3000, "b" * 3000: {"c": "d"}}]]
+    assert outcome(xs) == item_by_item(xs)
+    assert len(outcome(xs)[0]["starts"]) == 6
+
+
+@pytest.mark.parametrize(("rows", "entries"), [(3, 1000), (1000, 5), (2, 4)])
+def test_stretches_end_at_the_same_items(rows: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequences, "_ROWS", rows)
+    monkeypatch.setattr(sequences, "_ENTRIES", entries)
+    xs = [[{f"k{j}": f"{i}" for j in range((i + k) % 4)} for k in range(i % 6)] for i in range(20)]
+    y = [[f"L{k}" for k in range(len(items))] for items in xs]
+    found = outcome(xs, y, [1.0 + k for k in range(20)])
+    assert found == item_by_item(xs, y, [1.0 + k for k in range(20)])
+    for stretch in found[:-1]:
+        sizes = list(map(len, stretch[ATTRIBUTES]))
+        assert len(sizes) == rows or sum(sizes[:-1]) < entries <= sum(sizes)
+    assert list(chain.from_iterable(stretch[LABEL] for stretch in found)) == list(chain.from_iterable(y))
+    starts = [start for stretch in found for start in stretch["starts"]]
+    assert starts == [k == 0 for items in xs for k in range(len(items))]
+    weights = [weight for stretch in found for weight in stretch[WEIGHT]]
+    assert weights == [1.0 + k for k, items in enumerate(xs) for _ in items]
+
+
+def test_a_python_that_writes_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    xs = [[{"a": "b", "c": 2.0}, ["d"]]]
+    expected = outcome(xs)
+    items.is_known.cache_clear()
+    monkeypatch.setattr(items, "_FORMAT", 0)
+    assert not items.is_known()
+    assert outcome(xs) == expected
+    monkeypatch.undo()
+    items.is_known.cache_clear()
+    assert items.is_known()
+
+
+def test_sequences_may_be_made_of_the_same_list_again_and_again() -> None:
+    buffer: list[dict[str, Any]] = [{}, {}]
+
+    def made() -> Iterator[Any]:
+        for k in range(5):
+            for place, item in enumerate(buffer):
+                item.clear()
+                item[f"k{place}"] = "np" if k % 2 else np.float64(k)
+            yield buffer
+
+    def of_items() -> Iterator[Any]:
+        item: dict[str, str] = {}
+        for k in range(3):
+            item["k"] = str(k)
+            yield item
+
+    assert outcome(made()) == item_by_item(made())
+    assert outcome([of_items()])[0][ATTRIBUTES] == [["k:0"], ["k:1"], ["k:2"]]
+
+
+def test_labels_come_from_anything_and_may_be_taken_out_of_the_items() -> None:
+    def xs() -> Any:
+        return [[{"w": f"{k}", "label": f"L{k % 2}"} for k in range(3)] for _ in range(4)]
+
+    def labels(given: Any) -> Any:
+        return ([item.pop("label") for item in sequence] for sequence in given)
+
+    ours, theirs = xs(), xs()
+    found = outcome(ours, labels(ours))
+    assert found == item_by_item(theirs, labels(theirs))
+    assert found[0][ATTRIBUTES][0] == ["w:0"]
+    for y in (
+        [None, float("nan"), b"A"],
+        np.array(["A", "B", "A"]),
+        (1, 2.5, True),
+        iter("ABC"),
+        {"A": 1, "B": 2, "C": 3},
+    ):
+        copies = [list(y)] * 2 if isinstance(y, Iterator) else [y] * 2
+        assert outcome(xs()[:1], [copies[0]]) == item_by_item(xs()[:1], [copies[1]])
+
+
+BAD = [
+    ([[{"a": "b"}], [{"a": None}], [{"c": "d"}]], [["A"], ["A"]]),  # item before labels
+    ([[{"a": "b"}, {"a": "c"}]], [["A"]]),
+    ([[{"a": "b"}, {"a": None}]], [["A"]]),
+    ([[{"a": "b"}]], [repeat("A")]),
+    ([[{"a": "b"}]], [iter("")]),
+    ([[{"a": "b"}]], [None]),
+    ([[{"a": "b"}]], ["A"]),
+    ([[{"a": "b"}]], [7]),
+    ([[{"a": float("nan")}]], None),
+    ([[{"a": "\udcff"}]], None),
+    ([["a", "b"]], None),
+    ([[["a", 1]]], None),
+    ([{"a": "b"}], None),
+    ("text", None),
+    ([7], None),
+    ([None], None),
+]
+
+
+@pytest.mark.parametrize(("xs", "y"), BAD)
+def test_errors_are_the_same(xs: Any, y: Any) -> None:
+    expected = item_by_item(xs, y)
+    assert outcome(xs, y) == expected
+    assert isinstance(expected, str) or xs == [None] or y == [None]
+
+
+def arrays(made: Chain) -> list[bytes]:
+    block = made.block(0, made.positions)
+    assert made.vocabulary is not None
+    names = made.vocabulary.attributes
+    return [array.tobytes() for array in block] + [repr(None if names is None else names.to_pylist()).encode()]
+
+
+@pytest.mark.parametrize("bits", [None, 6])
+def test_chains_are_the_same_to_the_last_bit(bits: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    xs = [
+        [
+            {
+                "w": f"w{random.integers(30)}",
+                "n": float(random.integers(3)),
+                "f": bool(random.integers(2)),
+                "l": ["a", "b"],
+            }
+        ]
+        * int(random.integers(1, 4))
+        for _ in range(50)
+    ]
+    y = [["A", "B"][: len(items)] + ["A"] * (len(items) - 2) for items in xs]
+    found = arrays(chain_from_sequences(xs, y, hash_bits=bits))
+    monkeypatch.setattr(sequences, "packed", lambda piece: None)
+    assert found == arrays(chain_from_sequences(xs, y, hash_bits=bits))
