@@ -201,6 +201,38 @@ MUTANTS = [
         _WINDOW,
     ),
     Mutant("windows", "kernels/viterbi.py", "            return t + 1\n", "            return t\n", "soon", _WINDOW),
+    Mutant(
+        "items",
+        "readers/sequences.py",
+        "elif waiting.size >= _PACKED or not kept:",
+        "elif waiting.size >= _PACKED:",
+        "again_and_again",
+        ("readers/test_items.py",),
+    ),
+    Mutant(
+        "items",
+        "readers/item_kernels.py",
+        "1.0 if kind == _TRUE else 0.0",
+        "1.0",
+        "definition",
+        ("readers/test_items.py",),
+    ),
+    Mutant(
+        "items",
+        "features/item_id_kernels.py",
+        "kept += ids[k] >= 0",
+        "kept += ids[k] > 0",
+        "results_are",
+        ("inference/test_sentence.py",),
+    ),
+    Mutant(
+        "items",
+        "inference/sentence.py",
+        "p.never_first, p.never_last)",
+        "p.never_last, p.never_first)",
+        "results_are",
+        ("inference/test_sentence.py",),
+    ),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")
@@ -270,4 +302,4 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
 
 
 def test_every_engine_has_a_mutant() -> None:
-    assert {mutant.breaks for mutant in MUTANTS} - {"every engine", "windows"} == set(ENGINES)
+    assert {mutant.breaks for mutant in MUTANTS} - {"every engine", "windows", "items"} == set(ENGINES)

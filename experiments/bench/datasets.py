@@ -217,19 +217,22 @@ def word_sequences(path: Path) -> Iterator[tuple[list[dict[str, Any]], list[str]
     """As sklearn-crfsuite's tutorial on CoNLL-2002 makes them: dicts of texts, bools and a number."""
     for sentence in _sentences(path):
         words = [_of_word(fields[0], fields[1]) for fields in sentence]
-        around = [
-            {name: value for name, value in word.items() if name not in ("word[-3:]", "word[-2:]", "word.isdigit()")}
-            for word in words
-        ]
         items = []
         for t, word in enumerate(words):
             item = {"bias": 1.0, **word}
-            item |= {f"-1:{name}": value for name, value in around[t - 1].items()} if t else {"BOS": True}
-            item |= (
-                {f"+1:{name}": value for name, value in around[t + 1].items()} if t + 1 < len(words) else {"EOS": True}
-            )
-            items.append(item)
+            for name, before, _ in _AROUND_WORD if t else ():
+                item[before] = words[t - 1][name]
+            for name, _, after in _AROUND_WORD if t + 1 < len(words) else ():
+                item[after] = words[t + 1][name]
+            item |= {} if t else {"BOS": True}
+            items.append(item if t + 1 < len(words) else item | {"EOS": True})
         yield items, [fields[2] for fields in sentence]
+
+
+_AROUND_WORD = [
+    (name, f"-1:{name}", f"+1:{name}")
+    for name in ("word.lower()", "word.istitle()", "word.isupper()", "postag", "postag[:2]")
+]
 
 
 def _of_word(word: str, tag: str) -> dict[str, Any]:

@@ -44,6 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "hashed": {"hash_bits": 7},
     "rare": {"min_freq": 3, "all_possible_states": True},
+    "scheme": {"scheme": "BIO"},
     "forbidden": {"forbid": ["B-X>I-Y"], "all_possible_transitions": True},
 }
 
@@ -51,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def fitted(name: str, **more: Any) -> CRF:
     xs, y = sentences(60)
     options: dict[str, Any] = {"max_iterations": 15, "threads": 1, **SETTINGS[name], **more}
-    if name == "forbidden":  # sentences without what is forbidden
+    if name in ("scheme", "forbidden"):  # sentences without what is forbidden
         y = [["B-X"] * len(labels) if k % 2 else ["B-Y"] * len(labels) for k, labels in enumerate(y)]
         y[0] = ["B-X", *["I-X"] * (len(y[0]) - 1)]
         y[1] = ["B-Y", *["I-Y"] * (len(y[1]) - 1)]

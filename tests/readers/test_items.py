@@ -155,6 +155,12 @@ def test_what_is_nested_too_deeply_or_shared_is_left_to_the_other_way() -> None:
     xs = [[deep, {"a": shared, "b": shared}], [{"w": "one"}] * 3, [{"a": "n" * 3000, "b" * 3000: {"c": "d"}}]]
     assert outcome(xs) == item_by_item(xs)
     assert len(outcome(xs)[0]["starts"]) == 6
+    once, name = {"first": "x", "l": shared}, "a name".upper()
+    assert outcome([[once, {name: "y"}, {name: "z", "first": name}]])[0][ATTRIBUTES] == [
+        ["first:x", "l:p", "l:q"],
+        ["A NAME:y"],
+        ["A NAME:z", "first:A NAME"],
+    ]
 
 
 @pytest.mark.parametrize(("rows", "entries"), [(3, 1000), (1000, 5), (2, 4)])

@@ -13,21 +13,23 @@ from chainfold.chain.string_kernels import find_strings, hash_strings
 from chainfold.readers.item_kernels import container_at, flatten
 from chainfold.system.jit import OK, STRICT, kernel
 
+_BYTES = 8  # of text that an attribute has, where there is just enough room
+
 
 @kernel(fastmath=STRICT)
 def item_ids(data: Any, room: Any, mask: Any, table: Any) -> Any:
     """The attributes that a model knows, of one packed list of items.
 
-    data: bytes of `marshal`, and what `kernels.flatten` says of them; room: bytes of text; mask: of hashes, or -1 where
-    the table of names is to be used. Returns (status, offsets, ids, values), the values empty if all are one.
+    data: the packed list; room: bytes of text; mask: of hashes, or -1 where the table of names is to be used. Returns
+    (status, offsets, ids, values), the values empty if all are one.
     """
     ends = np.full(1, data.size, np.int64)
     items = max(container_at(data, np.int64(0))[0], 0)
-    most = data.size // 2 + 1
+    most = room // _BYTES
     text, offsets, values = np.empty(room, np.uint8), np.empty(most + 1, np.int64), np.empty(most)
     begins = np.zeros(items + 1, np.int64)
     offsets[0] = 0
-    status, _, _ = flatten(data, ends, 0, 0, np.empty(most, np.int64), text, offsets, values, begins[1:])
+    status, _, _ = flatten(data, ends, 0, 0, np.empty(data.size // 2 + 1, np.int32), text, offsets, values, begins[1:])
     count = begins[items] if status == OK else np.int64(0)
     ids = np.empty(count, np.int32)
     if mask >= 0:

@@ -24,7 +24,7 @@ from chainfold.readers.items import is_known, packed
 from chainfold.system.jit import OK
 
 _MOST = 1 << 20  # bytes of a packed sequence; longer ones are better read in stretches
-_ROOM = 1024  # bytes of text beside those of the sequence
+_ROOM = 1024  # bytes of text, beside three for each byte of a sequence: names that come again take few bytes there
 
 
 class ItemIds:
@@ -52,7 +52,7 @@ class ItemIds:
 
     def read(self, kernel: Any, data: NDArray[np.uint8], *more: Any) -> tuple[Any, ...]:
         """What a kernel that begins as `item_ids` does gives for packed items."""
-        room = data.size + _ROOM
+        room = 3 * data.size + _ROOM
         while (given := kernel(data, room, self._mask, self._table.arrays, *more))[0] == FULL:
             room *= 4
         return tuple(given)

@@ -58,7 +58,7 @@ def item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
 def _item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
     data = np.frombuffer(b"".join(pieces), np.uint8)
     piece_ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
-    refs = np.empty(max(map(len, pieces), default=0) // 2 + 1, np.int64)
+    refs = np.empty(max(map(len, pieces), default=0) // 2 + 1, np.int32)
     found = ItemTexts(
         np.empty(2 * data.size + _LEAST, np.uint8),
         np.zeros(data.size // 6 + _LEAST, np.int64),
