@@ -120,6 +120,30 @@ def test_other_columns_of_a_data_set_are_there_for_templates() -> None:
         crf.predict([{"tokens": ["the", "cat"], "upper": [True]}])
 
 
+class DataSet:
+    """Rows as a data set has them."""
+
+    def __len__(self) -> int:
+        return len(ROWS)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return ROWS[number]
+
+
+def test_a_data_set_is_not_a_list_and_iterators_are_read_once() -> None:
+    crf = CRF(c2=0.1).fit(DataSet())
+    assert (crf.predict(DataSet()) == [row["ner_tags"] for row in ROWS]).all()
+
+    class Once:
+        def __init__(self) -> None:
+            self._rest = iter([[{"a": 1}], [{"b": 1}]])
+
+        def __iter__(self) -> Any:
+            return self._rest
+
+    assert CRF().fit(Once(), [["A"], ["B"]]).attributes_ == ["a", "b"]
+
+
 def test_rows_without_tokens_or_labels() -> None:
     with pytest.raises(ChainfoldError, match=r"sequence 0 has no column of labels; name the column as encoding="):
         CRF().fit([{"tokens": ["a"], "a_tags": [1], "b_tags": [1]}])

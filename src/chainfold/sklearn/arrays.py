@@ -6,7 +6,7 @@ numbers from 0; entries that are zero are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,15 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadSetting, EmptyChain
 
 
+def is_list(inputs: Any) -> bool:
+    """Can elements be looked at before they are read? What can only be iterated over may give them once."""
+    sized = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
+    return sized and not isinstance(inputs, (str, bytes, Mapping))
+
+
 def are_arrays(inputs: Any) -> bool:
-    """Are these sequences arrays? Iterators are not looked into."""
-    if isinstance(inputs, (str, bytes, Iterator)) or not isinstance(inputs, Iterable):
-        return False
-    return _is_array(next(iter(inputs), None))
+    """Is this a list of arrays?"""
+    return is_list(inputs) and _is_array(next(iter(inputs), None))
 
 
 def _is_array(sequence: Any) -> bool:

@@ -22,6 +22,7 @@ from chainfold.features.row_columns import symbols
 from chainfold.features.schema import Schema
 from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import LABEL, Stretch
+from chainfold.sklearn.arrays import is_list
 
 TOKENS, TAGS = "tokens", "tags"
 _OPTIONS = {"label", "attributes", "template", "border", "min_count", "hash_bits", "unknown"}
@@ -29,10 +30,8 @@ _ROWS = 65536  # in a stretch, but for the last sentence
 
 
 def are_sentences(inputs: Any) -> bool:
-    """Are these sentences of tokens? Iterators are not looked into."""
-    if isinstance(inputs, (str, bytes, Mapping, Iterator)) or not isinstance(inputs, Iterable):
-        return False
-    for sentence in inputs:
+    """Is this a list of sentences of tokens?"""
+    for sentence in inputs if is_list(inputs) else ():
         if isinstance(sentence, Mapping):
             return any(isinstance(values, (list, tuple, np.ndarray)) for values in sentence.values())
         if not isinstance(sentence, (list, tuple, np.ndarray)):
