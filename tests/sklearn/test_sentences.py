@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,9 @@ class DataSet:
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         return ROWS[number]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(ROWS)
 
 
 def test_a_data_set_is_not_a_list_and_iterators_are_read_once() -> None:

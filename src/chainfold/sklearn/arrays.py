@@ -22,7 +22,7 @@ from chainfold.errors import BadChain, BadSetting, EmptyChain
 def is_list(inputs: Any) -> bool:
     """Can elements be looked at before they are read? What can only be iterated over may give them once."""
     sized = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
-    return sized and not isinstance(inputs, (str, bytes, Mapping))
+    return sized and isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping))
 
 
 def are_arrays(inputs: Any) -> bool:
