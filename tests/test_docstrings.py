@@ -6,19 +6,24 @@ import doctest
 import importlib
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import chainfold
 
+HOMES = [(chainfold, name) for name in chainfold.__all__]
+HOMES += [(chainfold.metrics, name) for name in chainfold.metrics.__all__ if name.endswith(("_score", "_report"))]
+HOMES += [(chainfold.pycrfsuite, name) for name in ("ItemSequence", "Tagger", "TrainLogParser", "Trainer")]
 
-@pytest.mark.parametrize("name", chainfold.__all__)
-def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.mark.parametrize(("home", "name"), HOMES, ids=lambda value: value if isinstance(value, str) else "")
+def test_examples_run(home: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    public = getattr(chainfold, name)
+    public = getattr(home, name)
     names = {**vars(importlib.import_module(public.__module__)), name: public}
     found = [test for test in doctest.DocTestFinder(recurse=False).find(public, name, globs=names) if test.examples]
-    assert found, f"the docstring of chainfold.{name} has no example"
+    assert found, f"the docstring of {home.__name__}.{name} has no example"
     with warnings.catch_warnings():
         for test in found:
             assert doctest.DocTestRunner().run(test).failed == 0

@@ -149,14 +149,19 @@ _HOME = {
 }
 
 
+_MODULES = ("metrics", "pycrfsuite", "scorers")
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: numba takes longer to load than `chainfold --help` may take."""
-    if name not in _HOME:
+    if name not in _HOME and name not in _MODULES:
         raise AttributeError(f"module 'chainfold' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"chainfold.{name}")
     return getattr(import_module(f"chainfold.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, *_MODULES, "__version__"])

@@ -168,6 +168,13 @@ class BadFile(ChainfoldError):
         super().__init__(f"{path}: {problem}")
 
 
+class NotOpened(ChainfoldError, RuntimeError):
+    """A tagger was asked while no model was open."""
+
+    def __init__(self) -> None:
+        super().__init__("the tagger has no model; open one first.")
+
+
 class AlreadyAppended(BadFile):
     def __init__(self, path: object, positions: int) -> None:
         super().__init__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
 import itertools
 import math
 import pickle
@@ -87,7 +88,7 @@ def flat_f1(y: Any, predicted: Any, **options: Any) -> float:
 
 
 def test_its_parameters_are_those_of_sklearn_crfsuite() -> None:
-    left_out = {"model_filename", "keep_tempfiles", "trainer_cls"}
+    left_out = {"keep_tempfiles", "trainer_cls"}
     left_out |= {f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials")}
     ours = inspect.signature(CRF).parameters
     for name, parameter in inspect.signature(sklearn_crfsuite.CRF).parameters.items():
@@ -161,7 +162,7 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
     assert estimator.forbid is forbid
     copied = clone(estimator)
     assert copied.get_params() == estimator.get_params()
-    assert not hasattr(copied, "classes_")
+    assert copied.classes_ is None
     with pytest.raises(ChainfoldError, match="algorithm is 'newton'"):
         copied.fit(X, Y)
     with pytest.raises(ChainfoldError, match=r"c2 is -1\.0"):
@@ -175,13 +176,13 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
     assert set(CRF().get_params()) == set(inspect.signature(CRF).parameters)
 
 
-@pytest.mark.parametrize("use", ["predict", "predict_marginals", "score", "entropy", "save", "classes_", "n_iter_"])
+@pytest.mark.parametrize("use", ["predict", "predict_marginals", "score", "entropy", "save", "dumps", "n_iter_"])
 def test_what_is_not_fitted_says_so(use: str) -> None:
     estimator = CRF()
     with pytest.raises(NotFittedError):
         check_is_fitted(estimator)
     with pytest.raises(NotFittedError, match="this CRF is not fitted yet; call fit"):
-        getattr(estimator, use)(*([X] if not use.endswith("_") else []))
+        getattr(estimator, use)(*([X] if use != "dumps" and not use.endswith("_") else []))
     check_is_fitted(estimator.fit(X[:5], Y[:5]))
 
 
@@ -326,12 +327,106 @@ def test_attributes_that_were_never_seen_are_left_out(fitted: CRF) -> None:
     assert fitted.predict_marginals_single([{**known[0], "colour": "red"}]) == fitted.predict_marginals_single(known)
 
 
-def test_labels_are_texts() -> None:
+def test_labels_that_are_numbers_or_booleans_come_back_as_such() -> None:
     numbers = [["OBI".index(label) for label in labels] for labels in Y]
     estimator = CRF(max_iterations=5).fit(X, numbers)
-    assert set(estimator.classes_) == {"0", "1", "2"}
-    assert {label for labels in estimator.predict(X) for label in labels} <= {"0", "1", "2"}
+    for same in (estimator, CRF.load(estimator.dumps()), pickle.loads(pickle.dumps(estimator))):
+        assert set(same.classes_) == {0, 1, 2}
+        assert {label for labels in same.predict(X) for label in labels} <= {0, 1, 2}
+        assert all(type(label) is int for label in same.predict_single(X[0]))
+        assert set(same.predict_marginals_single(X[0])[0]) == {0, 1, 2}
+        assert {label for pair in same.transition_features_ for label in pair} == {0, 1, 2}
+        assert {label for _, label in same.state_features_} == {0, 1, 2}
+        assert same.predict_nbest(X[:1], k=1)[0][0][0] == same.predict_single(X[0])
     assert estimator.score(X, numbers) > 0.6
+    assert estimator.model_.vocabulary is not None
+    assert set(estimator.model_.vocabulary.labels) == {"0", "1", "2"}
+    flags = [[label == "O" for label in labels] for labels in Y]
+    of_flags = CRF(max_iterations=5).fit(X, [np.array(labels) for labels in flags])
+    assert set(of_flags.classes_) == {True, False}
+    assert of_flags.score(X, flags) > 0.6
+    once = CRF(max_iterations=5).fit(iter(X), (iter(labels) for labels in numbers))
+    assert (once.predict(X) == estimator.predict(X)).all()
+    mixed = [[str(label) if label == 2 else label for label in labels] for labels in numbers]
+    assert set(CRF(max_iterations=5).fit(X, mixed).classes_) == {"0", "1", "2"}
+
+
+def test_partial_fit_keeps_the_type_of_labels_as_long_as_all_have_it() -> None:
+    numbers = [["OBI".index(label) for label in labels] for labels in Y]
+    estimator = CRF("adagrad").partial_fit(X, numbers, classes=[3])
+    assert set(estimator.classes_) == {0, 1, 2, 3}
+    assert set(estimator.partial_fit(X, numbers).classes_) == {0, 1, 2, 3}
+    assert set(estimator.partial_fit(X, Y).classes_) == {"0", "1", "2", "3", *"OBI"}
+    assert set(estimator.partial_fit(X, numbers).classes_) == {"0", "1", "2", "3", *"OBI"}
+    digits = [[str(label) for label in labels] for labels in numbers]
+    assert set(CRF("adagrad").partial_fit(X, digits).partial_fit(X, numbers).classes_) == {"0", "1", "2"}
+
+
+def test_predictions_compare_lists_as_a_whole(fitted: CRF) -> None:
+    predicted = fitted.predict(X)
+    expected = [list(labels) for labels in predicted]
+    assert (predicted == expected).all()
+    assert not (predicted != expected).any()
+    changed = [*expected[:-1], [*expected[-1], "O"]]
+    assert (predicted == changed).tolist() == [True] * (len(X) - 1) + [False]
+    assert bool((fitted.predict(X[:1]) == expected[0]).all()), "one list is compared with every one"
+    with pytest.raises(ValueError, match="cannot be compared with 1"):
+        predicted == expected[:1]  # noqa: B015
+
+
+def test_a_model_file_is_written_by_fit_and_read_without(tmp_path: Path) -> None:
+    path = tmp_path / "names.model"
+    first = CRF(model_filename=path, max_iterations=5)
+    assert first.tagger_ is None
+    with pytest.raises(NotFittedError):
+        first.predict(X)
+    first.fit(X, Y)
+    assert path.read_bytes() == first.dumps()
+    second = CRF(model_filename=str(path))
+    check_is_fitted(second)
+    assert (second.predict(NEW) == first.predict(NEW)).all()
+    assert second.size_ == path.stat().st_size
+    assert len(second.training_log_.iterations) == 5
+    third = CRF("adagrad", model_filename=path).partial_fit(X, Y)
+    assert open_model(path).weights.tolist() == third.model_.weights.tolist()
+    assert (pickle.loads(pickle.dumps(second)).predict(NEW) == first.predict(NEW)).all()
+
+
+def test_a_model_in_memory(fitted: CRF, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "a.model")
+    assert fitted.dumps() == (tmp_path / "a.model").read_bytes()
+    with (tmp_path / "a.model").open("rb") as file:
+        for source in (fitted.dumps(), bytearray(fitted.dumps()), io.BytesIO(fitted.dumps()), file):
+            assert (CRF.load(source).predict(NEW) == fitted.predict(NEW)).all()
+    with pytest.raises(ChainfoldError, match="the bytes: "):
+        CRF.load(b"lCRF" * 99)
+    for wrong in (b"", fitted.dumps()[:-1], fitted.dumps()[:-1] + b"?"):
+        with pytest.raises(ChainfoldError, match="the bytes: this is not a model"):
+            CRF.load(wrong)
+    with pytest.raises(ChainfoldError, match="open it in binary mode"):
+        CRF.load(io.StringIO("text"))  # type: ignore[arg-type]
+
+
+def test_the_tagger_of_python_crfsuite(fitted: CRF) -> None:
+    tagger = fitted.tagger_
+    assert tagger is not None
+    assert tagger is fitted.tagger_
+    assert tagger.labels() == fitted.classes_
+    assert tagger.tag(X[0]) == fitted.predict_single(X[0])
+    assert tagger.marginal("O", 0) == pytest.approx(fitted.predict_marginals_single(X[0])[0]["O"])
+    assert tagger.probability(Y[0]) == pytest.approx(math.exp(fitted.log_probability(X[:1], Y[:1])[0]))
+
+
+@pytest.mark.parametrize(("name", "alias"), [("ap", "averaged-perceptron"), ("pa", "passive-aggressive")])
+def test_names_of_algorithms(name: str, alias: str) -> None:
+    assert CRF(alias, max_iterations=3).fit(X, Y).dumps() == CRF(name, max_iterations=3).fit(X, Y).dumps()
+
+
+@pytest.mark.parametrize("algorithm", ["ap", "pa"])
+def test_perceptrons_go_on_after_an_epoch_without_errors_as_crfsuite_does(algorithm: str) -> None:
+    x, y = [[{"word": "a"}, {"word": "b"}]], [["A", "B"]]
+    assert CRF(algorithm).fit(x, y).n_iter_ == 100
+    assert CRF(algorithm, epsilon=1e-5).fit(x, y).n_iter_ < 100
 
 
 ROWS = [("the", "DT", "B"), ("cat", "NN", "I"), ("sat", "VB", "O"), ("a", "DT", "B"), ("cat", "NN", "I")]

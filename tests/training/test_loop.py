@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pycrfsuite
 import pytest
 from scipy.optimize import minimize
 
+import pycrfsuite
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
 from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences

@@ -12,6 +12,7 @@ from chainfold.exchange import crfpp, crfpp_binary, crfsuite_binary, wapiti_text
 from chainfold.exchange.foreign import readable_as
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
+from chainfold.system.archive import FileInMemory, FileSource, in_memory, name_of
 from chainfold.system.files import written_whole
 
 _HEAD = 16  # bytes that tell the format
@@ -43,9 +44,10 @@ _WRITERS: dict[str, Callable[[Model, str], Iterator[bytes]]] = {
 FORMATS = tuple(_WRITERS)
 
 
-def open_any_model(path: str | Path, encoding: str = "utf-8") -> Model:
+def open_any_model(source: FileSource, encoding: str = "utf-8") -> Model:
     """Read a model of chainfold, CRFsuite, Wapiti or CRF++, whichever the first bytes of the file tell.
 
+    source      a path, the bytes of a file, or a file that is open in binary mode
     encoding    of the names in the file of another program
 
     Returns a `Model`. Raises `ChainfoldError` where the file is no model, is damaged, or contains what chainfold does
@@ -58,11 +60,14 @@ def open_any_model(path: str | Path, encoding: str = "utf-8") -> Model:
     ('X', 'Y')
     """
     _check_encoding(encoding)
-    reader = _reader_of(path)
+    if not isinstance(source, (str, Path)):
+        source = in_memory(source)
+    reader = _reader_of(source)
     if reader is None:
-        return open_model(path)
-    with readable_as(path, reader.program):
-        return reader.read(Path(path).read_bytes(), encoding)
+        return open_model(source)
+    with readable_as(name_of(source), reader.program):
+        content = source.getvalue() if isinstance(source, FileInMemory) else Path(source).read_bytes()
+        return reader.read(content, encoding)
 
 
 def export_model(
@@ -91,13 +96,17 @@ def export_model(
             file.write(part)
 
 
-def _reader_of(path: str | Path) -> _Reader | None:
-    with suppress(OSError, ValueError):
-        if Path(path).is_file():
-            with Path(path).open("rb") as file:
-                head = file.read(_HEAD)
-            return next((reader for reader in _READERS if reader.begins_so(head)), None)
-    return None
+def _reader_of(source: str | Path | FileInMemory) -> _Reader | None:
+    """The reader of a model of another program; None for anything else."""
+    head = b""
+    if isinstance(source, FileInMemory):
+        head = bytes(source.getbuffer()[:_HEAD])
+    else:
+        with suppress(OSError, ValueError):
+            if Path(source).is_file():
+                with Path(source).open("rb") as file:
+                    head = file.read(_HEAD)
+    return next((reader for reader in _READERS if reader.begins_so(head)), None)
 
 
 def _check_encoding(encoding: str) -> None:

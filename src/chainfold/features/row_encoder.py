@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,15 +15,12 @@ from chainfold.errors import BadFile
 from chainfold.features.encoder import Numbered
 from chainfold.features.for_model import BlockMaker, ModelInput
 from chainfold.features.item_ids import ItemIds
+from chainfold.features.row_columns import PROGRAM, RowColumns
 from chainfold.features.spec import InputSpec
-from chainfold.readers.columns import BAG, NUMBER, SYMBOL, Stretch
+from chainfold.readers.columns import Stretch
 from chainfold.readers.sequences import stretches_of
 from chainfold.readers.tables import read_memory
 from chainfold.system.validate import MOST, Arrays
-
-_PROGRAM = "the rows"
-_KINDS = {"bag": "list of texts", "number": "number", "symbol": "text"}
-_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # what a value that does not fit raises
 
 
 class RowEncoder:
@@ -39,9 +35,8 @@ class RowEncoder:
         """labels: rows have labels: mappings and lists as a column, items in a pair (item, label)."""
         self._input = ModelInput(vocabulary, InputSpec(labels=labels, one_sequence=False))
         self._labels = labels
-        self._orders: dict[int, dict[str, int]] = {}  # by how many values there are
-        self._kinds = self._input.needed(labels)
-        self._items = all(kind == "bag" for name, kind in self._kinds.items() if name != self._input.label)
+        self._columns = RowColumns(self._input, labels)
+        self._items = self._columns.items
         self._ids = ItemIds.of(vocabulary) if self._items and not labels else None
         self._begin()
         self._nothing = self._maker.nothing
@@ -136,15 +131,13 @@ class RowEncoder:
         if self._items:
             items, labels = zip(*several, strict=True) if self._labels else (several, None)
             return list(stretches_of([items], None if labels is None else [labels]))
-        columns = {name: self._column(name, kind, several) for name, kind in self._kinds.items()}
         lines = np.arange(self._rows + 1, self._rows + 1 + len(several))
-        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        return [Stretch(batch, np.zeros(len(several), np.bool_), lines, _PROGRAM, "row")]
+        batch = self._columns.batch(several, lambda number: f"row {lines[number]}")
+        return [Stretch(batch, np.zeros(len(several), np.bool_), lines, PROGRAM, "row")]
 
     def _complete(self, stretch: Stretch) -> Stretch:
         """The same rows, if they have all columns."""
-        for name in self._kinds.keys() - set(stretch.batch.schema.names):
-            raise BadFile(_PROGRAM, f"there is no column {name!r}, which the model uses.")
+        self._columns.check_names(stretch.batch.schema.names)
         return stretch
 
     def _several(self, rows: Any) -> list[Any]:
@@ -152,76 +145,18 @@ class RowEncoder:
         single = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
         if not (single or isinstance(rows, (list, tuple, set, frozenset))):
             given = type(rows).__name__
-            raise BadFile(_PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
+            raise BadFile(PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
         if single or not isinstance(rows, (list, tuple)):
             return [rows]
         if not rows and self._items and not self._labels:
             raise BadFile(
-                _PROGRAM,
+                PROGRAM,
                 "an empty list may be one row without attributes, or no rows; push {} or [[]] for the one row, and "
                 "leave the call out where there are no rows.",
             )
         inner = (Mapping, list, tuple, set, frozenset) if self._items else (Mapping, list, tuple)
         return list(rows) if all(isinstance(row, inner) for row in rows) else [rows]
 
-    def _column(self, name: str, kind: str, rows: list[Any]) -> Any:
-        values = [self._value(row, name, number) for number, row in enumerate(rows, self._rows + 1)]
-        try:
-            return _array(values, kind)
-        except _WRONG:
-            number, value = next((k, value) for k, value in enumerate(values, self._rows + 1) if not _fits(value, kind))
-            raise BadFile(_PROGRAM, f"row {number}, column {name!r}: {value!r} is no {_KINDS[kind]}.") from None
-
-    def _value(self, row: Any, name: str, number: int) -> Any:
-        if isinstance(row, Mapping):
-            if name in row:
-                return row[name]
-            problem = f"row {number} has no column {name!r}, which the model uses; give None if it is missing."
-            raise BadFile(_PROGRAM, problem)
-        place = self._places(len(row)).get(name)
-        if place is None:
-            expected = ", ".join(name for name in self._input.kinds if name != self._input.label)
-            raise BadFile(_PROGRAM, f"row {number} has {len(row)} values, but the columns are {expected}.")
-        return row[place]
-
-    def _places(self, width: int) -> dict[str, int]:
-        """The place of each column in a list of `width` values."""
-        if width not in self._orders:
-            names = self._input.names([str(k) for k in range(width)]) or []
-            self._orders[width] = {name: place for place, name in enumerate(names)}
-        return self._orders[width]
-
     def _no_rows(self) -> Stretch:
         """The columns that are used, without rows."""
-        types = {"symbol": SYMBOL, "number": NUMBER, "bag": BAG}
-        schema = pa.schema([(name, types[kind]) for name, kind in self._kinds.items()])
-        batch = pa.RecordBatch.from_pylist([], schema=schema)
-        return Stretch(batch, np.empty(0, np.bool_), np.empty(0, np.int64), _PROGRAM, "row")
-
-
-def _array(values: list[Any], kind: str) -> Any:
-    """A column of values; raises one of `_WRONG` where one does not fit."""
-    if kind == "bag":
-        entries = pa.array(values, pa.large_list(pa.string()))
-        return pa.LargeListArray.from_arrays(entries.offsets, entries.values.dictionary_encode())
-    if kind == "number":
-        return pa.array([None if value is None or value == "" else float(value) for value in values], NUMBER)
-    return pa.array(list(map(_spelt, values)), pa.string()).dictionary_encode()
-
-
-def _fits(value: Any, kind: str) -> bool:
-    try:
-        _array([value], kind)
-    except _WRONG:
-        return False
-    return True
-
-
-def _spelt(value: Any) -> str | None:
-    """A value as a symbol, spelt as in a table."""
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    text: str = pa.scalar(value).cast(pa.string()).as_py()
-    return text
+        return Stretch(self._columns.no_rows(), np.empty(0, np.bool_), np.empty(0, np.int64), PROGRAM, "row")

@@ -30,7 +30,16 @@ from chainfold.features.schema import kept_columns
 from chainfold.features.template import Template
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
-from chainfold.system.archive import Tensors, damage, digest_of, read_sealed, write_sealed
+from chainfold.system.archive import (
+    FileSource,
+    Tensors,
+    damage,
+    digest_of,
+    name_of,
+    read_sealed,
+    sealed_bytes,
+    write_sealed,
+)
 from chainfold.system.validate import Arrays, ascending, is_count, is_text, need
 
 MODEL, VERSION = "model", 1
@@ -49,16 +58,33 @@ def save_model(path: str | Path, model: Model) -> None:
     >>> open_model("example.model").layout.n_labels
     2
     """
+    write_sealed(path, MODEL, VERSION, *_checked(model))
+
+
+def model_bytes(model: Model) -> bytes:
+    """The bytes that `save_model` writes to a file; `open_model` reads them.
+
+    >>> from chainfold import Layout, Model
+    >>> open_model(model_bytes(Model.random(Layout.full(2, 3)))).layout.n_labels
+    2
+    """
+    return sealed_bytes(MODEL, VERSION, *_checked(model))
+
+
+def _checked(model: Model) -> tuple[Tensors, dict[str, Any]]:
+    """What is written of a model; what cannot be opened again is refused."""
     tensors, about = _tensors_of(model), _about(model)
     try:
-        _model_of(tensors, about)  # what cannot be opened again is not written
+        _model_of(tensors, about)
     except ChainfoldError as error:
         raise ChainfoldError(f"the model cannot be kept: {error}") from None
-    write_sealed(path, MODEL, VERSION, tensors, about)
+    return tensors, about
 
 
-def open_model(path: str | Path) -> Model:
+def open_model(source: FileSource) -> Model:
     """Read a model that `save_model` or `chainfold train` wrote.
+
+    source   a path, the bytes of a file, or an open binary file, which is read to its end
 
     Returns a `Model`. Raises `ChainfoldError` (`BadFile`) where the file is no model or is damaged.
 
@@ -67,8 +93,8 @@ def open_model(path: str | Path) -> Model:
     >>> open_model("example.model").weights.size
     10
     """
-    tensors, about = read_sealed(path, MODEL, VERSION, "train it anew")
-    with damage(path, MODEL):
+    tensors, about = read_sealed(source, MODEL, VERSION, "train it anew")
+    with damage(name_of(source), MODEL):
         return _model_of(tensors, about)
 
 

@@ -37,9 +37,16 @@ def _batches(table: Any) -> Iterator[Any]:
         return _array_batches(table)
     if isinstance(table, pa.RecordBatch):
         return iter([table])
+    if is_lazy(table):
+        table = table.collect()
     if hasattr(table, "__arrow_c_stream__"):
         return iter(pa.RecordBatchReader.from_stream(table))
     raise TypeError("give an Arrow, pandas or polars table, or a NumPy array of two dimensions or with named fields")
+
+
+def is_lazy(table: Any) -> bool:
+    """Is it a query of polars that has not run?"""
+    return callable(getattr(table, "collect", None)) and callable(getattr(table, "collect_schema", None))
 
 
 def _array_batches(array: NDArray[Any]) -> Iterator[Any]:

@@ -3,6 +3,8 @@
 An input is one of
 
     sequences   lists of items, as `chain_from_sequences` takes them; any iterable, read once; their labels beside them
+    arrays      a NumPy array or a SciPy matrix for each sequence, a row for each position; their labels beside them
+    sentences   lists of tokens with their labels beside them, or mappings with a list of tokens and one of labels
     files       paths, globs or open files, as `encode` takes them; or the path of a stored chain
     a table     of Arrow, pandas, polars or NumPy
     a source    a chain in memory, a stored one, or anything else that gives blocks
@@ -33,19 +35,20 @@ from chainfold.chain.views import WeightedView
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
-from chainfold.features.for_model import (
-    blocks_for_model,
-    extended_chain,
-    extended_sequences,
-    gather_blocks,
-    sequences_for_model,
-)
+from chainfold.features.for_model import blocks_for_model, extended_chain, extended_sequences
+from chainfold.features.item_blocks import blocks_of_items, extended_items, lists_of_columns, made_of_columns
+from chainfold.features.row_columns import symbols
 from chainfold.inference.tagger import BLOCK, blocks_of
 from chainfold.readers.sequences import KEPT
+from chainfold.readers.tables import is_lazy
+from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut
+from chainfold.sklearn.sentences import are_sentences, chain_of_sentences, labels_of
 from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
+
+_BESIDE = ("arrays", "sentences")  # kinds of input with their labels beside them, other than sequences of items
 
 Encoding = Mapping[str, Any]  # options of `encode`
 
@@ -59,13 +62,13 @@ class Lengths:
     def noting(self, sequences: Any) -> Any:
         """The same sequences."""
         if isinstance(sequences, KEPT) and all(isinstance(items, Sized) for items in sequences):
-            self.counts.extend(map(len, sequences))
+            self.counts.extend(map(count_of, sequences))
             return sequences
         return self._noting(sequences) if isinstance(sequences, Iterable) else sequences
 
     def _noting(self, sequences: Iterable[Any]) -> Iterator[Any]:
         for items in sequences:
-            self.counts.append(len(items) if isinstance(items, Sized) else 0)
+            self.counts.append(count_of(items) if isinstance(items, Sized) else 0)
             once = isinstance(items, Iterable) and not isinstance(items, Sized)
             yield self._counted(items) if once else items
 
@@ -75,12 +78,41 @@ class Lengths:
             yield item
 
 
+def count_of(items: Any) -> int:
+    """The items of a sequence: the rows of an array or of columns, the elements of anything else."""
+    if isinstance(items, Mapping):
+        return max(map(len, lists_of_columns(items, 0).values()), default=0)
+    return int(items.shape[0]) if hasattr(items, "shape") else len(items)
+
+
 @dataclass(frozen=True)
 class Feed:
     """Blocks with the numbers of a model."""
 
     blocks: Iterable[KnownBlock]
     lengths: Lengths | None = None  # of sequences, some of which may be empty; None where none can be
+
+
+def in_sequences(inputs: Any, labels: Any, lengths: Any) -> tuple[Any, Any]:
+    """Inputs and labels by sequence, if they are one after another with lengths."""
+    if lengths is None:
+        return inputs, labels
+    return cut(inputs, lengths, "X"), None if labels is None else cut(labels, lengths, "y")
+
+
+def with_labels(inputs: Any, labels: Any, encoding: Encoding) -> Any:
+    """The labels, taken out of sentences that are mappings where none are given."""
+    if labels is None and _kind(inputs, None) == "sentences":
+        return labels_of(inputs, encoding.get("label"))
+    return labels
+
+
+def label_texts(labels: Iterable[Any], vocabulary: Vocabulary) -> list[str]:
+    """The names that labels have in a vocabulary."""
+    if not made_of_columns(vocabulary):
+        return list(map(str, labels))
+    spelled: list[str] = symbols(list(labels)).to_pylist()
+    return spelled
 
 
 @contextmanager
@@ -93,6 +125,9 @@ def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Ite
     if kind == "sequences":
         yield _chain_of(inputs, labels, weights, encoding)
         return
+    if kind in _BESIDE:
+        yield _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
+        return
     with temporary_directory() as folder:
         source: Source | None = _source(inputs, kind)
         if source is None and kind == "files":
@@ -102,14 +137,33 @@ def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Ite
         yield source if weights is None else WeightedView(source, _of_positions(weights, lengths_of(source)))
 
 
-def further(inputs: Any, labels: Any, weights: Any, vocabulary: Vocabulary | None, encoding: Encoding) -> Chain:
-    """A chain in memory that continues the numbers of a vocabulary, or has its own where there is none."""
+def further(
+    inputs: Any,
+    labels: Any,
+    weights: Any,
+    vocabulary: Vocabulary | None,
+    encoding: Encoding,
+    n_features: int | None = None,
+) -> Chain:
+    """A chain in memory that continues the numbers of a vocabulary, or has its own where there is none.
+
+    n_features   the columns of the arrays that the model was trained on, if it was
+    """
     kind = _kind(inputs, labels)
     if kind == "sequences":
         if vocabulary is None:
             return _chain_of(inputs, labels, weights, encoding)
-        with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
-            return gather(spooled)
+        if not made_of_columns(vocabulary):
+            with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
+                return gather(spooled)
+    if vocabulary is None and kind in _BESIDE:
+        return _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
+    if vocabulary is not None and kind == "arrays":
+        return _weighted(grown_chain(_array_chain(inputs, _needed(labels), n_features), vocabulary), weights, inputs)
+    if vocabulary is not None and kind in ("sentences", "sequences"):
+        lengths = Lengths()
+        with extended_items(lengths.noting(inputs), _needed(labels), vocabulary) as spooled:
+            return _weighted(gather(spooled), weights, lengths)
     source = _source(inputs, kind)
     if source is not None:
         if vocabulary_of(source) is None:
@@ -123,32 +177,61 @@ def further(inputs: Any, labels: Any, weights: Any, vocabulary: Vocabulary | Non
     return chain if weights is None else replace(chain, weights=_of_positions(weights, lengths_of(chain)))
 
 
-def known(inputs: Any, labels: Any, vocabulary: Vocabulary | None, encoding: Encoding) -> Feed:
-    """Blocks with the numbers of a vocabulary, or with their own where there is none."""
+def _weighted(chain: Chain, weights: Any, of: Lengths | Iterable[Any]) -> Chain:
+    """The chain of some sequences, which may be empty, with a weight for each."""
+    if weights is None:
+        return chain
+    lengths = of.counts if isinstance(of, Lengths) else list(map(count_of, of))
+    return replace(chain, weights=_of_positions(weights, lengths))
+
+
+def _chain_beside(kind: str, inputs: Any, labels: Any, encoding: Encoding) -> Chain:
+    """Arrays or sentences with their labels beside them, with numbers of their own."""
+    if kind == "sentences":
+        return chain_of_sentences(inputs, _needed(labels), encoding)
+    for name in encoding:
+        parameter = "min_freq" if name == "min_count" else name
+        raise ChainfoldError(f"`{parameter}` does not apply to arrays, whose attributes are their columns.")
+    return chain_of_arrays(inputs, _needed(labels))
+
+
+def known(
+    inputs: Any, labels: Any, vocabulary: Vocabulary | None, encoding: Encoding, n_features: int | None = None
+) -> Feed:
+    """Blocks with the numbers of a vocabulary, or with their own where there is none.
+
+    n_features   the columns of the arrays that the model was trained on, if it was
+    """
     kind = _kind(inputs, labels)
     source = _source(inputs, kind)
     if source is not None:
         return Feed(_known_source(source, vocabulary))
     if vocabulary is None:
         raise ChainfoldError("the model knows labels and attributes by number alone; give it a chain of such numbers.")
-    if kind != "sequences":
+    if kind in ("files", "table"):
         return Feed(blocks_for_model(inputs, vocabulary, **_reading(encoding)))
     lengths = Lengths()
     try:
-        return Feed(sequences_for_model(lengths.noting(inputs), labels, vocabulary), lengths)
+        if kind == "arrays":
+            inputs = list(inputs)
+            lengths.counts = list(map(count_of, inputs))
+            return Feed(_known_source(_array_chain(inputs, labels, n_features), vocabulary), lengths)
+        return Feed(blocks_of_items(lengths.noting(inputs), labels, vocabulary), lengths)
     except EmptyChain:
         return Feed((), lengths)
 
 
+def _array_chain(arrays: Any, labels: Any, n_features: int | None) -> Chain:
+    """Arrays for a model that was trained on such."""
+    if n_features is None:
+        raise ChainfoldError("the model was not trained on arrays; give it the kind of input that it was trained on.")
+    return chain_of_arrays(arrays, labels, n_features)
+
+
 def development(inputs: Any, labels: Any, like: Source, encoding: Encoding) -> Development:
     """A development set with the numbers of a source, in memory."""
-    feed = known(inputs, labels, vocabulary_of(like), encoding)
-    blocks = list(feed.blocks)
-    if not blocks:
-        raise ChainfoldError("the development set has no positions; give it at least one.")
-    gold = np.concatenate([one.gold for one in blocks])
-    unseen = max(0, int(gold.max()) + 1 - like.n_labels)
-    return Development(gather_blocks(blocks, like), gold, tuple(f"(unseen {k + 1})" for k in range(unseen)))
+    feed = known(inputs, labels, vocabulary_of(like), encoding, like.n_attributes)
+    return Development.of_blocks(feed.blocks, like)
 
 
 def lengths_of(source: Source) -> list[int]:
@@ -197,17 +280,20 @@ def _reading(encoding: Encoding) -> Any:
 
 
 def _kind(inputs: Any, labels: Any) -> str:
-    """What an input is: sequences, files, table or source. All but the first have their labels in them."""
+    """What an input is: sequences, arrays, sentences, files, table or source. The last three have labels in them."""
     if callable(getattr(inputs, "block", None)):
         kind = "source"
     elif _is_file(inputs) or (isinstance(inputs, (list, tuple)) and inputs and all(map(_is_file, inputs))):
         kind = "files"
     elif _is_table(inputs):
         kind = "table"
+    elif are_arrays(inputs):
+        return "arrays"
     else:
-        return "sequences"
+        return "sentences" if are_sentences(inputs) else "sequences"
     if labels is not None:
-        raise ChainfoldError("labels stand in files, tables and chains themselves; leave y out.")
+        remedy = "" if kind != "table" else ", or give `lengths` if X is the rows of all sequences"
+        raise ChainfoldError(f"labels stand in files, tables and chains themselves; leave y out{remedy}.")
     return kind
 
 
@@ -220,6 +306,8 @@ def _is_table(inputs: Any) -> bool:
         first = inputs.flat[0] if inputs.dtype == object and inputs.size else ""
         items = isinstance(first, Iterable) and not isinstance(first, str)
         return inputs.dtype.names is not None or (inputs.ndim == 2 and not items)
+    if is_lazy(inputs):
+        return True
     arrow = hasattr(inputs, "__arrow_c_stream__") or hasattr(inputs, "__arrow_c_array__")
     return arrow and len(getattr(inputs, "shape", (0, 0))) == 2
 

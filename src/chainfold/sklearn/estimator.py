@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainfold import pycrfsuite
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
@@ -19,13 +20,25 @@ from chainfold.exchange.any_model import open_any_model
 from chainfold.inference.explanation import Explanation, explanations
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.model.constraints import Constraints
-from chainfold.model.file import save_model
+from chainfold.model.file import model_bytes, save_model
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
+from chainfold.model.named_weights import attribute_names, state_weights, transition_weights
 from chainfold.sklearn.base import BaseEstimator, NotFittedError
-from chainfold.sklearn.crf_inputs import Lengths, development, further, known, learnable
+from chainfold.sklearn.crf_inputs import (
+    Lengths,
+    development,
+    further,
+    in_sequences,
+    known,
+    label_texts,
+    learnable,
+    with_labels,
+)
+from chainfold.sklearn.fit_record import LabelTypes, n_features, recorded, recorded_features, typed_labels
 from chainfold.sklearn.log import TrainingLog, watched
 from chainfold.sklearn.predictions import Objects, Predictions
+from chainfold.system.archive import FileSource
 from chainfold.system.machine import cores
 from chainfold.training.incremental import IncrementalState, learn, learn_online, online_trainer
 from chainfold.training.loop import IterationReport, Training, option_names, train
@@ -41,12 +54,17 @@ _OF_PIECES = {"rate", "decay", "batch", "seed"}  # settings that lbfgs itself ha
 _BY_PIECES = "adagrad"  # replaces lbfgs, which cannot train on pieces
 
 
+Weights = dict[tuple[Any, Any], float]  # by attribute and label, or by two labels
+
+
 class CRF(BaseEstimator):  # type: ignore[misc]
     """A linear-chain conditional random field, as a scikit-learn estimator.
 
     X is a list of sequences, each a list of items, each a dict or a list of strings, and y a list of lists of labels;
-    iterators are supported. X may also be a path or a list of paths, a table (Arrow, pandas, polars) or a chain; these
-    contain their labels, and y is left out.
+    iterators are supported. A sequence may also be an array with a row for each position, dense or sparse, or a list of
+    tokens; with `lengths`, X is all sequences one after another. X may also be a path or a list of paths, a table
+    (Arrow, pandas, polars), a chain, or a list of dicts with `tokens` and `tags`; these contain their labels, and y is
+    left out. Labels that are whole numbers or booleans are returned as such.
 
     None is CRFsuite's default or, for parameters that CRFsuite does not have, that of the algorithm. Parameters are
     checked by `fit`, which raises `ChainfoldError` for those that are wrong.
@@ -68,6 +86,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     encoding                   options of `encode` for files and tables, for instance {"label": "tag"}
     engine, threads, memory    how gradients are computed; threads default to the number of cores
     verbose                    write the iterations to stderr
+    model_filename             a file that each fit writes the model to; where it exists, no fit is needed
 
     >>> X = [[{"word": "the"}, {"word": "cat"}], [{"word": "a"}, {"word": "dog"}]]
     >>> crf = CRF(max_iterations=20).fit(X, [["DT", "NN"], ["DT", "NN"]])
@@ -97,6 +116,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         variance: float | None = None,
         gamma: float | None = None,
         verbose: bool = False,
+        model_filename: str | Path | None = None,
         *,
         rate: float | None = None,
         decay: float | None = None,
@@ -134,6 +154,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.variance = variance
         self.gamma = gamma
         self.verbose = verbose
+        self.model_filename = model_filename
         self.rate = rate
         self.decay = decay
         self.batch = batch
@@ -159,20 +180,25 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         X_dev: Any = None,  # noqa: N803
         y_dev: Any = None,
         sample_weight: Any = None,
+        lengths: Any = None,
     ) -> Self:
         """Train a model, and return the estimator.
 
         With X_dev, training stops when its score no longer improves, and the best weights are kept, unless
         `early_stopping` is False. Sample weights are one for each sequence or, where X is no list, for each sequence or
-        each position. Data with a single label cause a warning.
+        each position. `lengths` are those of the sequences where X and y are one long array or list. Data with a single
+        label cause a warning.
         """
         training = self._training_at_once()
         if self.forget is not None:
             raise ChainfoldError("`forget` requires partial_fit with `hash_bits`; leave it out of fit.")
         if X_dev is None and y_dev is not None:
             raise ChainfoldError("`y_dev` requires `X_dev`; give both, or neither.")
-        log, encoding = TrainingLog(), self._encoding()
-        with learnable(X, y, sample_weight, encoding) as source, watched(bool(self.verbose), log) as report:
+        log, encoding, types = TrainingLog(), self._encoding(), LabelTypes()
+        inputs, y = in_sequences(X, y, lengths)
+        y = types.noting(with_labels(inputs, y, encoding))
+        width = n_features(inputs)
+        with learnable(inputs, y, sample_weight, encoding) as source, watched(bool(self.verbose), log) as report:
             model = train(
                 source,
                 training,
@@ -184,7 +210,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 report=report,
             )
         log.featgen_num_features = model.layout.size
+        model = replace(model, training=recorded(model.training, types.name, width))
         self._keep(_in_memory(model), log)
+        self._write()
         return self
 
     def partial_fit(
@@ -206,20 +234,25 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         the model does not depend on where rows are cut into pieces. A finished piece, also an empty one, ends the
         sequence, and the rows that were kept are trained on.
         """
-        training = self._training_by_pieces()
+        training, past = self._training_by_pieces(), self._or_none()
         online = self._learns_online(training, sample_weight)
         if not online:
             self._check_not_online(unfinished)
         before, lengths, trainer = self._learnt(), Lengths(), None
+        record = {} if past is None else past.training
+        classes, types, width = None if classes is None else list(classes), LabelTypes(), n_features(X)
+        y = types.noting(with_labels(X, y, self._encoding()))
+        types.note(classes or ())
         vocabulary, piece = None if before is None else _named(before.model), None
         try:
-            piece = further(X, lengths.noting(y), sample_weight, vocabulary, self._encoding())
+            given = recorded_features(record)
+            piece = further(X, lengths.noting(y), sample_weight, vocabulary, self._encoding(), given)
             vocabulary = piece.vocabulary
         except EmptyChain:
             if before is None or not online:
                 raise
         assert vocabulary is not None, "pieces are held together by names"
-        announced = [] if classes is None else [str(label) for label in classes]
+        announced = label_texts(classes or (), vocabulary)
         vocabulary = replace(vocabulary, labels=tuple(dict.fromkeys([*vocabulary.labels, *announced])))
         log = TrainingLog()
         if before is not None and before.passes:
@@ -238,7 +271,10 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 learnt, step = learn(piece, training, before, self._constraints(piece))
             report(IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
         log.featgen_num_features = learnt.model.layout.size
+        about = recorded(learnt.model.training, types.with_past(record), recorded_features(record) or width)
+        learnt = replace(learnt, model=replace(learnt.model, training=about))
         self._keep(learnt.model, log, learnt, trainer)
+        self._write()
         return self
 
     def _learns_online(self, training: Training, weights: Any) -> bool:
@@ -270,15 +306,24 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.model_, self.training_log_, self._pieces, self._online = model, log, pieces, online
         self._tagger: Tagger | None = None
         self._features: dict[str, dict[tuple[str, str], float]] = {}
+        self._pycrfsuite_tagger: pycrfsuite.Tagger | None = None
+
+    def _write(self) -> None:
+        """Store the model in `model_filename`, if it is given."""
+        if self.model_filename is not None:
+            self.save(self.model_filename)
 
     def _learnt(self) -> IncrementalState | None:
         """The state to continue from."""
         if not self.__sklearn_is_fitted__():
             return None
-        return self._pieces or IncrementalState(self.model_)
+        model = self._fitted()
+        return self._pieces or IncrementalState(model)
 
     def _options(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in _OPTIONS} | {"type": self.pa_type}
+        if given["epsilon"] is None and self._training({}).algorithm in PERCEPTRONS:
+            given["epsilon"] = 0.0  # CRFsuite's default; that of `Training` is larger
         return {name: value for name, value in given.items() if value is not None}
 
     def _training(self, options: Mapping[str, Any], algorithm: str | None = None) -> Training:
@@ -324,9 +369,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     # Labelling
 
-    def predict(self, X: Any) -> Objects:  # noqa: N803
+    def predict(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The best labels of each sequence: an array of lists."""
-        result = self._predictions(X, Want())
+        result = self._predictions(X, Want(), lengths=lengths)
         return result.lists(result.named(result.each("labels")))
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
@@ -336,12 +381,12 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if numbers is None:
             labels: list[str] = self.predict([xseq])[0]
             return labels
-        names = tagger.names
+        names = _classes(tagger.model)
         return [names[number] for number in numbers.tolist()]
 
-    def predict_marginals(self, X: Any) -> Objects:  # noqa: N803
+    def predict_marginals(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The probability of every label at each position: an array of lists of dicts."""
-        result = self._predictions(X, Want(labels=False, posteriors=True))
+        result = self._predictions(X, Want(labels=False, posteriors=True), lengths=lengths)
         pieces = result.pieces(result.each("posteriors"))
         return result.aligned((_by_name(result.names, piece) for piece in pieces), list)
 
@@ -352,13 +397,13 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if posteriors is None:
             marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
             return marginals
-        return _by_name(tagger.names, posteriors)
+        return _by_name(_classes(tagger.model), posteriors)
 
-    def predict_nbest(self, X: Any, k: int = 5) -> Objects:  # noqa: N803
+    def predict_nbest(self, X: Any, k: int = 5, lengths: Any = None) -> Objects:  # noqa: N803
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
         if not isinstance(k, int) or k < 1:
             raise BadSetting("k", k, "a whole number, at least 1")
-        result = self._predictions(X, Want(labels=False, nbest=k, probability=True))
+        result = self._predictions(X, Want(labels=False, nbest=k, probability=True), lengths=lengths)
         ranked = [result.pieces(result.named(rank)) for rank in result.each("nbest", axis=1)]
         gaps, log_probability = (
             result.whole("gaps").tolist(),
@@ -381,31 +426,32 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         [('X', 'Y'), ('Y', 'X')]
         """
         model = self._fitted()
-        feed = known([xseq], None, model.vocabulary, self._encoding())
+        feed = known([xseq], None, model.vocabulary, self._encoding(), recorded_features(model.training))
         return list(explanations(model, (known_block.block for known_block in feed.blocks)))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, lengths: Any = None) -> float:  # noqa: N803
         """The share of positions whose label is right; a sample weight is that of a sequence."""
-        result = self._predictions(X, Want(), y)
+        result = self._predictions(X, Want(), y, lengths)
         weights = result.weights(sample_weight) * (result.gold >= 0)
         if not weights.sum() > 0.0:
             raise ChainfoldError("there is no position with a label to score.")
         return float(np.sum(weights * (result.each("labels") == result.gold)) / np.sum(weights))
 
-    def entropy(self, X: Any) -> Floats:  # noqa: N803
+    def entropy(self, X: Any, lengths: Any = None) -> Floats:  # noqa: N803
         """How unsure the labels of each sequence are, in nats."""
-        result = self._predictions(X, Want(labels=False, entropy=True))
+        result = self._predictions(X, Want(labels=False, entropy=True), lengths=lengths)
         return result.aligned(result.whole("entropy"), float).astype(np.float64)
 
-    def log_probability(self, X: Any, y: Any = None) -> Floats:  # noqa: N803
+    def log_probability(self, X: Any, y: Any = None, lengths: Any = None) -> Floats:  # noqa: N803
         """The log probability of the labels of each sequence; -inf where a label is impossible or was never seen."""
-        result = self._predictions(X, Want(labels=False, given=True), y)
+        result = self._predictions(X, Want(labels=False, given=True), y, lengths)
         unseen = np.array([piece.max() >= len(result.names) for piece in result.pieces(result.gold)], bool)
         return result.aligned(np.where(unseen, -np.inf, result.whole("given")), float).astype(np.float64)
 
-    def _predictions(self, X: Any, want: Want, y: Any = None) -> Predictions:  # noqa: N803
+    def _predictions(self, X: Any, want: Want, y: Any = None, lengths: Any = None) -> Predictions:  # noqa: N803
         model = self._fitted()
-        feed = known(X, y, model.vocabulary, self._encoding())
+        inputs, y = in_sequences(X, y, lengths)
+        feed = known(inputs, y, model.vocabulary, self._encoding(), recorded_features(model.training))
         tagger = self._ready_tagger()
         gold = [np.empty(0, np.int32)]
 
@@ -415,7 +461,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 yield known_block.block
 
         tagged = list(tagger.run(blocks(), want))
-        return Predictions(self.classes_, tagged, np.concatenate(gold), feed.lengths)
+        return Predictions(_classes(model), tagged, np.concatenate(gold), feed.lengths)
 
     def _ready_tagger(self) -> Tagger:
         """The tagger of the model as it is now, which any number of threads may use."""
@@ -429,33 +475,40 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _fitted(self) -> Model:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this CRF is not fitted yet; call fit with sequences and their labels first.")
-        model: Model = self.model_
-        return model
+        if "model_" not in vars(self):
+            assert self.model_filename is not None, "that is what it takes to be fitted without a model"
+            model = open_any_model(self.model_filename)
+            self._keep(model, _log_of(model))
+        fitted: Model = self.model_
+        return fitted
+
+    def _or_none(self) -> Model | None:
+        """The model, if there is one."""
+        return self._fitted() if self.__sklearn_is_fitted__() else None
 
     @property
-    def classes_(self) -> list[str]:
-        """The labels."""
-        model = self._fitted()
-        return list(label_names(model.vocabulary, model.layout.n_labels))
+    def classes_(self) -> Any:
+        """A list of the labels; None before `fit`, as what follows."""
+        model = self._or_none()
+        return None if model is None else _classes(model)
 
     @property
-    def attributes_(self) -> list[str]:
-        """The attributes that have a weight."""
-        model = self._fitted()
-        names = None if model.vocabulary is None else model.vocabulary.attributes
-        if names is None:
-            return [f"attribute {number}" for number in range(model.layout.n_attributes)]
-        listed: list[str] = names.to_pylist()
-        return listed
+    def attributes_(self) -> Any:
+        """A list of the attributes that have a weight."""
+        model = self._or_none()
+        return None if model is None else attribute_names(model)
 
     @property
-    def num_attributes_(self) -> int:
-        return self._fitted().layout.n_attributes
+    def num_attributes_(self) -> Any:
+        """How many attributes have a weight."""
+        model = self._or_none()
+        return None if model is None else model.layout.n_attributes
 
     @property
-    def size_(self) -> int:
-        """Bytes of the weights."""
-        return self._fitted().weights.nbytes
+    def size_(self) -> Any:
+        """Bytes of the model's file."""
+        model = self._or_none()
+        return None if model is None else len(model_bytes(model))
 
     @property
     def n_iter_(self) -> int:
@@ -464,36 +517,37 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return int(training.get("iterations", training.get("passes", 0)))
 
     @property
-    def state_features_(self) -> dict[tuple[str, str], float]:
+    def tagger_(self) -> Any:
+        """The model as a `pycrfsuite.Tagger`, whose labels are texts."""
+        model = self._or_none()
+        if model is not None and self._pycrfsuite_tagger is None:
+            self._pycrfsuite_tagger = pycrfsuite.Tagger.of(model)
+        return None if model is None else self._pycrfsuite_tagger
+
+    @property
+    def state_features_(self) -> Any:
         """The weights of attributes with labels that are not zero: {(attribute, label): weight}."""
         return self._once("state", self._state_features)
 
-    def _once(self, kind: str, make: Callable[[], dict[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+    def _once(self, kind: str, make: Callable[[Model], Weights]) -> Weights | None:
         """Made when first asked for, and kept as long as the model is."""
-        self._fitted()
-        if kind not in self._features:
-            self._features[kind] = make()
-        return self._features[kind]
+        model = self._or_none()
+        if model is not None and kind not in self._features:
+            self._features[kind] = make(model)
+        return None if model is None else self._features[kind]
 
-    def _state_features(self) -> dict[tuple[str, str], float]:
-        layout, labels, attributes = self._fitted().layout, self.classes_, self.attributes_
-        weights = self._fitted().weights[: layout.n_state]
-        places = np.flatnonzero(weights)
-        rows = np.searchsorted(layout.features.begin, places, side="right") - 1
-        of = zip(rows.tolist(), layout.features.label[places].tolist(), weights[places].tolist(), strict=True)
-        return {(attributes[row], labels[label]): weight for row, label, weight in of}
+    def _state_features(self, model: Model) -> dict[tuple[str, Any], float]:
+        typed = _typed(model)
+        return {(attribute, typed[label]): weight for (attribute, label), weight in state_weights(model).items()}
 
     @property
-    def transition_features_(self) -> dict[tuple[str, str], float]:
+    def transition_features_(self) -> Any:
         """The weights of transitions that are not zero, -inf for those forbidden: {(from, to): weight}."""
         return self._once("transition", self._transition_features)
 
-    def _transition_features(self) -> dict[tuple[str, str], float]:
-        layout, labels = self._fitted().layout, self.classes_
-        pairs = self._fitted().weights[layout.n_state :][: layout.n_labels**2].reshape(layout.n_labels, -1)
-        rows, columns = np.nonzero(pairs)
-        of = zip(rows.tolist(), columns.tolist(), pairs[rows, columns].tolist(), strict=True)
-        return {(labels[i], labels[j]): weight for i, j, weight in of}
+    def _transition_features(self, model: Model) -> dict[tuple[Any, Any], float]:
+        typed = _typed(model)
+        return {(typed[before], typed[after]): weight for (before, after), weight in transition_weights(model).items()}
 
     # Keeping
 
@@ -501,34 +555,38 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """Store the model in a file, for `CRF.load` and for the command line."""
         save_model(path, self._fitted())
 
+    def dumps(self) -> bytes:
+        """The bytes of the file that `save` writes, for `CRF.load`."""
+        return model_bytes(self._fitted())
+
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """A fitted estimator, from a file that `save` or `chainfold train` wrote, with the settings it was made by.
+    def load(cls, source: FileSource) -> Self:
+        """A fitted estimator, with the settings it was made by.
 
-        A model of CRFsuite, Wapiti or CRF++ is recognised by its first bytes.
+        source   a file that `save` or `chainfold train` wrote, or a model of CRFsuite, Wapiti or CRF++: its path, its
+                 bytes, or the file, open for reading
 
-        The sums of AdaGrad are not in the file: `partial_fit` goes on from the weights alone, and not online.
+        Raises `BadFile` where it is no model. The sums of AdaGrad are not in the file: `partial_fit` goes on from the
+        weights alone, and not online.
         """
-        model = open_any_model(path)
-        values = model.training.get("objective", [])
-        log = TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
+        model = open_any_model(source)
         bits = None if model.vocabulary is None else model.vocabulary.hash_bits
         loaded = cls(**_parameters(model.training), hash_bits=bits)
-        loaded._keep(model, log)
+        loaded._keep(model, _log_of(model))
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
         """Arrays and names alone, and nothing that can be made of them."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "model_" in state:
-            state["_tagger"], state["_features"] = None, {}
+            state["_tagger"], state["_pycrfsuite_tagger"], state["_features"] = None, None, {}
             state["model_"] = _plain(state["model_"])
             if state["_pieces"] is not None:
                 state["_pieces"] = replace(state["_pieces"], model=state["model_"])
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in vars(self)
+        return "model_" in vars(self) or (self.model_filename is not None and Path(self.model_filename).exists())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -539,7 +597,23 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _by_name(names: Sequence[str], posteriors: Floats) -> list[dict[str, float]]:
+def _log_of(model: Model) -> TrainingLog:
+    """What the model's record says of its training."""
+    values = model.training.get("objective", [])
+    return TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
+
+
+def _classes(model: Model) -> list[Any]:
+    """The labels, as they were given to `fit`."""
+    return typed_labels(label_names(model.vocabulary, model.layout.n_labels), model.training)
+
+
+def _typed(model: Model) -> dict[str, Any]:
+    """The labels as they were given, by their names in the model."""
+    return dict(zip(label_names(model.vocabulary, model.layout.n_labels), _classes(model), strict=True))
+
+
+def _by_name(names: Sequence[Any], posteriors: Floats) -> list[dict[Any, float]]:
     return [dict(zip(names, row, strict=True)) for row in posteriors.tolist()]
 
 

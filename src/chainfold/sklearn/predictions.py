@@ -16,6 +16,33 @@ from chainfold.sklearn.crf_inputs import Lengths
 Objects = NDArray[np.object_]
 
 
+class LabelLists(np.ndarray):
+    """An array of lists of labels, one for each sequence, which compares lists as a whole.
+
+    `==` with a list that has a list for each sequence compares one by one; a single list of labels is compared with
+    that of every sequence. The result is an array of booleans.
+
+    >>> predicted = np.array([None, None], object).view(LabelLists)
+    >>> predicted[:] = [["A"], ["B", "A"]]
+    >>> (predicted == [["A"], ["B", "B"]]).tolist()
+    [True, False]
+    """
+
+    def __eq__(self, other: Any) -> Any:
+        if self.ndim != 1 or not isinstance(other, (list, tuple, np.ndarray)):
+            return super().__eq__(other)
+        several = len(other) == 0 or any(isinstance(labels, (list, tuple, np.ndarray)) for labels in other)
+        given = list(other) if several else [list(other)] * len(self)
+        if len(given) != len(self):
+            raise ValueError(f"{len(self)} sequences cannot be compared with {len(given)}.")
+        return np.array([mine == list(theirs) for mine, theirs in zip(self, given, strict=True)], np.bool_)
+
+    def __ne__(self, other: Any) -> Any:
+        return ~(self == other)
+
+    __hash__ = None
+
+
 class Predictions:
     """The tagger's results for some sequences, cut back into these sequences."""
 
@@ -44,7 +71,7 @@ class Predictions:
         return [values[begin:end] for begin, end in zip(self._begins, ends, strict=True)] if self._begins else []
 
     def lists(self, values: list[Any]) -> Objects:
-        return self.aligned(self.pieces(values), list)
+        return self.aligned(self.pieces(values), list).view(LabelLists)
 
     def aligned(self, of_sequences: Iterable[Any], empty: Callable[[], Any]) -> Objects:
         """Values of sequences; `empty` gives that of a sequence without positions."""

@@ -9,6 +9,7 @@ whoever takes arrays from here checks them (`restored`).
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -25,6 +26,7 @@ from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system.files import written_whole
 from chainfold.system.validate import is_count, is_text, mapping, need, spelt
 
+MEMORY = "the bytes"  # what messages call a file in memory
 _ABOUT, _METADATA = "chainfold", "__metadata__"
 _CHAIN = b"ARROW1"  # how a stored chain begins
 _MOST_HEADER = 32 << 20  # bytes: what JSON makes of more would not fit into memory
@@ -42,14 +44,29 @@ Tensors = dict[str, NDArray[Any]]
 
 def write_sealed(path: str | Path, kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]) -> None:
     """Write a file of the kind; `about` is as JSON would give it back."""
+    header, arrays = _sealed(path, kind, version, tensors, about)
+    with written_whole(path) as file:
+        _write(file, header, arrays)
+
+
+def sealed_bytes(kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]) -> bytes:
+    """The bytes that `write_sealed` writes."""
+    memory = io.BytesIO()
+    _write(memory, *_sealed(MEMORY, kind, version, tensors, about))
+    return memory.getvalue()
+
+
+def _sealed(
+    path: object, kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]
+) -> tuple[bytes, list[NDArray[Any]]]:
+    """The header of a file, and the arrays that follow it."""
     tensors = {name: _little(array) for name, array in tensors.items()}
     content = {**about, "kind": kind, "version": version}
     text = json.dumps({**content, "digest": digest_of(tensors, content)}, sort_keys=True)
-    header, aligned = _header(tensors, text)
+    header, arrays = _header(tensors, text)
     if len(header) > _MOST_HEADER:
         raise BadFile(path, f"cannot be written: all but the arrays of the {kind} is larger than {_MOST_HEADER} bytes.")
-    with written_whole(path) as file:
-        _write(file, header, aligned)
+    return header, arrays
 
 
 def _little(array: NDArray[Any]) -> NDArray[Any]:
@@ -76,35 +93,87 @@ def _write(file: IO[bytes], header: bytes, arrays: list[NDArray[Any]]) -> None:
 
 
 def read_sealed(
-    path: str | Path, kind: str, version: int, remedy: str = "begin anew"
+    source: FileSource, kind: str, version: int, remedy: str = "begin anew"
 ) -> tuple[Tensors, dict[str, Any]]:
-    """The arrays and the JSON of a file that `write_sealed` has written; the remedy is for one of another version."""
-    with damage(path, kind):
-        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
-            raise BadFile(path, "cannot be read: it is no ordinary file.")
-        with Path(path).open("rb", buffering=0) as file:
-            before = os.fstat(file.fileno())
-            entries, about = _opened(path, file, before.st_size, kind)
-            if about["kind"] != kind:
-                need(is_text(about["kind"]), "its kind is no text")
-                raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
-            if about["version"] != version:
-                need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
-                found = f"its version is {about['version']}"
-                raise BadFile(path, f"{found}, and this chainfold reads {version}; {remedy}.")
-            tensors = {name: _array(file, dtype, shape) for name, dtype, shape in entries}
-            after = os.fstat(file.fileno())
+    """The arrays and the JSON that `write_sealed` or `sealed_bytes` has written.
+
+    source   a path, the bytes of a file, or an open binary file, which is read to its end
+    remedy   what to do with one of another version
+    """
+    path = name_of(source)
+    with damage(path, kind), _opened_source(source) as (file, size):
+        before = _modified(file)
+        entries, about = _opened(path, file, size, kind)
+        if about["kind"] != kind:
+            need(is_text(about["kind"]), "its kind is no text")
+            raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
+        if about["version"] != version:
+            need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
+            found = f"its version is {about['version']}"
+            raise BadFile(path, f"{found}, and this chainfold reads {version}; {remedy}.")
+        tensors = {name: _array(file, dtype, shape) for name, dtype, shape in entries}
+        changed = _modified(file) != before
         if about.pop("digest") != digest_of(tensors, about):
-            changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
             raise BadFile(path, "it was changed while it was read; try again." if changed else damaged(kind))
         native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in tensors.items()}
         return native, about
 
 
+FileSource = str | Path | bytes | bytearray | memoryview | IO[bytes]
+"""Where a file is: a path, its bytes, or an open binary file."""
+
+
+def name_of(source: FileSource) -> object:
+    """What messages call it."""
+    if isinstance(source, (str, Path)):
+        return source
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) else MEMORY
+
+
+class FileInMemory(io.BytesIO):
+    """The content of a file, with the name that messages call it."""
+
+    def __init__(self, content: bytes | bytearray | memoryview, name: object) -> None:
+        super().__init__(content)
+        self.name = name
+
+
+def in_memory(source: bytes | bytearray | memoryview | IO[bytes]) -> FileInMemory:
+    """Bytes, or what is left of an open file, in memory. Raises `BadFile` for a file that is open as text."""
+    if isinstance(source, FileInMemory):
+        return source
+    content = source if isinstance(source, (bytes, bytearray, memoryview)) else source.read()
+    if isinstance(content, str):
+        raise BadFile(name_of(source), "it is open as text; open it in binary mode, as in open(path, 'rb').")
+    return FileInMemory(content, name_of(source))
+
+
+@contextmanager
+def _opened_source(source: FileSource) -> Iterator[tuple[IO[bytes], int]]:
+    """A binary file to read, and its size."""
+    if not isinstance(source, (str, Path)):
+        memory = in_memory(source)
+        yield memory, memory.getbuffer().nbytes
+        return
+    if Path(source).exists() and not (Path(source).is_file() or Path(source).is_dir()):
+        raise BadFile(source, "cannot be read: it is no ordinary file.")
+    with Path(source).open("rb", buffering=0) as file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+def _modified(file: IO[bytes]) -> tuple[int, int] | None:
+    """The size and the time of the last change of a file on disk."""
+    if isinstance(file, io.BytesIO):
+        return None
+    about = os.fstat(file.fileno())
+    return about.st_size, about.st_mtime_ns
+
+
 Entry = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
-def _opened(path: str | Path, file: IO[bytes], size: int, kind: str) -> tuple[list[Entry], dict[str, Any]]:
+def _opened(path: object, file: IO[bytes], size: int, kind: str) -> tuple[list[Entry], dict[str, Any]]:
     """What the header says, if it fits the size of the file: the arrays in their order, and the JSON."""
     first = _read(file, 8)
     if first[: len(_CHAIN)] == _CHAIN:

@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold import __version__
-from chainfold.chain.block import Source, vocabulary_of
+from chainfold.chain.block import KnownBlock, Source, vocabulary_of
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary, label_names
 from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.features.for_model import gather_blocks
 from chainfold.inference.tagger import Tagger, blocks_of
 from chainfold.metrics import Count
 from chainfold.model.constraints import Constraints
@@ -53,7 +54,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
     "pa": "passive-aggressive",
     "arow": "adaptive regularisation of weights",
 }
-ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "passive-aggressive": "pa"}
+ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "averaged-perceptron": "ap", "passive-aggressive": "pa"}
 
 RUN, RUN_VERSION = "training run", 3
 NO_BETTER_SCORE = "stopped: the development set is tagged no better any more"
@@ -198,6 +199,16 @@ class Development:
         renumbered = Renumbered(chain, vocabulary)
         parts = (renumbered.known(low, high).gold for low, high in Ranges(0, chain.positions, _AT_ONCE))
         return cls(renumbered, np.concatenate(list(parts)), renumbered.unseen)
+
+    @classmethod
+    def of_blocks(cls, blocks: Iterable[KnownBlock], like: Source) -> Development:
+        """Blocks that already have the numbers of a training chain."""
+        blocks = list(blocks)
+        if not blocks:
+            raise ChainfoldError("the development set has no positions; give it at least one.")
+        gold = np.concatenate([known.gold for known in blocks])
+        unseen = max(0, int(gold.max()) + 1 - like.n_labels)
+        return cls(gather_blocks(blocks, like), gold, tuple(f"(unseen {k + 1})" for k in range(unseen)))
 
     def __post_init__(self) -> None:
         if not (self.gold >= 0).any():

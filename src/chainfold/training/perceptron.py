@@ -61,7 +61,7 @@ class PerceptronSettings:
     variance: float = 1.0  # of arow: of each weight at the start
     gamma: float = 1.0  # of arow: the larger, the smaller the steps
     max_iterations: int = 100  # epochs
-    epsilon: float = 1e-5  # stop when the mean loss of an epoch is not above it
+    epsilon: float = 1e-5  # stop when the mean loss of an epoch is below it; arow also at it
     seed: int = 0  # of the order in which pieces are taken
     longest: int = 4096  # positions of a piece
     block: int = 65536  # positions read at once
@@ -196,7 +196,8 @@ class PerceptronTrainer:
             raise ChainfoldError("every sequence has an unknown label, so there is nothing to learn from; label one.")
         value = self._loss / self._pieces
         self._epoch, self._place, self._pieces, self._loss = self._epoch + 1, 0, 0, 0.0
-        self._converged = value <= self._settings.epsilon
+        epsilon, stops_at_it = self._settings.epsilon, self._settings.algorithm == "arow"  # as CRFsuite's do
+        self._converged = value <= epsilon if stops_at_it else value < epsilon
         point = self.point
         return Iteration(
             iteration=self._epoch,

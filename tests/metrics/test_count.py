@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from chainfold import metrics
 from chainfold.cli.scores import show
 from chainfold.errors import BadChain, ChainfoldError
 from chainfold.metrics import Count, Quality, Scores, are_chunk_tags
+from chainfold.metrics import count as count_module
 
 pytestmark = pytest.mark.quick
 
@@ -300,7 +300,7 @@ def test_stretches_longer_than_what_is_taken_at_once(monkeypatch: pytest.MonkeyP
     starts = rng.random(1000) < 0.1
     whole, pieces = Count(labels), Count(labels)
     whole.add(gold, predicted, starts)
-    monkeypatch.setattr(metrics, "_AT_ONCE", 7)
+    monkeypatch.setattr(count_module, "_AT_ONCE", 7)
     pieces.add(gold, predicted, starts)
     assert pieces.scores().to_json() == whole.scores().to_json()
     assert whole.scores().tokens == 1000 - np.count_nonzero(gold < 0)
