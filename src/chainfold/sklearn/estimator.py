@@ -36,7 +36,7 @@ from chainfold.sklearn.crf_inputs import (
     with_labels,
 )
 from chainfold.sklearn.fit_record import LabelTypes, n_features, recorded, recorded_features, typed_labels
-from chainfold.sklearn.log import TrainingLog, watched
+from chainfold.sklearn.log import TrainingLog, log_of, watched
 from chainfold.sklearn.predictions import Objects, Predictions
 from chainfold.system.archive import FileSource
 from chainfold.system.machine import cores
@@ -478,7 +478,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if "model_" not in vars(self):
             assert self.model_filename is not None, "that is what it takes to be fitted without a model"
             model = open_any_model(self.model_filename)
-            self._keep(model, _log_of(model))
+            self._keep(model, log_of(model))
         fitted: Model = self.model_
         return fitted
 
@@ -572,7 +572,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         model = open_any_model(source)
         bits = None if model.vocabulary is None else model.vocabulary.hash_bits
         loaded = cls(**_parameters(model.training), hash_bits=bits)
-        loaded._keep(model, _log_of(model))
+        loaded._keep(model, log_of(model))
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
@@ -595,12 +595,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.target_tags.two_d_labels = True
         return tags
-
-
-def _log_of(model: Model) -> TrainingLog:
-    """What the model's record says of its training."""
-    values = model.training.get("objective", [])
-    return TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
 
 
 def _classes(model: Model) -> list[Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from chainfold.model.model import Model
 from chainfold.training.loop import IterationReport
 
 
@@ -75,3 +76,9 @@ def _line(seen: Mapping[str, Any]) -> str:
     return "  ".join(
         [f"Iter {seen['num']:<3}", f"time={seen['time']:<6.2f}", f"loss={seen['loss']:<12.4f}", *rest]
     ).strip()
+
+
+def log_of(model: Model) -> TrainingLog:
+    """What the model's record says of its training."""
+    values = model.training.get("objective", [])
+    return TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)
