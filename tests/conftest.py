@@ -26,7 +26,7 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, _do_nothing)
 
-_LASTING = ("multiprocessing", "joblib", "warm_steps")  # their helpers end with this process
+_LASTING = ("multiprocessing", "joblib")  # their helpers end with this process
 
 
 def _children() -> set[int]:

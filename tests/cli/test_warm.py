@@ -70,24 +70,32 @@ def test_a_second_process_is_started_where_there_is_room(
     free: int, room: int | None, started: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[Any] = []
+    stopped: list[str] = []
 
     class Process:
         def __init__(self, command: Any, **_: Any) -> None:
             commands.append(command)
 
         def kill(self) -> None:
-            pass
+            stopped.append("killed")
+
+        def wait(self) -> None:
+            stopped.append("waited for")
 
     monkeypatch.setattr(kernel_cache, "compiling", [])
     monkeypatch.setattr(warm_steps, "cores", lambda: free)
     monkeypatch.setattr(warm_steps, "address_room", lambda: room)
     monkeypatch.setattr(subprocess, "Popen", Process)
-    warm_steps.compile_beside("names", "optimise")
-    assert not commands, "nothing has to be compiled yet"
-    (start,) = kernel_cache.compiling
-    start()
-    assert len(commands) == started
-    assert all(command[1:] == ["-m", "chainfold.cli.warm_steps", "names", "optimise"] for command in commands)
+    with warm_steps.stopped_with_verb():
+        warm_steps.compile_beside("names", "optimise")
+        assert not commands, "nothing has to be compiled yet"
+        kernel_cache.compiling.pop()()
+        assert len(commands) == started
+        assert all(command[1:] == ["-m", "chainfold.cli.warm_steps", "names", "optimise"] for command in commands)
+        warm_steps.compile_beside("decode:3")
+        assert not stopped
+    assert not kernel_cache.compiling, "the next verb compiles something else"
+    assert stopped == ["killed", "waited for"] * started
 
 
 COUNT = """

@@ -16,6 +16,7 @@ import typer
 from chainfold.cli.console import abandon, complain, notice
 from chainfold.cli.options import holding
 from chainfold.cli.parameters import Verb, flag, flags_of
+from chainfold.cli.warm_steps import stopped_with_verb
 from chainfold.errors import BadSetting, ChainfoldError, ChainfoldWarning
 from chainfold.system import signals
 from chainfold.system.machine import address_room
@@ -47,7 +48,7 @@ def guarded(verb: Verb) -> Verb:
     def run(*arguments: Any, **values: Any) -> None:
         with flags_of(verb):
             try:
-                with signals.in_verb(), _warnings_as_notices(), holding():
+                with signals.in_verb(), _warnings_as_notices(), holding(), stopped_with_verb():
                     _check_room()
                     verb(*arguments, **values)
                     if sys.stdout is not None:

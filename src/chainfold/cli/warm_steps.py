@@ -1,7 +1,8 @@
 """Small work of each kind, by which kernels are compiled and kept.
 
     warm_up           all kinds, for `chainfold warm`, in processes side by side
-    compile_beside    what a verb will need later, in a second process, once the verb finds that it has to compile
+    compile_beside    what a verb will need later, in a second process, once the verb finds that it has to compile;
+                      the process is stopped with the verb
 
 A step is a function of a folder for its files and of a number of labels; `python -m chainfold.cli.warm_steps STEP …`
 runs the steps that it names. Kernels are compiled for a number of labels once for each width of a row, and some of them
@@ -10,12 +11,12 @@ for none; running the library itself gives exactly the types that users' work wi
 
 from __future__ import annotations
 
-import atexit
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,18 +245,38 @@ def run_steps(steps: Iterable[str]) -> None:
             STEPS[name](Path(folder), int(labels or 2))
 
 
+_processes: list[subprocess.Popen[bytes]] = []
+_waiting: list[tuple[list[Callable[[], None]], Callable[[], None]]] = []
+
+
 def compile_beside(*steps: str) -> None:
-    """Run steps in a second process, should this one have to compile kernels and another core be free."""
-    from chainfold.system import kernel_cache
+    """Run steps in a second process, should this verb have to compile kernels and another core be free."""
+    from chainfold.system.kernel_cache import compiling
 
     def start() -> None:
         if cores() > 1 and address_room() is None:
             command = [sys.executable, "-m", __name__, *steps]
             nothing = subprocess.DEVNULL
-            process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)  # noqa: S603
-            atexit.register(process.kill)
+            _processes.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))  # noqa: S603
 
-    kernel_cache.compiling.append(start)
+    compiling.append(start)
+    _waiting.append((compiling, start))
+
+
+@contextmanager
+def stopped_with_verb() -> Iterator[None]:
+    """At the end of a verb, stop what `compile_beside` has started, and forget what it has not."""
+    try:
+        yield
+    finally:
+        for starters, start in _waiting:
+            if start in starters:
+                starters.remove(start)
+        _waiting.clear()
+        while _processes:
+            process = _processes.pop()
+            process.kill()
+            process.wait()
 
 
 if __name__ == "__main__":
