@@ -33,6 +33,8 @@ ROOMS = (
     "inference",
     "training",
     "sklearn",
+    "cuda",
+    "torch",
     "cli",
     "__main__",
 )
