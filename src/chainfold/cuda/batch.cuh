@@ -5,6 +5,8 @@
 
 #define PADDED ((N + 3) / 4 * 4)
 #define FULL 0xffffffffu
+#define LABEL_THREADS ((N + 31) / 32 * 32)
+#define MOST_THREADS (LABEL_THREADS > 512 ? LABEL_THREADS : 512) // of a block that does sequences in order
 #define UNKNOWN -100 // the tag of a position whose tag is unknown
 
 #ifdef REAL_IS_DOUBLE

@@ -52,24 +52,32 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
     for (int k = 0; k < AHEAD; ++k) next[k] = load(k);
     REAL *out = b.vectors + (kept(b, s) + a) * N + lane;
     for (int t = 0; t < size; t += AHEAD) {
+        REAL potentials[AHEAD]; // of the group at once: they wait for one another in nothing
+        unsigned seen = 0;
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            REAL now = next[k];
+            if (t + k == starts) now += start;
+            if (t + k == ends) now += end;
+            float peak = warp_peak((float)now);
+            potentials[k] = exponential(now - (REAL)peak);
+            if (now > -INFINITE) seen |= 1u << k;
+            if (t + k < size) total += (double)peak;
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) next[k] = load(t + k + AHEAD);
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             if (t + k < size) {
-                REAL now = next[k];
-                next[k] = load(t + k + AHEAD);
-                if (t + k == starts) now += start;
-                if (t + k == ends) now += end;
-                float peak = warp_peak((float)now);
-                REAL potential = exponential(now - (REAL)peak), predicted = 1;
+                REAL predicted = 1;
                 if (t + k != starts) {
                     REAL *own = row + (k % 2) * PADDED; // two rows in turns: one barrier a position
                     if (lane < N) own[lane] = alpha;
                     __syncwarp();
                     predicted = dot(column, own);
                 }
-                total += (double)peak;
-                alpha = lane < N ? potential * predicted : (REAL)0;
-                lost = lost || (edges.watch && alpha < LEAST && predicted > 0 && now > -INFINITE);
+                alpha = lane < N ? potentials[k] * predicted : (REAL)0;
+                lost = lost || (edges.watch && alpha < LEAST && predicted > 0 && (seen >> k & 1));
                 if (k % SCALED == SCALED - 1 || t + k + 1 == size) {
                     REAL sum = warp_sum(alpha);
                     lost = lost || !(sum > LEAST && sum < INFINITE);

@@ -18,16 +18,18 @@ __device__ inline double edge_of(const Batch &b, long long row, int i, int j) {
 
 __device__ inline double predicted_of(const Batch &b, const double *alpha, long long row, int j) {
     double most = NEVER, sum = 0.0;
+#pragma unroll 1
     for (int i = 0; i < N; ++i) {
         double x = alpha[i] + edge_of(b, row, i, j);
         if (!(x <= most)) most = x; // also where it is not a number
     }
     if (!(most > NEVER && most < INFINITE)) return most;
+#pragma unroll 1
     for (int i = 0; i < N; ++i) sum += exp(alpha[i] + edge_of(b, row, i, j) - most);
     return most + log(sum);
 }
 
-extern "C" __global__ void ordered_forward(Batch b) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch b) {
     __shared__ double alpha[N], room[33];
     int j = threadIdx.x;
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
@@ -73,7 +75,7 @@ extern "C" __global__ void ordered_forward(Batch b) {
     }
 }
 
-extern "C" __global__ void ordered_backward(Batch b) {
+extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_backward(Batch b) {
     __shared__ double alpha[N], gamma[N], predicted[N], room[33];
     int j = threadIdx.x;
     double *table = b.tables + (b.warps + blockIdx.x) * (N + 2) * N;
@@ -109,6 +111,7 @@ extern "C" __global__ void ordered_backward(Batch b) {
             int last = b.tags ? (int)b.tags[row_of(b, s, t - 1)] : -1;
             if (j < N) {
                 predicted[j] = predicted_of(b, alpha, row, j);
+#pragma unroll 1
                 for (int i = 0; i < N; ++i) {
                     double joint = alpha[i] + edge_of(b, row, i, j) - predicted[j];
                     joint = mine > 0.0 && joint > NEVER ? exp(joint) * mine : wrong ? mine : 0.0;
@@ -120,6 +123,7 @@ extern "C" __global__ void ordered_backward(Batch b) {
             __syncthreads();
             double next = 0.0;
             if (j < N) {
+#pragma unroll 1
                 for (int k = 0; k < N; ++k) {
                     double joint = alpha[j] + edge_of(b, row, j, k) - predicted[k];
                     if (gamma[k] > 0.0 && joint > NEVER) next += exp(joint) * gamma[k];

@@ -1,12 +1,11 @@
-// The best labelling of each sequence, one block a sequence and one thread a label, in double.
+// The best labelling of each sequence, in double: one block a sequence and one thread a label.
 //
-//     delta_t(j) = s_t(j) + max_i (delta_{t-1}(i) + transition(i, j) + edges_t(i, j)), less the largest of them
+//     delta_t(j) = s_t(j) + max_i (delta_{t-1}(i) + transition(i, j) + edges_t(i, j)), less a peak now and then
 //
-// Of equal ones the smaller i is chosen, and the arithmetic is that of the kernel for the host: labels are the same.
-// flag: 0, 2 where no labelling is possible, 3 where a score is not a number or +inf.
+// Of equal ones the smaller i is chosen. flag: 0, 2 where no labelling is possible, 3 where a score is NaN or +inf.
 
 #define NEVER (-(double)INFINITE)
-#define STAGED 16
+#define GROUP 16
 
 #if N <= 256
 typedef unsigned char POINTER;
@@ -14,47 +13,137 @@ typedef unsigned char POINTER;
 typedef unsigned short POINTER;
 #endif
 
-extern "C" __global__ void viterbi(Batch b) {
-    POINTER *back = (POINTER *)b.back;
-    __shared__ double delta[N], room[33];
-    __shared__ POINTER staged[STAGED][N];
-    __shared__ int label;
-    int j = threadIdx.x;
 #if N <= 32
-    double column[N];
+
+// One warp: a sequence in groups of positions, whose emissions and pointers are read before they are needed.
+extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
+    __shared__ __align__(16) double rows[2][PADDED];
+    int lane = threadIdx.x;
+    double column[PADDED];
 #pragma unroll
-    for (int i = 0; i < N; ++i) column[i] = j < N ? (double)b.transitions[i * N + j] : NEVER;
-#endif
+    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? (double)b.transitions[i * N + lane] : NEVER;
+    const double start = lane < N ? (double)b.start[lane] : 0.0, end = lane < N ? (double)b.end[lane] : 0.0;
+    for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
+        const long long length = length_of(b, s), base = kept(b, s);
+        const Rows where = rows_of(b, s);
+        auto load = [&](long long t) {
+            return lane < N && t < length ? (double)b.emissions[place_of(b, where, s, t) + lane] : NEVER;
+        };
+        double total = 0.0, delta = NEVER, next[GROUP];
+        int fault = 0;
+#pragma unroll
+        for (int k = 0; k < GROUP; ++k) next[k] = load(k);
+        for (long long t = 0; t < length && !fault; t += GROUP) {
+            bool wrong = false;
+            double now[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                now[k] = next[k];
+                next[k] = load(t + k + GROUP);
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                if (t + k < length) {
+                    if (t + k == 0) now[k] += start;
+                    if (t + k == length - 1) now[k] += end;
+                    double *row = rows[k % 2];
+                    if (lane < PADDED) row[lane] = lane < N ? delta : NEVER;
+                    __syncwarp();
+                    if (t + k > 0) {
+                        double high[4];
+                        int chosen[4];
+#pragma unroll
+                        for (int q = 0; q < 4; ++q) {
+                            high[q] = NEVER;
+                            chosen[q] = 0;
+#pragma unroll
+                            for (int i = q * (PADDED / 4); i < (q + 1) * (PADDED / 4); ++i) {
+                                double reached = row[i] + column[i];
+                                if (b.edges && i < N && lane < N)
+                                    reached += (double)b.edges[(place_of(b, where, s, t + k) + i) * N + lane];
+                                wrong = wrong || reached != reached;
+                                if (reached > high[q]) { high[q] = reached; chosen[q] = i; }
+                            }
+                        }
+#pragma unroll
+                        for (int q = 1; q < 4; ++q)
+                            if (high[q] > high[0]) { high[0] = high[q]; chosen[0] = chosen[q]; }
+                        if (lane < N) b.back[(base + t + k) * N + lane] = (POINTER)chosen[0];
+                        now[k] += high[0];
+                    }
+                    delta = lane < N ? now[k] : NEVER;
+                    wrong = wrong || !(delta < INFINITE);
+                }
+            }
+            float peak = warp_peak((float)delta);
+            wrong = __any_sync(FULL, wrong);
+            fault = wrong ? 3 : peak > -INFINITE ? 0 : 2;
+            if (!fault) {
+                delta -= (double)peak;
+                total += (double)peak;
+            }
+        }
+        double most = warp_max(delta);
+        int label = __ffs(__ballot_sync(FULL, lane < N && delta == most)) - 1;
+        if (lane == 0) {
+            b.best[s] = length > 0 ? total + most : 0.0;
+            b.flag[s] = fault;
+        }
+        if (fault) continue;
+        auto pointer = [&](long long t) { return lane < N && t > 0 ? (int)b.back[(base + t) * N + lane] : 0; };
+        int ahead[GROUP];
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < GROUP; ++k) ahead[k] = pointer(length - 1 - k);
+        for (long long t = length - 1; t >= 0; t -= GROUP) {
+            int own = 0, here[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                here[k] = ahead[k];
+                ahead[k] = pointer(t - k - GROUP);
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                if (lane == k) own = label;
+                label = __shfl_sync(FULL, here[k], label);
+            }
+            if (lane < GROUP && t - lane >= 0) b.labels[base + t - lane] = own;
+        }
+    }
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(LABEL_THREADS) viterbi(Batch b) {
+    __shared__ double delta[N], room[33];
+    __shared__ POINTER staged[GROUP][N];
+    __shared__ int label;
+    POINTER *back = (POINTER *)b.back;
+    int j = threadIdx.x;
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
         long long length = length_of(b, s), base = kept(b, s);
         double total = 0.0;
         int fault = 0;
-        double ahead = j < N && length > 0 ? (double)b.emissions[row_of(b, s, 0) * N + j] : NEVER;
         for (long long t = 0; t < length && !fault; ++t) {
             long long row = row_of(b, s, t);
-            double now = ahead, high = 0.0;
-            ahead = j < N && t + 1 < length ? (double)b.emissions[row_of(b, s, t + 1) * N + j] : NEVER;
+            double now = NEVER;
             if (j < N) {
+                now = (double)b.emissions[row * N + j];
                 if (t == 0) now += (double)b.start[j];
                 if (t == length - 1) now += (double)b.end[j];
                 if (t > 0) {
                     int chosen = 0;
-                    high = NEVER;
-#pragma unroll
+                    double high = NEVER;
+#pragma unroll 4
                     for (int i = 0; i < N; ++i) {
-#if N <= 32
-                        double edge = column[i];
-#else
-                        double edge = (double)b.transitions[i * N + j];
-#endif
-                        if (b.edges) edge += (double)b.edges[(row * N + i) * N + j];
-                        double reached = delta[i] + edge;
+                        double reached = delta[i] + (double)b.transitions[i * N + j];
+                        if (b.edges) reached += (double)b.edges[(row * N + i) * N + j];
                         if (reached > high) { high = reached; chosen = i; }
                         if (reached != reached) now = reached;
                     }
                     back[(base + t) * N + j] = (POINTER)chosen;
+                    now += high;
                 }
-                now += high;
             }
             bool wrong = __syncthreads_or(!(now < INFINITE));
             double peak = block_max(now, room);
@@ -70,8 +159,8 @@ extern "C" __global__ void viterbi(Batch b) {
             while (!fault && length > 0 && label < N - 1 && delta[label] < 0.0) ++label;
         }
         __syncthreads();
-        for (long long t = length - 1; t >= 0 && !fault; t -= STAGED) {
-            long long from = t - STAGED + 1 > 0 ? t - STAGED + 1 : 0;
+        for (long long t = length - 1; t >= 0 && !fault; t -= GROUP) {
+            long long from = t - GROUP + 1 > 0 ? t - GROUP + 1 : 0;
             for (long long k = j; k < (t - from + 1) * N; k += blockDim.x)
                 ((POINTER *)staged)[k] = back[(base + from) * N + k];
             __syncthreads();
@@ -85,3 +174,5 @@ extern "C" __global__ void viterbi(Batch b) {
         }
     }
 }
+
+#endif

@@ -77,7 +77,7 @@ class GpuBatch:
     @property
     def threads(self) -> int:
         """A thread for each label; more of them where the shares of many chunks are added."""
-        shares: int = min(1024, self.chunks // max(self.sequences, 1) // 4)
+        shares: int = min(512, self.chunks // max(self.sequences, 1) // 4)
         return -(-max(self.n_labels, shares) // 32) * 32
 
     @property
