@@ -2,8 +2,8 @@
 
     python examples/conll2000_bilstm_crf.py FOLDER [--epochs 8] [--threads 2]
 
-FOLDER has train.txt.gz and test.txt.gz. Prints the F1 of spans on the test set after each epoch. Only words are used, not
-the parts of speech of the files.
+FOLDER has train.txt.gz and test.txt.gz. Prints the F1 of spans on the test set after each epoch. Only words are used,
+not the parts of speech of the files.
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ def main() -> None:
             counts[word.lower()] = counts.get(word.lower(), 0) + 1
     known = sorted(word for word, count in counts.items() if count > 1)
     vocabulary = {word: number for number, word in enumerate(known, 2)}
-    letters = {
-        letter: number for number, letter in enumerate(sorted({c for s, _ in training for w in s for c in w}), 2)
-    }
+    alphabet = sorted({letter for sentence, _ in training for word in sentence for letter in word})
+    letters = {letter: number for number, letter in enumerate(alphabet, 2)}
     numbers = {tag: number for number, tag in enumerate(tags)}
 
     def batch(sentences: list[Sentence]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
