@@ -3,7 +3,8 @@
     python examples/ecoli_streaming.py FOLDER [--device cuda] [--positions N] [--piece 65536] [--steps 2]
 
 FOLDER has seq.txt.xz, a base a byte, and labels4.u8.xz, a label a byte. Each step is one exact gradient of the
-likelihood of the whole sequence, by `CRF.stream`. Prints the log likelihood by position and the peak memory after each step.
+likelihood of the whole sequence, by `CRF.stream`. Prints the log likelihood by position and the peak memory after each
+step.
 """
 
 from __future__ import annotations
