@@ -86,7 +86,7 @@ def kernels_for(device: int, n_labels: int, double: bool) -> Kernels:
 
 @cache
 def _driver() -> ctypes.CDLL:
-    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    driver = ctypes.PyDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")  # a launch does not wait
     launch = driver.cuLaunchKernel
     launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     return driver

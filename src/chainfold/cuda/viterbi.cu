@@ -22,6 +22,9 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
     double column[PADDED];
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? (double)b.transitions[i * N + lane] : NEVER;
+    bool unusable = false; // a transition is NaN or +inf
+#pragma unroll
+    for (int i = 0; i < PADDED; ++i) unusable = unusable || !(column[i] < INFINITE);
     const double start = lane < N ? (double)b.start[lane] : 0.0, end = lane < N ? (double)b.end[lane] : 0.0;
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
         const long long length = length_of(b, s), base = kept(b, s);
@@ -34,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) next[k] = load(k);
         for (long long t = 0; t < length && !fault; t += GROUP) {
-            bool wrong = false;
+            bool wrong = unusable && length > 1;
             double now[GROUP];
 #pragma unroll
             for (int k = 0; k < GROUP; ++k) {
@@ -50,6 +53,17 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
                     if (lane < PADDED) row[lane] = lane < N ? delta : NEVER;
                     __syncwarp();
                     if (t + k > 0) {
+                        double here[PADDED];
+#pragma unroll
+                        for (int i = 0; i < PADDED; ++i) here[i] = column[i];
+                        if (b.edges && lane < N) {
+                            const REAL *edges = b.edges + place_of(b, where, s, t + k) * N + lane;
+#pragma unroll
+                            for (int i = 0; i < N; ++i) {
+                                here[i] += (double)edges[i * N];
+                                wrong = wrong || !(here[i] < INFINITE);
+                            }
+                        }
                         double high[4];
                         int chosen[4];
 #pragma unroll
@@ -58,10 +72,7 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
                             chosen[q] = 0;
 #pragma unroll
                             for (int i = q * (PADDED / 4); i < (q + 1) * (PADDED / 4); ++i) {
-                                double reached = row[i] + column[i];
-                                if (b.edges && i < N && lane < N)
-                                    reached += (double)b.edges[(place_of(b, where, s, t + k) + i) * N + lane];
-                                wrong = wrong || reached != reached;
+                                double reached = row[i] + here[i];
                                 if (reached > high[q]) { high[q] = reached; chosen[q] = i; }
                             }
                         }

@@ -17,7 +17,7 @@ from chainfold.torch.batch_kernels import score_edges, score_states
 from chainfold.torch.inputs import Inputs
 from torch import Tensor
 
-_TASK = 1024  # positions of short sequences that a thread takes at a time
+_TASK = 4096  # positions of short sequences that a thread takes at a time
 
 NO_TABLE = np.empty((0, 0), np.bool_)
 NO_EDGES = np.empty((0, 0, 0))

@@ -15,7 +15,7 @@ from chainfold.errors import ChainfoldError
 from chainfold.torch.inputs import UNKNOWN, Inputs
 from torch import Tensor
 
-_CHUNK, _LONG_CHUNK = 128, 256  # positions
+_CHUNK, _LONG_CHUNK = 128, 512  # positions
 _LONG = 1 << 20  # positions of a batch whose chunks are long
 _TABLES = 3168  # warps with tables of their own, whatever the card: 12 a multiprocessor of an H200, twice
 _ORDERED_BLOCKS = 64
