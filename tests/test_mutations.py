@@ -47,6 +47,7 @@ MUTANTS = [
     Mutant("fb-recompute", "engines/fb_recompute.py", "passed.alpha.copy()", "passed.alpha", "recompute"),
     Mutant("fb-spill", "system/spill.py", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
     Mutant("checkpoint", "engines/checkpoint.py", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
+    Mutant("fb-log", "engines/published/fb_log.py", "beta[positions] = 0.0", "beta[positions] = 1.0", "pairs and log"),
     Mutant("fb-log", "kernels/expectation.py", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "pairs and log"),
     Mutant(
         "fb-log-recompute",
@@ -56,9 +57,23 @@ MUTANTS = [
         "log-recompute",
     ),
     Mutant("fb-log-spill", "engines/published/log_domain.py", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
+    Mutant(
+        "emp",
+        "engines/published/log_domain.py",
+        "signed_total(z, np.ones(z.size, np.int8))",
+        "signed_total(z[:1], np.ones(1, np.int8))",
+        "emp",
+    ),
     Mutant("emp", "kernels/expectation.py", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
     Mutant(
         "emp", "kernels/expectation.py", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"
+    ),
+    Mutant(
+        "forward-only",
+        "engines/published/log_domain.py",
+        "close(tally, log_z, h, sign, layout.size)",
+        "close(tally, log_z, h[:, :1], sign[:, :1], layout.size)",
+        "forward",
     ),
     Mutant(
         "forward-only", "kernels/expectation.py", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"

@@ -447,7 +447,7 @@ def test_kdd_in_three_processes(tmp_path: Path) -> None:
     assert chain.vocabulary is not None
     save_model(tmp_path / "model", replace(Model.random(Layout.observed(chain)), vocabulary=chain.vocabulary))
     found: dict[str, Any] = {}
-    for k, some in enumerate(pieces(chain, [30_001, 77_777])):
+    for k, some in enumerate(pieces(chain, [20_001, 47_777])):
         marked = replace(some, starts=frozen(np.append(True, some.starts[1:]), np.bool_))
         write_chain(tmp_path / "part.chain", marked.with_vocabulary(chain.vocabulary))
         verb = ["gradient", "part.chain", "--model", "model", "--token", "token", "--json"]
