@@ -23,6 +23,7 @@ from chainfold.kernels.backward import path_likelihood
 from chainfold.kernels.faults import OK
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
+from chainfold.torch.arguments import UNKNOWN, Arguments
 from chainfold.torch.batch_kernels import (
     backward_general,
     backward_sequences,
@@ -31,7 +32,6 @@ from chainfold.torch.batch_kernels import (
     score_tags,
 )
 from chainfold.torch.cpu_batch import CpuBatch, numbers
-from chainfold.torch.inputs import UNKNOWN, Inputs
 from torch import Tensor
 
 _NO_NUMBERS = np.empty(0)
@@ -74,7 +74,7 @@ def run_tasks(work: Callable[[int, int], None], batch: CpuBatch) -> None:
             done.result()
 
 
-def observed(inputs: Inputs, tags: Tensor, weights: Tensor | None) -> Observed:
+def observed(inputs: Arguments, tags: Tensor, weights: Tensor | None) -> Observed:
     """The tags, checked; raises where one is no label."""
     flat = np.ascontiguousarray(tags.numpy().reshape(-1).astype(np.int64))
     batch_mask = None if inputs.mask is None else inputs.mask.numpy().reshape(-1) != 0
@@ -99,7 +99,7 @@ def observed(inputs: Inputs, tags: Tensor, weights: Tensor | None) -> Observed:
     return Observed(flat, own, not unknown.any() and inputs.allowed is None)
 
 
-def allowing(inputs: Inputs, seen: Observed) -> Inputs:
+def allowing(inputs: Arguments, seen: Observed) -> Arguments:
     """The same batch with the labels that agree with the tags."""
     unknown = seen.tags == UNKNOWN
     allowed = np.arange(inputs.n_labels) == seen.tags[:, None]
@@ -170,7 +170,9 @@ def tag_scores(batch: CpuBatch, seen: Observed) -> Floats:
     return score
 
 
-def log_likelihoods(inputs: Inputs, tags: Tensor | None, weights: Tensor | None, alpha: Floats) -> tuple[Floats, bool]:
+def log_likelihoods(
+    inputs: Arguments, tags: Tensor | None, weights: Tensor | None, alpha: Floats
+) -> tuple[Floats, bool]:
     """[S] log likelihoods, or log Z without tags; whether all tags are known."""
     if tags is None:
         return log_partitions(CpuBatch(inputs), alpha), True
@@ -188,7 +190,7 @@ def log_likelihoods(inputs: Inputs, tags: Tensor | None, weights: Tensor | None,
 
 
 def gradients(
-    inputs: Inputs, tags: Tensor | None, known: bool, weights: Tensor | None, alpha: Floats, factor: Floats
+    inputs: Arguments, tags: Tensor | None, known: bool, weights: Tensor | None, alpha: Floats, factor: Floats
 ) -> Gradients:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:

@@ -13,8 +13,8 @@ from chainfold.engines.potentials import Transitions
 from chainfold.errors import BadSetting
 from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.layout import Floats
+from chainfold.torch.arguments import Arguments
 from chainfold.torch.batch_kernels import score_edges, score_states
-from chainfold.torch.inputs import Inputs
 from torch import Tensor
 
 _TASK = 4096  # positions of short sequences that a thread takes at a time
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 class CpuBatch:
     """The arrays of a batch, and its transitions."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Arguments) -> None:
         self.inputs = inputs
         self.n_labels = inputs.n_labels
         self.width = padded(self.n_labels)
@@ -103,7 +103,7 @@ def _unmasked(first: int, second: int, batch_first: bool) -> Rows:
     return _of(rows, np.arange(size + 1) * length)
 
 
-def _masked(inputs: Inputs) -> Rows:
+def _masked(inputs: Arguments) -> Rows:
     assert inputs.mask is not None
     mask = inputs.mask.numpy() != 0
     if inputs.batch_first:
@@ -116,7 +116,7 @@ def _masked(inputs: Inputs) -> Rows:
     return _of(rows, np.concatenate([[0], np.cumsum(lengths)]))
 
 
-def _packed(inputs: Inputs) -> Rows:
+def _packed(inputs: Arguments) -> Rows:
     assert inputs.cu_seqlens is not None
     offsets = inputs.cu_seqlens.numpy().astype(np.int64)
     if offsets[0] != 0 or offsets[-1] != inputs.positions or (np.diff(offsets) < 0).any():

@@ -13,16 +13,16 @@ from chainfold.kernels import posteriors, viterbi
 from chainfold.kernels.faults import NOT_FINITE, OK
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
+from chainfold.torch.arguments import Arguments
 from chainfold.torch.cpu import run_tasks
 from chainfold.torch.cpu_batch import CpuBatch
-from chainfold.torch.inputs import Inputs
 from torch import Tensor
 
 
 class Flat:
     """All sequences of a batch that have positions, as one chain."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Arguments) -> None:
         self.batch = batch = CpuBatch(inputs)
         self.inputs, self.rows, self.starts = inputs, batch.layout.rows, batch.layout.starts
         self.lengths = np.diff(batch.layout.offsets)
@@ -85,7 +85,7 @@ class Flat:
         return torch.from_numpy(out).to(self.result_type)
 
 
-def best(inputs: Inputs) -> tuple[list[list[int]], Tensor]:
+def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     """The best labelling of each sequence and its score."""
     flat = Flat(inputs)
     batch, layout = flat.batch, flat.batch.layout
@@ -123,7 +123,7 @@ def best(inputs: Inputs) -> tuple[list[list[int]], Tensor]:
     return [part.tolist() for part in flat.split(labels)], torch.from_numpy(score).to(flat.result_type)
 
 
-def ranked(inputs: Inputs, k: int) -> list[tuple[list[list[int]], Tensor]]:
+def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     flat = Flat(inputs)
     _, top = best(inputs)
@@ -147,7 +147,7 @@ def ranked(inputs: Inputs, k: int) -> list[tuple[list[list[int]], Tensor]]:
     return results
 
 
-def drawn(inputs: Inputs, k: int, generator: torch.Generator | None) -> list[Tensor]:
+def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:
     """k labellings of each sequence, drawn from their distribution."""
     flat = Flat(inputs)
     size = flat.rows.size
@@ -161,7 +161,7 @@ def drawn(inputs: Inputs, k: int, generator: torch.Generator | None) -> list[Ten
     return [torch.from_numpy(part.copy()) for part in flat.split(labels[1:].T.astype(np.int64))]
 
 
-def entropies(inputs: Inputs) -> Tensor:
+def entropies(inputs: Arguments) -> Tensor:
     """[S] the entropy of each sequence's labelling."""
     flat = Flat(inputs)
     width, out = flat.batch.width, np.zeros(np.count_nonzero(flat.lengths))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.torch.inputs import UNKNOWN, Inputs, check_inputs, check_tags
+from chainfold.torch.arguments import UNKNOWN, Arguments, check_arguments, check_tags
 from chainfold.torch.ops import crf, crf_backward
 from chainfold.torch.paths import Paths, best_paths, drawn_paths, path_entropies, ranked_paths
-from chainfold.torch.stream import StreamPart, stream_gradient
+from chainfold.torch.piecewise import StreamPart, stream_gradient
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -259,9 +259,9 @@ class CRF(nn.Module):  # type: ignore[misc]
         edges: Tensor | None,
         cu_seqlens: Tensor | None,
         allowed: Tensor | None = None,
-    ) -> Inputs:
-        inputs = Inputs(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
-        check_inputs(inputs, self.num_tags)
+    ) -> Arguments:
+        inputs = Arguments(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
+        check_arguments(inputs, self.num_tags)
         return inputs
 
     def _restrict(

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 import torch
 from chainfold.cuda.launch import CHUNK_LABELS, WARPS, Batch, kernels_for
 from chainfold.errors import ChainfoldError
-from chainfold.torch.inputs import UNKNOWN, Inputs
+from chainfold.torch.arguments import UNKNOWN, Arguments
 from torch import Tensor
 
 _CHUNK, _LONG_CHUNK = 128, 512  # positions
@@ -25,7 +25,7 @@ _ORDERED_BYTES = 64 << 20  # of the tables of blocks
 class GpuBatch:
     """A batch as kernels take it. The tensors that it points into live as long as it does."""
 
-    def __init__(self, inputs: Inputs, tags: Tensor | None = None) -> None:
+    def __init__(self, inputs: Arguments, tags: Tensor | None = None) -> None:
         """tags: all of them known."""
         emissions = inputs.emissions
         self.inputs, self.device, self.dtype = inputs, emissions.device, inputs.result_type
@@ -97,7 +97,11 @@ class GpuBatch:
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
+        """Zeros, by the driver: a kernel of torch takes longer to start."""
+        tensor = self.room(*shape, dtype=dtype)
+        if tensor.numel():
+            self.kernels.clear(tensor.data_ptr(), tensor.nbytes, self.stream)
+        return tensor
 
     def flags(self) -> Tensor:
         """[S + 2] zeros for sequences that are done in chunks, and the status of the tags."""
@@ -127,7 +131,7 @@ class Gradient(NamedTuple):
     edges: Tensor
 
 
-def log_likelihoods(inputs: Inputs, tags: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, bool]:
+def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, bool]:
     """[S] log likelihoods, or log Z without tags; the forward vectors; whether all tags are known."""
     if weights is not None:
         raise ChainfoldError(
@@ -145,7 +149,9 @@ def log_likelihoods(inputs: Inputs, tags: Tensor | None, weights: Tensor | None)
     return _forward(GpuBatch(_allowing(inputs, tags)))[0] - log_z, vectors, False
 
 
-def gradients(inputs: Inputs, tags: Tensor | None, known: bool, vectors: Tensor, factor: Tensor) -> tuple[Tensor, ...]:
+def gradients(
+    inputs: Arguments, tags: Tensor | None, known: bool, vectors: Tensor, factor: Tensor
+) -> tuple[Tensor, ...]:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
         parts = _backward(GpuBatch(inputs), vectors, factor, 1.0)
@@ -163,7 +169,7 @@ def gradients(inputs: Inputs, tags: Tensor | None, known: bool, vectors: Tensor,
     )
 
 
-def _raise_tag(inputs: Inputs, tags: Tensor) -> NoReturn:
+def _raise_tag(inputs: Arguments, tags: Tensor) -> NoReturn:
     """Name the first tag that is no label."""
     wrong = (tags >= inputs.n_labels) | ((tags < 0) & (tags != UNKNOWN))
     if inputs.mask is not None:
@@ -175,7 +181,7 @@ def _raise_tag(inputs: Inputs, tags: Tensor) -> NoReturn:
     )
 
 
-def _allowing(inputs: Inputs, tags: Tensor) -> Inputs:
+def _allowing(inputs: Arguments, tags: Tensor) -> Arguments:
     """The same batch with the labels that agree with the tags."""
     labels = torch.arange(inputs.n_labels, device=tags.device)
     allowed = (labels == tags[..., None]) | (tags == UNKNOWN)[..., None]

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import torch
 from chainfold.errors import ChainfoldError
+from chainfold.torch.arguments import Arguments
 from chainfold.torch.gpu import GpuBatch
-from chainfold.torch.inputs import Inputs
 from torch import Tensor
 
 _FAULTS = {
@@ -17,7 +17,7 @@ _FAULTS = {
 }
 
 
-def best(inputs: Inputs) -> tuple[list[list[int]], Tensor]:
+def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     """The best labelling of each sequence and its score."""
     gpu = GpuBatch(inputs)
     scores = gpu.zeros(gpu.sequences, dtype=torch.float64)
@@ -36,7 +36,7 @@ def best(inputs: Inputs) -> tuple[list[list[int]], Tensor]:
     return paths, scores.to(inputs.result_type)
 
 
-def _lengths(inputs: Inputs) -> list[tuple[int, int]]:
+def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
     """Where each sequence begins among the labels, and its length."""
     if inputs.cu_seqlens is not None:
         offsets = inputs.cu_seqlens.tolist()
@@ -49,17 +49,17 @@ def _lengths(inputs: Inputs) -> list[tuple[int, int]]:
     return [(s * length, count) for s, count in enumerate(counts)]
 
 
-def ranked(inputs: Inputs, k: int) -> NoReturn:
+def ranked(inputs: Arguments, k: int) -> NoReturn:
     """Not on CUDA."""
     raise _on_host("nbest")
 
 
-def drawn(inputs: Inputs, k: int, generator: torch.Generator | None) -> NoReturn:
+def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> NoReturn:
     """Not on CUDA."""
     raise _on_host("sample")
 
 
-def entropies(inputs: Inputs) -> NoReturn:
+def entropies(inputs: Arguments) -> NoReturn:
     """Not on CUDA."""
     raise _on_host("entropy")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from chainfold.errors import ChainfoldError
-from chainfold.torch.inputs import Inputs
+from chainfold.torch.arguments import Arguments
 from torch import Tensor
 
 _ARGUMENTS = (
@@ -39,7 +39,7 @@ Gradient = tuple[Tensor, ...]
 def _host(*arguments: Any) -> Results:
     from chainfold.torch.cpu import log_likelihoods
 
-    inputs, tags, weights = Inputs(*arguments[:-2]), *arguments[-2:]
+    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
     vectors = _new_vectors(inputs)
     values, known = log_likelihoods(inputs, tags, weights, vectors.numpy())
     return torch.from_numpy(values).to(inputs.result_type), vectors, torch.tensor(known)
@@ -48,12 +48,12 @@ def _host(*arguments: Any) -> Results:
 def _card(*arguments: Any) -> Results:
     from chainfold.torch.gpu import log_likelihoods
 
-    values, vectors, known = log_likelihoods(Inputs(*arguments[:-2]), *arguments[-2:])
+    values, vectors, known = log_likelihoods(Arguments(*arguments[:-2]), *arguments[-2:])
     return values, vectors, torch.tensor(known)
 
 
 def _fake(*arguments: Any) -> Results:
-    inputs = Inputs(*arguments[:-2])
+    inputs = Arguments(*arguments[:-2])
     values = inputs.emissions.new_empty(inputs.n_sequences, dtype=inputs.result_type)
     return values, _new_vectors(inputs), torch.empty((), dtype=torch.bool)
 
@@ -62,7 +62,7 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
     from chainfold.torch.cpu import gradients
     from chainfold.torch.cpu_batch import doubles
 
-    inputs, tags, weights = Inputs(*arguments[:-2]), *arguments[-2:]
+    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
     parts = gradients(inputs, tags, bool(known), weights, vectors.numpy(), doubles(factor))
     return tuple(
         inputs.emissions.new_empty(0)
@@ -75,7 +75,7 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
 def _card_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
     from chainfold.torch.gpu import gradients
 
-    return gradients(Inputs(*arguments[:-2]), arguments[-2], bool(known), vectors, factor)
+    return gradients(Arguments(*arguments[:-2]), arguments[-2], bool(known), vectors, factor)
 
 
 def _fake_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
@@ -86,7 +86,7 @@ def _fake_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
     )
 
 
-def _new_vectors(inputs: Inputs) -> Tensor:
+def _new_vectors(inputs: Arguments) -> Tensor:
     """Room for the forward vectors: doubles in padded rows on the host, one number a label elsewhere."""
     emissions = inputs.emissions
     if emissions.device.type == "cpu":
@@ -119,6 +119,17 @@ class _Likelihood(torch.autograd.Function):  # type: ignore[misc]
         return (*(part if wanted else None for part, wanted in asked), *(None,) * (_N_ARGUMENTS - 5))
 
 
+def _without_derivative(*arguments: Any) -> Gradient:
+    """`crf_backward` where gradients are recorded, and where they are not, as in most backward passes."""
+    parts: Gradient
+    if torch.is_grad_enabled():
+        parts = _Gradient.apply(*arguments)
+    else:
+        with torch._C._AutoDispatchBelowAutograd():
+            parts = crf_backward(*arguments)
+    return parts
+
+
 class _Gradient(torch.autograd.Function):  # type: ignore[misc]
     """`crf_backward` has no derivative."""
 
@@ -138,7 +149,7 @@ class _Gradient(torch.autograd.Function):  # type: ignore[misc]
 
 for _name, _kernels, _without_data in (
     ("crf", (_host, _card, _Likelihood.apply), _fake),
-    ("crf_backward", (_host_backward, _card_backward, _Gradient.apply), _fake_backward),
+    ("crf_backward", (_host_backward, _card_backward, _without_derivative), _fake_backward),
 ):
     for _kernel, _key in zip(_kernels, ("CPU", "CUDA", "Autograd"), strict=True):
         _library.impl(_name, _kernel, _key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from chainfold.torch.inputs import Inputs
+from chainfold.torch.arguments import Arguments
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -25,30 +25,30 @@ class Paths(NamedTuple):
     scores: Tensor  # one a labelling
 
 
-def best_paths(inputs: Inputs) -> Paths:
+def best_paths(inputs: Arguments) -> Paths:
     """The best labelling of each sequence."""
     labels, scores = _backend(inputs).best(inputs)
     return Paths(labels, scores)
 
 
-def ranked_paths(inputs: Inputs, k: int) -> list[Paths]:
+def ranked_paths(inputs: Arguments, k: int) -> list[Paths]:
     """The k best labellings of each sequence."""
     return [Paths(labels, scores) for labels, scores in _backend(inputs).ranked(inputs, k)]
 
 
-def drawn_paths(inputs: Inputs, k: int, generator: torch.Generator | None) -> list[Tensor]:
+def drawn_paths(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:
     """k drawn labellings of each sequence, [k, length]."""
     drawn: list[Tensor] = _backend(inputs).drawn(inputs, k, generator)
     return drawn
 
 
-def path_entropies(inputs: Inputs) -> Tensor:
+def path_entropies(inputs: Arguments) -> Tensor:
     """[S] in nats."""
     entropies: Tensor = _backend(inputs).entropies(inputs)
     return entropies
 
 
-def _backend(inputs: Inputs) -> ModuleType:
+def _backend(inputs: Arguments) -> ModuleType:
     if inputs.emissions.device.type == "cuda":
         from chainfold.torch import gpu_paths
 

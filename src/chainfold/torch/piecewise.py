@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import torch
 from chainfold.errors import ChainfoldError
-from chainfold.torch.inputs import Inputs, check_inputs, check_tags
+from chainfold.torch.arguments import Arguments, check_arguments, check_tags
 from chainfold.torch.ops import crf, crf_backward
 from torch import Tensor
 
@@ -94,16 +94,16 @@ def _start(scores: Scores, before: Tensor | None) -> Tensor:
     return start if before is None else torch.logsumexp(before[:, None] + transitions, 0)
 
 
-def _inputs(scores: Scores, emissions: Tensor, start: Tensor, end: Tensor) -> Inputs:
+def _inputs(scores: Scores, emissions: Tensor, start: Tensor, end: Tensor) -> Arguments:
     """[B, T, N] emissions in float64 as whole sequences."""
-    return Inputs(emissions, _doubles(scores)[0], start, end, None, None, None, None, True)
+    return Arguments(emissions, _doubles(scores)[0], start, end, None, None, None, None, True)
 
 
 def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None) -> _Piece:
     """A new piece after its forward pass."""
     whole = torch.zeros(2, dtype=torch.int32, device=emissions.device)
-    inputs = Inputs(emissions, *scores(), None, None, whole, None, True)
-    check_inputs(inputs, inputs.start.shape[0])
+    inputs = Arguments(emissions, *scores(), None, None, whole, None, True)
+    check_arguments(inputs, inputs.start.shape[0])
     check_tags(tags, inputs)
     if bool((tags < 0).any()) or bool((tags >= inputs.n_labels).any()):
         raise ChainfoldError(f"a tag of the stream is not from 0 to {inputs.n_labels - 1}; all tags must be known.")

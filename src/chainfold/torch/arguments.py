@@ -17,7 +17,7 @@ UNKNOWN = -100
 """The tag of a position whose tag is unknown, as in torch's own losses."""
 
 
-class Inputs(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of every operation. Leading dimensions [...] are [B, T], [T, B] or, packed, [P]."""
 
     emissions: Tensor  # [..., N]
@@ -59,7 +59,7 @@ class Inputs(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
-def check_inputs(inputs: Inputs, n_labels: int) -> None:
+def check_arguments(inputs: Arguments, n_labels: int) -> None:
     """Raise `ChainfoldError` where shapes, types or devices do not fit."""
     emissions, cu_seqlens = inputs.emissions, inputs.cu_seqlens
     dimensions, form = 3, "[batch, length, num_tags] or, time first, [length, batch, num_tags]"
@@ -97,7 +97,7 @@ def check_inputs(inputs: Inputs, n_labels: int) -> None:
         raise BadSetting("cu_seqlens", cu_seqlens, "one-dimensional, from 0 to the number of rows, without a mask")
 
 
-def check_tags(tags: Tensor, inputs: Inputs) -> None:
+def check_tags(tags: Tensor, inputs: Arguments) -> None:
     """Raise `ChainfoldError` where tags do not fit the emissions."""
     leading = inputs.emissions.shape[:-1]
     if tags.shape != leading:
