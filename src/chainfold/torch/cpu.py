@@ -190,7 +190,12 @@ def log_likelihoods(
 
 
 def gradients(
-    inputs: Arguments, tags: Tensor | None, known: bool, weights: Tensor | None, alpha: Floats, factor: Floats
+    inputs: Arguments,
+    tags: Tensor | None,
+    known: bool,
+    weights: Tensor | None,
+    alpha: Floats,
+    factor: Floats,
 ) -> Gradients:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
