@@ -43,15 +43,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         if (b.tags)
             for (int k = lane; k < N * N; k += 32) counted[warp][k] = 0;
         long long place = place_of(b, where, s, a + size - 1);
-        int tag = b.tags ? (int)b.tags[row_of(b, s, a + size - 1)] : -1;
+        int tag = b.tags ? (int)b.tags[place / N] : -1;
         if (a + size == length && lane < N) {
             table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
         }
-        auto load_tag = [&](int t) { return b.tags && t >= starts ? (int)b.tags[row_of(b, s, a + t)] : -1; };
-        REAL before[AHEAD]; // forward vectors of the positions before, and their tags
-        int tags[AHEAD];
-#pragma unroll
-        for (int k = 0; k < AHEAD; ++k) tags[k] = load_tag(size - 2 - k);
+        REAL before[AHEAD]; // forward vectors of the positions before
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k)
             before[k] = lane < N && size - 2 - k >= starts ? vectors[(long long)(size - 2 - k) * N] : (REAL)0;
@@ -74,8 +70,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
                     place = a + t - k > 0 ? place_of(b, where, s, a + t - k - 1) : 0;
                     int last = tag;
                     if (b.tags) {
-                        tag = tags[k];
-                        tags[k] = load_tag(later);
+                        tag = (int)b.tags[place / N];
                         if (lane == last) counted[warp][tag * N + last] += 1;
                     }
                     REAL *now = row + (k % 2) * 2 * PADDED; // two pairs of rows in turns

@@ -21,6 +21,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
     long long a = (chunk - first_chunk(b, s)) * b.chunk;
     if (a >= length) return;
     int size = (int)(a + b.chunk < length ? b.chunk : length - a);
+    if (b.tags) {
+        double own = warp_sum(score_of_tags(b, s, length, a + lane, a + size, 32));
+        if (lane == 0) b.score[chunk] = own;
+    }
     if (b.flag[s]) return;
     REAL column[PADDED];
 #pragma unroll
@@ -43,15 +47,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
         }
         return score;
     };
-    auto load_tag = [&](int t) { return b.tags && t < size ? (int)b.tags[row_of(b, s, a + t)] : 0; };
     REAL next[AHEAD];
-    int tags[AHEAD], before = a > 0 ? load_tag(-1) : 0;
-    double score = 0.0; // of the tags that are this lane's label
 #pragma unroll
-    for (int k = 0; k < AHEAD; ++k) {
-        next[k] = load(k);
-        tags[k] = load_tag(k);
-    }
+    for (int k = 0; k < AHEAD; ++k) next[k] = load(k);
     REAL *out = b.vectors + (kept(b, s) + a) * N + lane;
     for (int t = 0; t < size; t += AHEAD) {
         REAL potentials[AHEAD]; // of the group at once: they wait for one another in nothing
@@ -64,26 +62,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
             float peak = warp_peak((float)now);
             potentials[k] = exponential(now - (REAL)peak);
             if (now > -INFINITE) seen |= 1u << k;
-            if (t + k < size) {
-                total += (double)peak;
-                if (b.tags) {
-                    int tag = tags[k];
-                    if (tag < 0 || tag >= N) {
-                        b.status[tag == UNKNOWN ? 1 : 0] = 1;
-                    } else if (lane == tag) {
-                        score += (double)now;
-                        if (t + k != starts && before >= 0 && before < N)
-                            score += (double)b.transitions[before * N + lane];
-                    }
-                    before = tag;
-                }
-            }
+            if (t + k < size) total += (double)peak;
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k) {
-            next[k] = load(t + k + AHEAD);
-            tags[k] = load_tag(t + k + AHEAD);
-        }
+        for (int k = 0; k < AHEAD; ++k) next[k] = load(t + k + AHEAD);
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             if (t + k < size) {
@@ -116,10 +98,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
             if (lane == 0) b.flag[s] = 1;
             return;
         }
-    }
-    if (b.tags) {
-        score = warp_sum(score);
-        if (lane == 0) b.score[chunk] = score;
     }
     int moves = a == 0 ? size - 1 : size;
     if (lane == 0) b.scale[chunk] = total + (powers * LN2 + moves * (double)edges.shift);

@@ -56,7 +56,7 @@ class Kernels:
         self._architecture = 10 * major + minor
         self._options = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ()))
         self._driver = _driver()
-        self._launch, self._clear = self._driver.cuLaunchKernel, self._driver.cuMemsetD8Async
+        self._launch = self._driver.cuLaunchKernel
         self._functions: dict[str, ctypes.c_void_p] = {}
 
     def launch(self, file: str, name: str, blocks: int, threads: int, stream: int, batch: Batch) -> None:
@@ -66,12 +66,6 @@ class Kernels:
         status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, ctypes.byref(argument), None)
         if status:
             raise ChainfoldError(f"the CUDA driver could not start {name}: status {status}.")
-
-    def clear(self, address: int, size: int, stream: int) -> None:
-        """Set bytes to zero."""
-        status = self._clear(address, 0, size, stream)
-        if status:
-            raise ChainfoldError(f"the CUDA driver could not clear memory: status {status}.")
 
     def _load(self, file: str, name: str) -> ctypes.c_void_p:
         code = compiled(file, self._architecture, self._options)
@@ -95,5 +89,4 @@ def _driver() -> ctypes.CDLL:
     driver = ctypes.PyDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")  # a launch does not wait
     launch = driver.cuLaunchKernel
     launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    driver.cuMemsetD8Async.argtypes = [ctypes.c_void_p, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p]
     return driver

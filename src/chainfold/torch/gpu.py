@@ -97,11 +97,7 @@ class GpuBatch:
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Zeros, by the driver: a kernel of torch takes longer to start."""
-        tensor = self.room(*shape, dtype=dtype)
-        if tensor.numel():
-            self.kernels.clear(tensor.data_ptr(), tensor.nbytes, self.stream)
-        return tensor
+        return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
 
     def flags(self) -> Tensor:
         """[S + 2] zeros for sequences that are done in chunks, and the status of the tags."""
