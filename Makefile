@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo paper quick test lint slow bench clean
+.PHONY: demo paper quick test test-torch lint slow bench clean
 
 demo: .venv/installed
 	$(BIN)/chainfold demo
@@ -17,8 +17,17 @@ quick: .venv/installed
 
 # a file's tests stay in one process, so that what they share is made once
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/test_memory.py
+	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/test_memory.py --ignore=tests/torch
 	$(BIN)/pytest tests/test_memory.py # with nothing beside it: neighbours change what allocators keep
+
+# torch is never part of `make test`: without TORCH=torch, this installs the build that the project is tested with
+TORCH ?= torch==2.13.0
+test-torch: .venv/torch
+	$(BIN)/pytest tests/torch
+
+.venv/torch: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)"
+	touch $@
 
 lint: .venv/installed
 	$(BIN)/ruff check .

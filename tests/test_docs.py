@@ -25,8 +25,14 @@ def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
+NEED_TORCH = [page for page in PAGES if "import torch" in page.read_text() or "chainfold.torch" in page.read_text()]
+"""Pages whose snippets `make test-torch` runs."""
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if fenced(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [page for page in PAGES if fenced(page, "python") and page not in NEED_TORCH],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_snippets_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -36,6 +36,8 @@ ROOMS = (
     "training",
     "pycrfsuite",
     "sklearn",
+    "cuda",
+    "torch",
     "cli",
     "__main__",
 )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block, frozen
 from chainfold.engines.belief import Belief
-from chainfold.engines.potentials import Potentials
+from chainfold.engines.potentials import Potentials, Transitions
 from chainfold.engines.problem import NOTHING_BEFORE, Problem
 from chainfold.engines.tally import Tally
 from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
@@ -57,7 +57,7 @@ class Passed(NamedTuple):
 
 
 def forward_pass(
-    potentials: Potentials,
+    transitions: Transitions,
     low: int,
     starts: NDArray[np.bool_],
     states: Floats,
@@ -80,7 +80,7 @@ def forward_pass(
     watch        forward vectors of all labels matter, however improbable they are
     wide         use wide numbers
     """
-    p = potentials
+    p = transitions
     real = None if wide or (p.only_wide and edges is None) else entry.real()
     if real is not None:
         edge, moved = p.edge, p.shift

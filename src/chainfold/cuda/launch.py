@@ -1,0 +1,92 @@
+"""Kernels ready to launch: the functions of one number of labels and one type on one card, by the CUDA driver."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+
+from chainfold.cuda.compiler import compiled
+from chainfold.errors import ChainfoldError
+
+MOST_LABELS = 1024
+"""A block has a thread for each label."""
+
+CHUNK_LABELS = 32
+"""Up to this many labels, a warp works on a chunk; beyond it, a block on a sequence."""
+
+WARPS = 4
+"""Warps of a block in the kernels of chunks."""
+
+_LEAST_CAPABILITY = 80
+
+
+POINTERS = (
+    *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "index", "lengths", "packed", "chunks"),
+    *("vectors", "entries", "scale", "score", "flag", "status", "values"),
+    *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
+    *("back", "labels", "best"),
+)
+SIZES = ("sequences", "length", "row_sequence", "row_position", "chunk", "warps", "table_count")
+
+
+class Batch(ctypes.Structure):
+    """`struct Batch` of batch.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in POINTERS),
+        *((name, ctypes.c_int64) for name in SIZES),
+        ("sign", ctypes.c_double),
+    )
+
+
+class Kernels:
+    """The kernels for one number of labels, float or double, on one card. They are compiled when first used."""
+
+    def __init__(self, device: int, n_labels: int, double: bool) -> None:
+        import torch
+
+        major, minor = torch.cuda.get_device_capability(device)
+        if 10 * major + minor < _LEAST_CAPABILITY:
+            raise ChainfoldError(
+                f"the kernels need a card of compute capability 8.0, and this one has {major}.{minor}."
+            )
+        if n_labels > MOST_LABELS:
+            raise ChainfoldError(f"there are {n_labels} labels, but CUDA tensors may have {MOST_LABELS} at most.")
+        self._architecture = 10 * major + minor
+        self._options = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ()))
+        self._driver = _driver()
+        self._launch = self._driver.cuLaunchKernel
+        self._functions: dict[str, ctypes.c_void_p] = {}
+
+    def launch(self, file: str, name: str, blocks: int, threads: int, stream: int, batch: Batch) -> None:
+        """Start the kernel NAME of FILE.cu."""
+        function = self._functions.get(name) or self._load(file, name)
+        argument = ctypes.c_void_p(ctypes.addressof(batch))
+        status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, ctypes.byref(argument), None)
+        if status:
+            raise ChainfoldError(f"the CUDA driver could not start {name}: status {status}.")
+
+    def _load(self, file: str, name: str) -> ctypes.c_void_p:
+        code = compiled(file, self._architecture, self._options)
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
+        status = status or self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        if status:
+            raise ChainfoldError(f"the CUDA driver could not load {file}.cu: status {status}.")
+        self._functions[name] = function
+        return function
+
+
+@cache
+def kernels_for(device: int, n_labels: int, double: bool) -> Kernels:
+    """The kernels of a card; the same object each time."""
+    return Kernels(device, n_labels, double)
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    driver = ctypes.PyDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")  # a launch does not wait
+    launch = driver.cuLaunchKernel
+    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return driver

@@ -1,0 +1,21 @@
+"""A CRF layer for PyTorch: exact at any length, on the host and on CUDA.
+
+    arguments       a batch of emissions with the scores of transitions, checked
+    batch_kernels   sequences of a batch forward and back, in numba
+    cpu_batch       a batch as numba kernels take it
+    cpu, cpu_paths  log likelihoods with their gradients, and labellings, on the host
+    gpu, gpu_paths  the same on CUDA, without numba
+    ops             the custom operators, with their gradient
+    paths           the best, the k best and drawn labellings, entropies
+    piecewise       exact training in pieces
+    crf             CRF, the module
+
+A module imports those above it only; the modules of a device are imported when one of its tensors comes. Begin reading
+with `crf` and `ops`.
+"""
+
+from chainfold.torch.crf import CRF
+from chainfold.torch.paths import Paths
+from chainfold.torch.piecewise import StreamPart
+
+__all__ = ["CRF", "Paths", "StreamPart"]

@@ -1,0 +1,173 @@
+"""Labellings of a batch on the host: its sequences as one chain with start marks, as `inference` has it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import torch
+from chainfold.engines.belief import Belief
+from chainfold.engines.block_pass import forward_pass, lattice_of
+from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
+from chainfold.kernels import posteriors, viterbi
+from chainfold.kernels.faults import NOT_FINITE, OK
+from chainfold.kernels.lattice import Lattice
+from chainfold.model.layout import Floats
+from chainfold.torch.arguments import Arguments
+from chainfold.torch.cpu import run_tasks
+from chainfold.torch.cpu_batch import CpuBatch
+from torch import Tensor
+
+
+class Flat:
+    """All sequences of a batch that have positions, as one chain."""
+
+    def __init__(self, inputs: Arguments) -> None:
+        self.batch = batch = CpuBatch(inputs)
+        self.inputs, self.rows, self.starts = inputs, batch.layout.rows, batch.layout.starts
+        self.lengths = np.diff(batch.layout.offsets)
+        self.ends = np.append(self.starts[1:], self.rows.size > 0)[: self.rows.size]
+        self.result_type = inputs.result_type
+
+    def states(self) -> Floats:
+        """[P, width]"""
+        out = np.empty((self.rows.size, self.batch.width))
+        self.batch.states(0, self.lengths.size, out)
+        return out
+
+    def edges(self) -> Floats | None:
+        """[P, N · width], or None"""
+        return self.batch.edge_scores(0, self.rows.size)
+
+    def lattice(self) -> tuple[Lattice, Floats]:
+        """After the forward pass, and the posterior of the last position."""
+        batch, states, edges = self.batch, self.states(), self.edges()
+
+        def score_again() -> None:
+            states[:] = self.states()
+            if edges is not None:
+                edges[:] = self.edges()
+
+        try:
+            passed = forward_pass(
+                batch.transitions, 0, self.starts, states, edges, Belief(np.zeros(batch.width)), score_again, watch=True
+            )
+        except ScoreNotFinite as error:
+            raise self._not_finite() from error
+        except ZeroProbability as error:
+            raise self._impossible() from error
+        labels = np.zeros(self.rows.size, np.int32)
+        lattice = lattice_of(self.starts, labels, passed.alpha, passed.predicted, passed.edge, passed.entry)
+        return lattice, passed.exit.posterior()
+
+    def check(self, status: int) -> None:
+        """Raise the error of a status of `viterbi`."""
+        if status != OK:
+            raise self._not_finite() if status == NOT_FINITE else self._impossible()
+
+    def _not_finite(self) -> ChainfoldError:
+        return ChainfoldError("an emission or a transition is NaN or +inf: labels need scores below +inf.")
+
+    def _impossible(self) -> ChainfoldError:
+        return ChainfoldError(
+            "a sequence has no possible labelling: constraints or scores of -inf forbid all; allow a label or a "
+            "transition."
+        )
+
+    def split(self, values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """[..., P] for each sequence."""
+        return np.split(values, self.batch.layout.offsets[1:-1], axis=-1) if self.lengths.size else []
+
+    def scattered(self, values: Floats) -> Tensor:
+        """[S] from the numbers of the sequences that have positions; 0 for others."""
+        out = np.zeros(self.lengths.size)
+        out[self.lengths > 0] = values
+        return torch.from_numpy(out).to(self.result_type)
+
+
+def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
+    """The best labelling of each sequence and its score."""
+    flat = Flat(inputs)
+    batch, layout = flat.batch, flat.batch.layout
+    labels, score = np.empty(flat.rows.size, np.int64), np.zeros(flat.lengths.size)
+    pointer = np.uint8 if batch.n_labels <= 256 else np.uint16
+
+    def work(low: int, high: int) -> None:
+        first, last = layout.offsets[low], layout.offsets[high]
+        if first == last:
+            return
+        here = slice(first, last)
+        states = np.empty((last - first, batch.width))
+        batch.states(low, high, states)
+        edges = batch.edge_scores(first, last)
+        scores = batch.transitions.scores if edges is None else edges
+        present = np.flatnonzero(flat.lengths[low:high]) + low
+        back = np.empty((last - first, batch.n_labels), pointer)
+        finals, reached = np.zeros(present.size, np.int64), np.zeros(present.size)
+        status, _ = viterbi.viterbi(
+            flat.starts[here],
+            flat.ends[here],
+            states,
+            scores,
+            np.zeros(batch.width),
+            np.zeros(2),
+            back,
+            finals,
+            reached,
+        )
+        flat.check(status)
+        viterbi.trace(back, finals[-1], labels[here])
+        score[present] = reached
+
+    run_tasks(work, batch)
+    return [part.tolist() for part in flat.split(labels)], torch.from_numpy(score).to(flat.result_type)
+
+
+def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
+    """The k best labellings of each sequence and their scores."""
+    flat = Flat(inputs)
+    _, top = best(inputs)
+    batch, size, present = flat.batch, flat.rows.size, np.count_nonzero(flat.lengths)
+    labels, gaps = np.empty((k, size), np.int64), np.empty((present, k))
+    if size:
+        states, edges = flat.states(), flat.edges()
+        back = np.empty((size, batch.n_labels, k), np.uint32)
+        finals = np.empty((present, k), np.int64)
+        start = np.full((batch.n_labels, k), -np.inf)
+        scores = batch.transitions.scores if edges is None else edges
+        viterbi.rank(flat.starts, flat.ends, states, scores, start, back, finals, gaps)
+        viterbi.trace_ranked(flat.ends, back, finals, np.full(k, -1, np.int64), labels)
+    results, sequence = [], 0
+    for s, part in enumerate(flat.split(labels)):
+        own = np.zeros(1)
+        if flat.lengths[s]:
+            own = gaps[sequence, gaps[sequence] > -np.inf]
+            sequence += 1
+        results.append((part[: own.size].tolist(), top[s] + torch.from_numpy(own).to(flat.result_type)))
+    return results
+
+
+def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:
+    """k labellings of each sequence, drawn from their distribution."""
+    flat = Flat(inputs)
+    size = flat.rows.size
+    labels = np.zeros((size + 1, k), np.int32)
+    uniforms = torch.rand((size, k), generator=generator, dtype=torch.float64).numpy()
+    if size:
+        lattice, gamma = flat.lattice()
+        out = np.empty((size, flat.batch.width))
+        posteriors.posteriors(lattice, np.empty((0, 0)), gamma, out)
+        posteriors.draw(lattice, out, uniforms, labels)
+    return [torch.from_numpy(part.copy()) for part in flat.split(labels[1:].T.astype(np.int64))]
+
+
+def entropies(inputs: Arguments) -> Tensor:
+    """[S] the entropy of each sequence's labelling."""
+    flat = Flat(inputs)
+    width, out = flat.batch.width, np.zeros(np.count_nonzero(flat.lengths))
+    if flat.rows.size:
+        lattice, _ = flat.lattice()
+        shared = not lattice.wide and lattice.edge is flat.batch.transitions.edge
+        log_edge = flat.batch.transitions.log_edge if shared else np.empty(0)
+        posteriors.entropy(lattice, flat.ends, log_edge, np.zeros(width), np.zeros(2), out)
+    return flat.scattered(out)

@@ -1,0 +1,288 @@
+"""The module: what pytorch-crf's users rely on, torch's own machinery, and input that does not fit."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainfold as cf
+import torch
+from chainfold.errors import ChainfoldError
+from chainfold.torch import CRF
+
+LABELS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+
+
+def setting(
+    shape: tuple[int, int, int] = (3, 6, 5), seed: int = 0, **options: Any
+) -> tuple[CRF, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    size, length, n = shape
+    emissions = torch.randn(size, length, n, generator=generator, requires_grad=True)
+    return CRF(n, batch_first=True, **options), emissions, torch.randint(n, (size, length), generator=generator)
+
+
+def test_the_state_dict_is_that_of_pytorch_crf() -> None:
+    module, _, _ = setting(forbid=[(0, 1)])
+    assert list(module.state_dict()) == ["start_transitions", "end_transitions", "transitions"]
+    assert repr(module) == "CRF(num_tags=5)"
+    assert all(bool((p.abs() <= 0.1).all()) for p in module.parameters())
+
+
+def test_reductions_of_the_log_likelihood() -> None:
+    module, emissions, tags = setting()
+    mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [0] * 6], dtype=torch.uint8)
+    each = module(emissions, tags, mask, "none").detach()
+    assert each.shape == (3,)
+    assert each[2] == 0.0
+    for reduction, expected in (("sum", each.sum()), ("mean", each.mean()), ("token_mean", each.sum() / 10)):
+        assert torch.allclose(module(emissions, tags, mask, reduction), expected)
+    assert torch.equal(module(emissions, tags, mask.bool(), "none"), each)
+
+
+def test_masked_positions_do_not_matter() -> None:
+    module, emissions, tags = setting((1, 6, 5))
+    mask = torch.tensor([[False, True, True, False, True, False]])
+    inside = mask[0]
+    alone = module(emissions[:, inside], tags[:, inside])
+    spoilt, wrong = emissions.detach().clone(), tags.clone()
+    spoilt[~mask], wrong[~mask] = math.nan, -7
+    assert torch.equal(module(spoilt, wrong, mask), alone)
+    assert module.decode(spoilt, mask) == module.decode(emissions[:, inside])
+    (gradient,) = torch.autograd.grad(module(emissions, tags, mask), emissions)
+    assert bool((gradient[~mask] == 0.0).all())
+    assert bool((gradient[mask] != 0.0).all())
+
+
+def test_packed_input_is_padded_input_without_padding() -> None:
+    module, emissions, tags = setting()
+    lengths = torch.tensor([6, 0, 4])
+    mask = torch.arange(6) < lengths[:, None]
+    offsets = torch.tensor([0, 6, 6, 10], dtype=torch.int32)
+    packed = module(emissions[mask], tags[mask], reduction="none", cu_seqlens=offsets)
+    assert torch.equal(packed, module(emissions, tags, mask, "none"))
+    assert module.decode(emissions[mask], cu_seqlens=offsets) == module.decode(emissions, mask)
+    assert torch.allclose(
+        module(emissions[mask], tags[mask], reduction="token_mean", cu_seqlens=offsets),
+        module(emissions, tags, mask, "token_mean"),
+    )
+    with pytest.raises(ChainfoldError, match="cu_seqlens"):
+        module(emissions[mask], tags[mask], cu_seqlens=torch.tensor([0, 3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_emissions_are_computed_in_float32(dtype: torch.dtype) -> None:
+    module, emissions, tags = setting()
+    half = emissions.detach().to(dtype).requires_grad_()
+    value = module(half, tags)
+    assert value.dtype == torch.float32
+    full = half.detach().float().requires_grad_()
+    assert torch.equal(value, module(full, tags))
+    value.backward()
+    module(full, tags).backward()
+    assert half.grad is not None
+    assert full.grad is not None
+    assert torch.equal(half.grad, full.grad.to(dtype))
+
+
+def test_autocast_and_clipping() -> None:
+    module, emissions, tags = setting()
+    linear = torch.nn.Linear(5, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = -module(linear(emissions.detach()), tags)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    norm = torch.nn.utils.clip_grad_norm_([*module.parameters(), *linear.parameters()], 0.1)
+    assert bool(torch.isfinite(norm))
+
+
+def test_copies_and_pickles_of_the_module() -> None:
+    module, emissions, tags = setting(constraints=cf.Constraints.of(LABELS, "BIO"))
+    tags = torch.zeros_like(tags)
+    buffer = io.BytesIO()
+    torch.save(module, buffer)
+    buffer.seek(0)
+    for other in (copy.deepcopy(module), torch.load(buffer, weights_only=False), module.to(torch.float64).float()):
+        assert torch.equal(other(emissions, tags), module(emissions, tags))
+
+
+def test_constraints_are_respected_by_every_method() -> None:
+    constraints = cf.Constraints.of(LABELS, "BIO")
+    module, emissions, _ = setting((4, 8, 5), constraints=constraints)
+
+    def fits(labels: list[int]) -> bool:
+        moves = pairwise(labels)
+        return bool(constraints.first[labels[0]]) and all(constraints.allowed[i, j] for i, j in moves)
+
+    assert all(fits(labels) for labels in module.decode(emissions))
+    assert all(fits(labels) for paths in module.nbest(emissions, 5) for labels in paths.labels)
+    assert all(fits(labels.tolist()) for drawn in module.sample(emissions, 20) for labels in drawn)
+    assert bool((module.marginals(emissions)[:, 0, [2, 4]] == 0.0).all())
+    module.log_partition(emissions).sum().backward()
+    assert module.transitions.grad is not None
+    assert bool((module.transitions.grad[~torch.tensor(constraints.allowed)] == 0.0).all())
+    wrong = torch.full((4, 8), 2)
+    assert bool((module(emissions, wrong, reduction="none") == -torch.inf).all())
+    by_hand = CRF(5, True, forbid=[(0, 2), (0, 4), (1, 4), (2, 4), (3, 2), (4, 2)], forbid_start=[2, 4])
+    by_hand.load_state_dict(module.state_dict())
+    assert torch.equal(by_hand.log_partition(emissions), module.log_partition(emissions))
+
+
+def test_samples_have_the_frequencies_of_the_marginals() -> None:
+    module, emissions, _ = setting((2, 4, 3), seed=5)
+    drawn = module.sample(emissions, 20000, generator=torch.Generator().manual_seed(1))
+    frequency = torch.stack([torch.nn.functional.one_hot(labels, 3).double().mean(0) for labels in drawn])
+    assert torch.allclose(frequency, module.marginals(emissions).double(), atol=0.02)
+
+
+def test_label_weights_are_weights_of_positions() -> None:
+    module, emissions, tags = setting()
+    own = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0])
+    assert torch.equal(module(emissions, tags, label_weights=own), module(emissions, tags, weights=own[tags]))
+
+
+def test_compiles_into_one_graph() -> None:
+    module, emissions, tags = setting()
+    mask = torch.ones(3, 6, dtype=torch.bool)
+    mask[1, 3:] = False
+    compiled = torch.compile(lambda e: module(torch.tanh(e), tags, mask), fullgraph=True, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(emissions), emissions)
+    (expected,) = torch.autograd.grad(module(torch.tanh(emissions), tags, mask), emissions)
+    assert torch.equal(found, expected)
+
+
+def test_torch_finds_nothing_wrong_with_the_operators() -> None:
+    module, emissions, tags = setting()
+    scores = tuple(score.detach().requires_grad_() for score in module.scores())
+    arguments = (emissions, *scores, None, None, None, None, True, tags, None)
+    torch.library.opcheck(torch.ops.chainfold.crf.default, arguments)
+
+
+def test_a_second_derivative_is_an_error() -> None:
+    module, emissions, tags = setting()
+    (gradient,) = torch.autograd.grad(module(emissions, tags), emissions, create_graph=True)
+    with pytest.raises(ChainfoldError, match="no second derivative"):
+        gradient.square().sum().backward()
+
+
+def test_the_bits_are_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, emissions, tags = setting((40, 150, 7))
+    found = []
+    for threads in (1, 2, 5):
+        pool = ThreadPoolExecutor(threads)
+        monkeypatch.setattr("chainfold.torch.cpu._pool", lambda pool=pool: pool)
+        for _ in range(20):
+            module.zero_grad()
+            (gradient,) = torch.autograd.grad(module(emissions, tags), emissions, retain_graph=False)
+            module.zero_grad()
+            value = module(emissions, tags)
+            value.backward()
+            assert module.transitions.grad is not None
+            found.append((value.item(), gradient, module.transitions.grad.clone()))
+        pool.shutdown()
+    first = found[0]
+    assert all(a == first[0] and torch.equal(b, first[1]) and torch.equal(c, first[2]) for a, b, c in found)
+
+
+def test_nan_emissions_give_a_nan_likelihood_of_their_sequence_alone() -> None:
+    module, emissions, tags = setting()
+    spoilt = emissions.detach().clone()
+    spoilt[1, 2, 3] = math.nan
+    spoilt.requires_grad_()
+    values = module(spoilt, tags, reduction="none")
+    assert torch.isnan(values).tolist() == [False, True, False]
+    (gradient,) = torch.autograd.grad(values.sum(), spoilt)
+    assert torch.isnan(gradient).any(-1).any(-1).tolist() == [False, True, False]
+    with pytest.raises(ChainfoldError, match="NaN"):
+        module.decode(spoilt)
+
+
+def test_a_sequence_without_a_possible_labelling() -> None:
+    module, emissions, tags = setting()
+    impossible = emissions.detach().clone()
+    impossible[0, 3] = -math.inf
+    assert module.log_partition(impossible)[0] == -torch.inf
+    assert torch.isnan(module(impossible, tags, reduction="none")).tolist() == [True, False, False]
+    with pytest.raises(ChainfoldError, match="no possible labelling"):
+        module.decode(impossible)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"emissions": torch.zeros(3, 6)}, "emissions must have dimension of 3, got 2"),
+        ({"emissions": torch.zeros(3, 6, 4)}, "expected last dimension of emissions is 5, got 4"),
+        ({"emissions": torch.zeros(3, 6, 5, dtype=torch.int64)}, "floating-point"),
+        ({"tags": torch.zeros(3, 5, dtype=torch.int64)}, "emissions and tags must match"),
+        ({"tags": torch.zeros(3, 6)}, "label numbers"),
+        ({"tags": torch.full((3, 6), 5)}, "sequence 0, position 0 is 5, but tags go from 0 to 4"),
+        ({"tags": torch.full((3, 6), -1)}, "is -1"),
+        ({"mask": torch.ones(6, 3)}, r"emissions and mask must match, got \(3, 6\) and \(6, 3\)"),
+        ({"reduction": "median"}, "invalid reduction: median"),
+        ({"weights": torch.ones(3)}, "weights must have shape"),
+        ({"weights": -torch.ones(3, 6)}, "weights must be finite"),
+        ({"edges": torch.ones(3, 6, 5)}, "edges needs the shape"),
+    ],
+)
+def test_input_that_does_not_fit_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    module, emissions, tags = setting()
+    with pytest.raises(ChainfoldError, match=sentence) as caught:
+        module(**({"emissions": emissions, "tags": tags} | change))
+    assert str(caught.value).count(".") >= 1
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_tags_and_forbidden_places_are_checked() -> None:
+    for wrong in (0, -1, 2.0):
+        with pytest.raises(ValueError, match="num_tags"):
+            CRF(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ChainfoldError, match="forbid_start"):
+        CRF(3, forbid_start=[3])
+    with pytest.raises(ChainfoldError, match="on 5 labels"):
+        CRF(3, constraints=cf.Constraints.of(LABELS, "BIO"))
+
+
+def test_neither_numba_nor_arrow_is_imported_before_a_cpu_tensor_comes() -> None:
+    code = (
+        "import sys, chainfold; assert 'torch' not in sys.modules; import chainfold.torch, chainfold.torch.gpu_paths; "
+        "assert not {'numba', 'pyarrow'} & set(sys.modules), 'imported'"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=dict(os.environ))
+
+
+def test_long_sequences_agree_with_the_engines() -> None:
+    positions, n = 100_000, 23
+    rng = np.random.default_rng(3)
+    emissions = rng.normal(size=(positions, n))
+    transitions = rng.normal(size=(n, n))
+    layout = cf.Layout.full(n, n)
+    labels = rng.integers(n, size=positions).astype(np.int32)
+    starts = np.zeros(positions, bool)
+    starts[0] = True
+    chain = cf.chain_from_matrix(emissions, labels)
+    weights = np.concatenate([np.eye(n).ravel(), transitions.ravel()])
+    expected = cf.log_likelihood(cf.Model(layout, weights), chain).log_likelihood
+    assert expected is not None
+    for dtype, of_z, of_gradient in ((torch.float64, 1e-10, 1e-10), (torch.float32, 1e-6, 2e-6)):
+        module = CRF(n, batch_first=True).to(dtype)
+        with torch.no_grad():
+            module.transitions.copy_(torch.from_numpy(transitions))
+            module.start_transitions.zero_()
+            module.end_transitions.zero_()
+        given = torch.from_numpy(emissions)[None].to(dtype)
+        posterior = module.marginals(given)[0].double().numpy()
+        reference = cf.marginals(cf.Model(layout, weights), chain)
+        assert np.abs(posterior - reference).max() < of_gradient
+        value = module(given, torch.from_numpy(labels).long()[None])
+        assert abs(float(value.detach()) / expected - 1.0) < of_z

@@ -1,0 +1,166 @@
+"""The layer against the enumeration of all labellings, on small shapes with every kind of mask and constraint."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import torch
+from batch_oracle import Batch, enumerate_batch
+from chainfold.torch import CRF
+from tolerances import ORACLE
+
+SHAPES = [(1, 1, 1), (2, 1, 3), (2, 4, 1), (3, 3, 2), (2, 4, 3), (4, 5, 2)]
+MASKS = ["none", "right", "left", "holes", "empty", "all masked"]
+KINDS = ["plain", "forbidden", "wide", "edges", "unknown", "allowed"]
+
+
+def batch_of(shape: tuple[int, int, int], mask: str, kind: str) -> Batch:
+    rng = np.random.default_rng([*shape, MASKS.index(mask), KINDS.index(kind)])
+    size, length, n = shape
+    on = np.ones((size, length), bool)
+    lengths = rng.integers(1, length + 1, size)
+    if mask == "right":
+        on = np.arange(length) < lengths[:, None]
+    elif mask == "left":
+        on = np.arange(length) >= length - lengths[:, None]
+    elif mask == "holes":
+        on = rng.random((size, length)) < 0.6
+    elif mask == "empty":
+        on[0] = False
+    elif mask == "all masked":
+        on[:] = False
+    scale = 100.0 if kind == "wide" else 1.0
+    batch = Batch(
+        rng.normal(size=shape) * scale,
+        rng.normal(size=(n, n)) * scale,
+        rng.normal(size=n),
+        rng.normal(size=n),
+        on,
+        rng.integers(n, size=(size, length)),
+    )
+    if kind == "forbidden" and n > 1:
+        batch.transitions[0, 1] = batch.start[1] = -np.inf
+    if kind == "edges":
+        batch.edges = rng.normal(size=(*shape, n))
+    if kind in ("unknown", "allowed"):
+        batch.tags[rng.random((size, length)) < 0.5] = -100
+    if kind == "allowed":
+        batch.allowed = rng.random(shape) < 0.7
+        known = batch.tags >= 0
+        batch.allowed[known] |= np.arange(n) == batch.tags[known][:, None]
+        batch.allowed[..., 0] |= ~batch.allowed.any(-1)
+    return batch
+
+
+def module_of(batch: Batch, batch_first: bool) -> CRF:
+    module: CRF = CRF(batch.start.size, batch_first=batch_first).double()
+    with torch.no_grad():
+        module.transitions.copy_(torch.from_numpy(batch.transitions))
+        module.start_transitions.copy_(torch.from_numpy(batch.start))
+        module.end_transitions.copy_(torch.from_numpy(batch.end))
+    return module
+
+
+def turned(array: np.ndarray, batch_first: bool) -> torch.Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor if batch_first else tensor.transpose(0, 1).contiguous()
+
+
+@pytest.mark.parametrize(("shape", "mask", "kind"), list(itertools.product(SHAPES, MASKS, KINDS)))
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_everything_agrees_with_enumeration(
+    shape: tuple[int, int, int], mask: str, kind: str, batch_first: bool
+) -> None:
+    batch = batch_of(shape, mask, kind)
+    truth, module = enumerate_batch(batch), module_of(batch, batch_first)
+    emissions, on = turned(batch.emissions, batch_first), turned(batch.mask, batch_first)
+    edges = None if batch.edges is None else turned(batch.edges, batch_first)
+    allowed = None if batch.allowed is None else turned(batch.allowed, batch_first)
+    tags = turned(batch.tags, batch_first)
+
+    def close(found: torch.Tensor, expected: list[float]) -> None:
+        np.testing.assert_allclose(found.detach().numpy(), expected, rtol=ORACLE, atol=ORACLE * 100)
+
+    close(module.log_partition(emissions, on, edges=edges), truth.log_z)
+    likelihoods = module(emissions, tags, on, "none", edges=edges, allowed=allowed)
+    close(likelihoods, truth.log_likelihood)
+    if not np.isnan(truth.log_likelihood).any():
+        close(module(emissions, tags, on, edges=edges, allowed=allowed), np.sum(truth.log_likelihood))
+    marginals = module.marginals(emissions, on, edges=edges)
+    marginals = marginals if batch_first else marginals.transpose(0, 1)
+    np.testing.assert_allclose(marginals.numpy(), truth.marginals, rtol=ORACLE, atol=ORACLE)
+    best = module.best(emissions, on, edges=edges)
+    close(best.scores, [scores[0] for scores in truth.scores])
+    assert [len(labels) for labels in best.labels] == batch.mask.sum(1).tolist()
+    assert best.labels == truth.best  # scores are drawn from a continuum: there are no ties
+    close(module.entropy(emissions, on, edges=edges), truth.entropy)
+    for paths, scores in zip(module.nbest(emissions, 4, on, edges=edges), truth.scores, strict=True):
+        close(paths.scores, scores[:4])
+        assert len(paths.labels) == len(set(map(tuple, paths.labels))) == len(paths.scores)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_differences(kind: str) -> None:
+    batch = batch_of((3, 4, 3), "holes", "edges" if kind == "edges" else kind)
+    if kind == "wide":
+        batch.emissions /= 30.0
+        batch.transitions /= 30.0
+    if kind == "forbidden":
+        batch.transitions[0, 1], batch.start[1] = -0.5, 0.5  # differences need finite scores
+    module = module_of(batch, True)
+    mask, tags = torch.from_numpy(batch.mask), torch.from_numpy(batch.tags)
+    allowed = None if batch.allowed is None else torch.from_numpy(batch.allowed)
+    edges = None if batch.edges is None else torch.from_numpy(batch.edges).requires_grad_()
+    leaves = [torch.from_numpy(batch.emissions).requires_grad_(), *module.scores(), edges]
+
+    given = [leaf for leaf in leaves if leaf is not None]
+    if edges is not None:
+        assert torch.autograd.gradcheck(
+            lambda *s: torch.ops.chainfold.crf(*s, mask, None, allowed, True, tags, None)[0], given
+        )
+    else:
+        assert torch.autograd.gradcheck(
+            lambda *s: torch.ops.chainfold.crf(*s, None, mask, None, allowed, True, tags, None)[0], given
+        )
+
+
+def test_weights_of_positions_count_conditional_probabilities() -> None:
+    batch = batch_of((3, 5, 3), "holes", "plain")
+    module = module_of(batch, True)
+    emissions, mask, tags = (torch.from_numpy(a) for a in (batch.emissions, batch.mask, batch.tags))
+    emissions.requires_grad_()
+    weights = torch.rand(3, 5, dtype=torch.float64)
+    found = module(emissions, tags, mask, "none", weights=weights)
+    for s in range(3):
+        expected, places = 0.0, np.flatnonzero(batch.mask[s])
+        for k, t in enumerate(places):  # log p(y_t | y_{t+1}, x up to t): prefixes, with and without y_t pinned
+            last = k + 1 == places.size
+            pinned = _prefix(module, batch, s, places[: k + 1], places, last, True)
+            free = _prefix(module, batch, s, places[: k + 1], places, last, False)
+            expected += float(weights[s, t]) * (pinned - free)
+        assert abs(float(found[s].detach()) - expected) < ORACLE * 10
+    assert torch.autograd.gradcheck(
+        lambda e, t, a, b: torch.ops.chainfold.crf(e, t, a, b, None, mask, None, None, True, tags, weights)[0],
+        (emissions, module.transitions, module.start_transitions, module.end_transitions),
+    )
+    ones = module(emissions, tags, mask, "none", weights=torch.ones_like(weights))
+    assert torch.allclose(ones, module(emissions, tags, mask, "none"), rtol=ORACLE, atol=ORACLE)
+
+
+def _prefix(
+    module: CRF, batch: Batch, s: int, inside: np.ndarray, places: np.ndarray, last: bool, pinned: bool
+) -> float:
+    """log of the sum over labellings of some first positions and, unless they are all, the tag of the next one."""
+    end = batch.end if last else batch.transitions[:, batch.tags[s, places[inside.size]]]
+    emissions = torch.from_numpy(batch.emissions[s, inside])[None].clone()
+    allowed = torch.ones_like(emissions, dtype=torch.bool)
+    if pinned:
+        allowed[0, -1] = torch.arange(batch.start.size) == int(batch.tags[s, inside[-1]])
+    values, *_ = torch.ops.chainfold.crf(
+        emissions, module.transitions, module.start_transitions, torch.from_numpy(np.ascontiguousarray(end)),
+        None, None, None, allowed, True, None, None,
+    )  # fmt: skip
+    return float(values.detach())
