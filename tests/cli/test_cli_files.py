@@ -220,7 +220,7 @@ def test_shells_complete_verbs() -> None:
     environment = {
         **os.environ,
         "_CHAINFOLD_COMPLETE": "complete_bash",
-        "COMP_WORDS": "chainfold ex",
+        "COMP_WORDS": "chainfold expl",
         "COMP_CWORD": "1",
     }
     program = Path(sys.executable).parent / "chainfold"
