@@ -25,7 +25,9 @@ def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-NEED_TORCH = [page for page in PAGES if "import torch" in page.read_text() or "chainfold.torch" in page.read_text()]
+NEED_TORCH = [
+    page for page in PAGES if any("import torch" in t or "chainfold.torch" in t for t in fenced(page, "python"))
+]
 """Pages whose snippets `make test-torch` runs."""
 
 
