@@ -123,6 +123,19 @@ def test_modules_are_small_and_say_what_they_are(path: Path) -> None:
         assert ast.get_docstring(ast.parse(text))
 
 
+def test_no_two_public_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(room(module_of(path)))
+    several = {name: sorted(rooms) for name, rooms in homes.items() if len(rooms) > 1}
+    assert several == {  # the names of the classes that they replace
+        "CRF": ["sklearn", "torch"],
+        "Tagger": ["inference", "pycrfsuite"],
+    }
+
+
 def test_public_names_are_what_they_say() -> None:
     for name in chainfold.__all__:
         assert getattr(chainfold, name).__name__ == name

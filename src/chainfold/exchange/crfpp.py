@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.errors import ChainfoldError
-from chainfold.exchange.foreign import Ids, Weights, decoded, exported, model_of, no_pairs, written_weights
+from chainfold.exchange.foreign import Ids, StateWeights, decoded, exported, model_of, no_pairs, written_weights
 from chainfold.exchange.patterns import read_patterns, unused_name, written_patterns
 from chainfold.features.template import Border, Factor
 from chainfold.model.layout import Floats
@@ -121,7 +121,7 @@ def assembled(content: Content, size: int, encoding: str) -> Model:
         labels,
         [keys[number] for number in state.tolist()],
         [keys[number] for number in edges.tolist()],
-        Weights(attribute, label, weights[places]),
+        StateWeights(attribute, label, weights[places]),
         pairs,
         patterns.template,
         patterns.n_columns,

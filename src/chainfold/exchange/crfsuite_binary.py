@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import ChainfoldError
 from chainfold.exchange.cqdb import database_of, read_names
-from chainfold.exchange.foreign import Weights, decoded, exported, model_of, no_pairs, written_weights
+from chainfold.exchange.foreign import StateWeights, decoded, exported, model_of, no_pairs, written_weights
 from chainfold.model.model import Model
 from chainfold.system.validate import need
 
@@ -59,7 +59,7 @@ def read(content: bytes, encoding: str) -> Model:
     place = transition["source"].astype(np.int64) * n_labels + transition["target"]
     need(np.unique(place).size == place.size, "a transition has two weights")
     pairs.ravel()[place] = transition["weight"]
-    of_attributes = Weights(state["source"].astype(np.int64), state["target"].astype(np.int64), state["weight"])
+    of_attributes = StateWeights(state["source"].astype(np.int64), state["target"].astype(np.int64), state["weight"])
     return model_of(PROGRAM, labels, attributes, [], of_attributes, pairs)
 
 
@@ -85,7 +85,7 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     features = np.zeros(n_state + source.size, _RECORD)
     for begin, kind, part in (
         (0, _STATE, what.state),
-        (n_state, _TRANSITION, Weights(source, target, what.transitions[source, target])),
+        (n_state, _TRANSITION, StateWeights(source, target, what.transitions[source, target])),
     ):
         rows = features[begin : begin + part.weight.size]
         rows["type"], rows["source"], rows["target"], rows["weight"] = kind, *part

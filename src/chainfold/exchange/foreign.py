@@ -1,6 +1,6 @@
 """What the formats of other programs share: names from bytes, weights to a model, and what of a model can be written.
 
-`Weights` lists the weights of attributes that exist; pairs of labels, that is transitions and edge attributes, are
+`StateWeights` lists the weights of attributes that exist; pairs of labels, that is transitions and edge attributes, are
 arrays of all pairs. Memory for pairs is limited by the size of the file, as a few bytes of names ask for much of it.
 """
 
@@ -30,7 +30,7 @@ _PAIRS_A_BYTE = 64  # and more in larger files
 Ids = NDArray[np.int64]
 
 
-class Weights(NamedTuple):
+class StateWeights(NamedTuple):
     """Weights of (attribute, label) pairs, in any order."""
 
     attribute: Ids
@@ -88,7 +88,7 @@ def model_of(
     labels: Sequence[str],
     attributes: Sequence[str],
     edge_attributes: Sequence[str],
-    state: Weights,
+    state: StateWeights,
     pairs: Floats,
     template: Template | None = None,
     n_columns: int = 0,
@@ -119,7 +119,7 @@ def model_of(
     return Model(layout, everything, vocabulary, training={"imported": program})
 
 
-def _laid_out(n_labels: int, n_attributes: int, n_edges: int, state: Weights) -> tuple[Layout, Floats]:
+def _laid_out(n_labels: int, n_attributes: int, n_edges: int, state: StateWeights) -> tuple[Layout, Floats]:
     """The weights of attributes by attribute and label."""
     key = state.attribute * n_labels + state.label
     order = np.argsort(key, kind="stable")
@@ -143,7 +143,7 @@ class Exported(NamedTuple):
     labels: list[bytes]
     attributes: list[bytes]
     edge_attributes: list[bytes]
-    state: Weights  # by attribute and label
+    state: StateWeights  # by attribute and label
     transitions: Floats  # [N, N]
     edges: Floats  # [E, N, N]
 
@@ -169,7 +169,7 @@ def exported(model: Model, program: str, encoding: str) -> Exported:
         _encoded(vocabulary.labels, "label", program, encoding),
         _encoded(vocabulary.attributes.to_pylist(), "attribute", program, encoding),
         [] if empty else _encoded(vocabulary.edge_attributes.to_pylist(), "edge attribute", program, encoding),
-        Weights(attribute, layout.features.label.astype(np.int64), state),
+        StateWeights(attribute, layout.features.label.astype(np.int64), state),
         transitions.reshape(square),
         edges.reshape(-1, *square),
     )

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.errors import ChainfoldError
-from chainfold.exchange.foreign import Exported, Weights, decoded, exported, model_of, no_pairs, written_weights
+from chainfold.exchange.foreign import Exported, StateWeights, decoded, exported, model_of, no_pairs, written_weights
 from chainfold.exchange.patterns import (
     Patterns,
     has_expressions,
@@ -113,7 +113,7 @@ def read(content: bytes, encoding: str) -> Model:
         labels,
         [name for name, there in zip(names, is_state.tolist(), strict=True) if there],
         [name for name, there in zip(names, is_edge.tolist(), strict=True) if there],
-        Weights(state_number[owner[~of_pair]], within[~of_pair], weight[~of_pair]),
+        StateWeights(state_number[owner[~of_pair]], within[~of_pair], weight[~of_pair]),
         pairs,
         None if patterns is None else patterns.template,
         0 if patterns is None else patterns.n_columns,
