@@ -58,7 +58,7 @@ def encoding_peak(path: Path, *options: str) -> float:
 )
 def test_encoding_a_longer_file_takes_no_more_memory(tmp_path: Path, row: str, options: tuple[str, ...]) -> None:
     peaks = []
-    for rows in (250_000, 2_500_000):
+    for rows in (400_000, 2_500_000):
         path = tmp_path / f"{rows}"
         with path.open("w") as file:
             file.writelines(row.format(k=k, m=k % 7) for k in range(rows))
