@@ -15,7 +15,6 @@ from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile
 from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import bar
 from chainfold.errors import BadSetting
-from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.chain.block import Block
@@ -53,7 +52,7 @@ def explain(
             raise BadSetting("position", value, "a row of the input, from 1")
     if top < 0:
         raise BadSetting("top", top, "at least 0")
-    options.hold([STANDARD], inputs, model)
+    options.hold([], inputs, model)
     opened, terminal = constraints.opened(model), console()
     for explanation in _explanations(opened, inputs, spec, position):
         if as_json:

@@ -33,6 +33,7 @@ def plan(
     from chainfold.engines.settings import Settings, Shape
 
     size = options.parse_size(memory)
+    options.hold([], chain.data)
     source = chain.open()
     n = source.n_labels
     if weights is not None and weights < 1:

@@ -102,7 +102,7 @@ def watch(
     from chainfold.model.model import vocabulary_of_model
 
     every = Every(*options.parse_interval("every", stream.every, "rows"))
-    options.hold([STANDARD], source, model)
+    options.hold([], source, model)
     opened = constraints.opened(model)
     monitor = monitoring.open(opened)
     with signals.interruptible() as stop, _shown(monitor, model, source, as_json, every) as shown:
