@@ -227,6 +227,12 @@ class ChainOptions:
         return SyntheticChain(*_sizes(self.synthetic or ""), **settings)
 
 
+def check_labels(source: Source) -> None:
+    """Raise unless the chain has labels."""
+    if source.n_labels == 0:
+        raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
+
+
 def _sizes(text: str) -> tuple[int, int, int, int]:
     try:
         positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in text.split(":"))
