@@ -162,9 +162,10 @@ class BadSize(ChainfoldError):
 
 
 class BadFile(ChainfoldError):
-    """A file that cannot be read as what it should be, or written."""
+    """A file that cannot be read as what it should be, or written; `name` is the file's, as the text begins with it."""
 
     def __init__(self, path: object, problem: str) -> None:
+        self.name = visible(str(path))
         super().__init__(f"{path}: {problem}")
 
 

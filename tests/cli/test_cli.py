@@ -121,6 +121,14 @@ def test_plan_refuses_what_makes_no_sense() -> None:
         assert done.stderr.startswith("chainfold: ")
 
 
+def test_a_chain_encoded_without_labels_has_neither_gradient_nor_plan(tmp_path: Path) -> None:
+    rows, path = tmp_path / "rows", tmp_path / "chain"
+    rows.write_text("a b\nb a\n")
+    told("encode", str(rows), "--no-labels", "-o", str(path))
+    for verb in ("gradient", "plan"):
+        assert failed(verb, path).startswith("the chain has no labels, so there is no gradient; encode it with ")
+
+
 def test_a_chain_without_labels_has_no_gradient(tmp_path: Path) -> None:
     path = tmp_path / "chain.arrow"
     write_chain(path, Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], n_labels=2))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,65 @@ def test_a_folder_that_cannot_be_made_is_refused_before_any_work(
     before, where = seen(folder), str(PLACES[place](folder))
     assert where in failed("demo", "-o", where)
     assert seen(folder) == before
+
+
+READS = {
+    "inspect": ["inspect", "model"],
+    "inspect --html": ["inspect", "model", "--html", "new"],
+    "gradient": ["gradient", "model.chain"],
+    "gradient --model": ["gradient", "model.chain", "--model", "model", "--json"],
+    "gradient --token": ["gradient", "model.chain", "--model", "model", "--token", "new"],
+    "plan": ["plan", "model.chain", "--json"],
+    "data": ["data", "model.chain"],
+    "explain": ["explain", "model", "rows"],
+    "eval": ["eval", "model", "rows"],
+    "watch": ["watch", "model", "rows"],
+    "tag": ["tag", "model", "rows"],
+    "tag -o": ["tag", "model", "rows", "-o", "new"],
+    "train": ["train", "rows", "--dev", "rows2", "--model", "model", "--template", "template", "-o", "new", "--json"],
+    "learn": ["learn", "rows", "--template", "template", "-o", "new", "--json"],
+    "encode": ["encode", "rows", "--template", "template", "-o", "new", "--json"],
+    "encode -": ["encode", "rows", "-o", "-"],
+    "import": ["import", "foreign", "-o", "new"],
+    "export": ["export", "model", "-o", "new", "--format=crfsuite"],
+}
+
+
+@contextmanager
+def printing_to(path: Path) -> Iterator[None]:
+    """Descriptor 1 is at the end of the file, as with `>>`."""
+    kept, opened = os.dup(1), os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        os.dup2(opened, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(opened)
+        os.close(kept)
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize(
+    ("verb", "name"), [(verb, name) for verb, words in READS.items() for name in words[1:] if name[0] != "-"]
+)
+def test_standard_output_is_no_input_and_no_other_output(
+    verb: str, name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("model", "model.chain", "rows"):
+        (tmp_path / path).write_bytes((folder / path).read_bytes())
+    for path in ("rows2", "template", "foreign", "new"):
+        (tmp_path / path).write_bytes(b"")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with printing_to(tmp_path / name):
+        sentence = failed(*READS[verb])
+    assert sentence.startswith("standard output: ")
+    assert ("cannot hold two outputs" if name == "new" else "is also an input, and would be lost") in sentence
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("where", ["/dev/null", "elsewhere"])
+def test_standard_output_may_be_another_file(where: str, folder: Path, tmp_path: Path) -> None:
+    with printing_to(tmp_path / where):
+        assert succeeded("plan", folder / "model.chain", "--json")
+        assert succeeded("encode", folder / "rows", "-o", tmp_path / "new", "--json")

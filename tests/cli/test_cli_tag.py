@@ -351,6 +351,16 @@ def test_chains_that_do_not_fit(verb: str, trained: Trained, tmp_path: Path) -> 
     assert "was encoded with another template" in failed(verb, tmp_path / "m", trained.chain)
 
 
+@pytest.mark.parametrize("verb", ["tag", "eval", "explain", "watch"])
+@pytest.mark.parametrize(
+    "options",
+    [["--group", "w"], ["--columns", "w,t"], ["--format", "csv"], ["--comments", "#"], ["--groups-return"]],
+)
+def test_options_of_raw_files_do_not_apply_to_a_chain(trained: Trained, verb: str, options: list[str]) -> None:
+    sentence = failed(verb, trained.path, trained.chain, *options)
+    assert sentence.startswith(f"{trained.chain}: is an encoded chain, to which {options[0]} does not apply; leave it ")
+
+
 def test_numbers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("size,label\n1,x\n2,y\n3,x\n")
     (tmp_path / "u.csv").write_text("size,label\n1,x\nnan,y\n")

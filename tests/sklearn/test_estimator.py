@@ -169,6 +169,8 @@ def test_parameters_are_stored_as_they_are_and_looked_at_only_in_fit() -> None:
         copied.set_params(algorithm="lbfgs").fit(X, Y)
     with pytest.raises(ValueError, match="`c1` does not apply to algorithm 'ap'"):
         CRF(algorithm="ap", c1=1.0).fit(X, Y)
+    with pytest.raises(ValueError, match="`gamma` does not apply to algorithm 'ap'"):
+        CRF(algorithm="ap", gamma=2.0).fit(X, Y)
     with pytest.raises(ChainfoldError, match="threads is 0"):
         CRF(threads=0).fit(X, Y)
     with pytest.raises(ChainfoldError, match="min_freq is nan"):

@@ -291,3 +291,13 @@ def test_rows_that_cannot_be_learnt_from() -> None:
     edges = random_chain(np.random.default_rng(0), 50, 2, n_edge_attributes=2)
     with pytest.raises(ChainfoldError, match="edge attributes"):
         trainer.add(edges.block(0, 50))
+
+
+@pytest.mark.parametrize(("scale", "rate"), [(1e300, 0.3), (-1e200, 0.3), (1.0, 1e300)])
+def test_numbers_that_become_too_large_end_it_at_once(scale: float, rate: float) -> None:
+    blocks = [block._replace(values=block.values * scale) for block in pieces(a_chain(50), [50])]
+    trainer = OnlineTrainer(40, OnlineSettings(rate=rate))
+    with pytest.raises(ChainfoldError, match="the gradient of rows 1 to 50 leads to weights that are too large"):
+        learnt_by(trainer, blocks)
+    assert not trainer.positions
+    assert not trainer.weights.transitions.any()

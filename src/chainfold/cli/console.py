@@ -49,7 +49,7 @@ def is_quiet() -> bool:
 
 def complain(sentence: object) -> None:
     """Write a sentence of the library or of a verb to standard error, options as flags."""
-    say(f"chainfold: {in_flags(str(sentence))}")
+    say(f"chainfold: {in_flags(sentence)}")
 
 
 def notice(sentence: object) -> None:

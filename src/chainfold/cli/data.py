@@ -42,7 +42,7 @@ def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: optio
 
     if top < 0:
         raise BadSetting("top", top, "at least 0")
-    options.hold([STANDARD], chain)
+    options.hold([], chain)
     source = open_chain(options.standard_input() if str(chain) == STANDARD else chain)
     if decode:
         from chainfold.readers.chain_text import write_lines

@@ -15,7 +15,7 @@ from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import bar
 from chainfold.errors import ChainfoldError
 from chainfold.system.machine import resident
-from chainfold.system.outputs import STANDARD
+from chainfold.system.outputs import STANDARD, check_outputs
 
 Files = Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")]
 ChainOutput = Annotated[
@@ -48,10 +48,10 @@ def encode(
         raise ChainfoldError("--again requires --append.")
     if append and output == STANDARD:
         raise ChainfoldError("--append requires a file; name the chain with -o.")
+    check_outputs(options.with_standard([output]), [inputs, spec.get("template")])
     begin = time.perf_counter()
     with bar() as progress:
         if output == STANDARD:
-            options.hold([output], inputs, spec.get("template"))
             encode_to(options.standard_output(), inputs, progress=progress.reading(), **spec)
             return
         chain = encode_files(inputs, output, append=append, again=again, progress=progress.reading(), **spec)

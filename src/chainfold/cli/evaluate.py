@@ -9,11 +9,10 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console
-from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile
+from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile, check_for_model
 from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import bar
 from chainfold.escape import visible
-from chainfold.system.outputs import STANDARD
 
 _MOST_UNSEEN = 20  # labels to name
 
@@ -44,7 +43,8 @@ def evaluate(
     from chainfold.cli.scores import show
     from chainfold.inference.tag_files import evaluate as evaluate_model
 
-    options.hold([STANDARD], inputs, model)
+    options.hold([], inputs, model)
+    check_for_model(inputs, spec)
     opened = constraints.opened(model)
     with bar() as progress:
         size = options.parse_size(memory)

@@ -11,11 +11,10 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, table
-from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile
+from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile, check_for_model
 from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import bar
 from chainfold.errors import BadSetting
-from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.chain.block import Block
@@ -53,7 +52,8 @@ def explain(
             raise BadSetting("position", value, "a row of the input, from 1")
     if top < 0:
         raise BadSetting("top", top, "at least 0")
-    options.hold([STANDARD], inputs, model)
+    options.hold([], inputs, model)
+    check_for_model(inputs, spec)
     opened, terminal = constraints.opened(model), console()
     for explanation in _explanations(opened, inputs, spec, position):
         if as_json:

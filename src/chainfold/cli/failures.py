@@ -15,9 +15,9 @@ import typer
 
 from chainfold.cli.console import abandon, complain, notice
 from chainfold.cli.options import holding
-from chainfold.cli.parameters import Verb, flag, flags_of
+from chainfold.cli.parameters import Verb, flags_of
 from chainfold.cli.warm_steps import stopped_with_verb
-from chainfold.errors import BadSetting, ChainfoldError, ChainfoldWarning
+from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.system import signals
 from chainfold.system.machine import address_room
 
@@ -54,7 +54,7 @@ def guarded(verb: Verb) -> Verb:
                     if sys.stdout is not None:
                         sys.stdout.flush()
             except ChainfoldError as error:
-                complain(sentence_of(error))
+                complain(error)
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 raise typer.Exit(signals.report_interrupt()) from None
@@ -64,12 +64,6 @@ def guarded(verb: Verb) -> Verb:
                 raise typer.Exit(report_failure(error, verb.__name__)) from None
 
     return run
-
-
-def sentence_of(error: ChainfoldError) -> str:
-    """Its sentence; settings are named by their flags."""
-    text = str(error)
-    return text.replace(error.name, flag(error.name), 1) if isinstance(error, BadSetting) else text
 
 
 def report_failure(error: Exception, verb: str = "") -> int:

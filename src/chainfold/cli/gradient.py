@@ -166,8 +166,7 @@ def _model(source: Source, weights: Weights | None, seed: int) -> Model:
     from chainfold.model.layout import Layout
     from chainfold.model.model import Model
 
-    if source.n_labels == 0:
-        raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
+    options.check_labels(source)
     if vocabulary_of(source) is None:
         layout = Layout.full(source.n_labels, source.n_attributes, source.n_edge_attributes)
     else:

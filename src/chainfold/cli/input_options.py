@@ -88,6 +88,7 @@ _READ_AGAIN = (
     *("format", "columns", "symbols", "header", "delimiter", "encoding", "unknown", "comments"),
     *("group", "groups_return"),
 )
+_MADE = ("template", "attributes", "border", "numbers", "hash_bits", "label", "weight", "one_sequence", "min_count")
 _LISTS = ("columns", "symbols")
 
 
@@ -101,9 +102,16 @@ INPUT = Group(_OPTIONS, _given)
 FOR_MODEL = INPUT.only(*_READ_AGAIN)  # the model has the others
 
 
-def check_raw(path: str, spec: dict[str, Any]) -> None:
+def check_for_model(inputs: str | list[str], spec: dict[str, Any]) -> None:
+    """Raise if options of raw files are given for an encoded chain."""
+    from chainfold.chain.stored import is_chain
+
+    if is_chain(inputs):
+        check_raw(inputs if isinstance(inputs, str) else inputs[0], spec, _READ_AGAIN)
+
+
+def check_raw(path: str, spec: dict[str, Any], names: tuple[str, ...] = _MADE) -> None:
     """Raise if options are given that an encoded chain cannot follow."""
-    made = ("template", "attributes", "border", "numbers", "hash_bits", "label", "weight", "one_sequence", "min_count")
-    for name in made:
+    for name in names:
         if name in spec:
             raise BadFile(path, f"is an encoded chain, to which `{name}` does not apply; leave it out, or encode anew.")

@@ -103,9 +103,14 @@ def holding() -> Iterator[None]:
 def hold(outputs: Sequence[object], *inputs: object, in_place: bool = False) -> None:
     """Raise unless the outputs can be written, are no inputs, and no other process writes them; hold them to the end.
 
-    None, and anything else that is neither a path, a glob nor `-`, is ignored.
+    Standard output is always one of them. None, and anything else that is neither a path, a glob nor `-`, is ignored.
     """
-    _held.get().enter_context(claimed(outputs, inputs, in_place))
+    _held.get().enter_context(claimed(with_standard(outputs), inputs, in_place))
+
+
+def with_standard(outputs: Sequence[object]) -> list[object]:
+    """The outputs, and standard output, if it is none of them."""
+    return [*outputs, *([] if STANDARD in map(str, outputs) else [STANDARD])]
 
 
 def standard_input() -> BinaryIO:
@@ -220,6 +225,12 @@ class ChainOptions:
         settings["n_edge_attributes"] = settings.pop("edge_attributes")
         del settings["data"], settings["synthetic"]
         return SyntheticChain(*_sizes(self.synthetic or ""), **settings)
+
+
+def check_labels(source: Source) -> None:
+    """Raise unless the chain has labels."""
+    if source.n_labels == 0:
+        raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
 
 
 def _sizes(text: str) -> tuple[int, int, int, int]:

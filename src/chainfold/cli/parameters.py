@@ -19,6 +19,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import typer
 
+from chainfold.errors import BadFile, BadSetting
+
 Verb = Callable[..., None]
 
 
@@ -99,7 +101,9 @@ def with_option(name: str, annotation: Any, around: Callable[[Any], AbstractCont
 # Flags
 
 _flags: ContextVar[Mapping[str, tuple[str, str | None]]] = ContextVar("flags", default={})  # noqa: B039
-_NAMED = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`")
+_QUOTED = r"""(?<!\w)(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)"""  # as by repr
+_NAMED = r"(?<![^\s(])`(?P<name>[a-z]\w*)(?:=(?P<value>[^`]+))?`(?=[\s,;:)]|\.(?:\s|$)|$)"
+_PARTS = re.compile(f"{_NAMED}|{_QUOTED}")
 
 
 @contextmanager
@@ -112,9 +116,17 @@ def flags_of(verb: Verb) -> Iterator[None]:
         _flags.reset(before)
 
 
-def in_flags(sentence: str) -> str:
-    """A sentence in which `name` and `name=value`, in backquotes, are written as the verb's options."""
-    return _NAMED.sub(_as_given, sentence)
+def in_flags(sentence: object) -> str:
+    """A sentence in which `name` and `name=value`, in backquotes, are written as the verb's options.
+
+    File names at its beginning and quoted text stay as they are.
+    """
+    text, head = str(sentence), ""
+    if isinstance(sentence, BadSetting):
+        text, head = text.removeprefix(sentence.name), flag(sentence.name)
+    elif isinstance(sentence, BadFile):
+        text, head = text.removeprefix(sentence.name), sentence.name
+    return head + _PARTS.sub(_as_given, text)
 
 
 def flag(name: str) -> str:
@@ -123,8 +135,8 @@ def flag(name: str) -> str:
 
 
 def _as_given(match: re.Match[str]) -> str:
-    name, value = match.groups()
-    if name not in _flags.get():
+    name, value = match["name"], match["value"]
+    if name not in _flags.get():  # or it is quoted text
         return match.group()
     yes, no = _flags.get()[name]
     if value is None or value == "True":

@@ -33,7 +33,9 @@ def plan(
     from chainfold.engines.settings import Settings, Shape
 
     size = options.parse_size(memory)
+    options.hold([], chain.data)
     source = chain.open()
+    options.check_labels(source)
     n = source.n_labels
     if weights is not None and weights < 1:
         raise BadSetting("weights", weights, "at least 1")

@@ -100,7 +100,7 @@ class LiveTable:
         if self.live is None:
             notice(sentence)
         else:
-            self.live.console.print(visible(f"chainfold: {in_flags(str(sentence))}"))
+            self.live.console.print(visible(f"chainfold: {in_flags(sentence)}"))
 
     def view(self, foot: Any) -> Any:
         from rich.console import Group

@@ -13,7 +13,7 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, counted, notice, table
-from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile
+from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile, check_for_model
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import bar
 from chainfold.cli.warm_steps import compile_beside
@@ -118,6 +118,7 @@ def tag(
 
     stream.check(inputs)
     options.hold([output, sequences], inputs, model, in_place=stream.follow)
+    check_for_model(inputs, spec)
     opened = constraints.opened(model)
     compile_beside(f"decode:{opened.layout.n_labels}")
     wanted: dict[str, Any] = {**vars(marginals), "memory": options.parse_size(memory), "piped": output == STANDARD}

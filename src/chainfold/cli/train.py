@@ -28,7 +28,7 @@ from chainfold.cli.warm_steps import compile_beside
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system import signals
 from chainfold.system.machine import resident
-from chainfold.system.outputs import check_outputs
+from chainfold.system.outputs import STANDARD, check_outputs
 
 if TYPE_CHECKING:
     from chainfold.chain.block import Source
@@ -201,7 +201,7 @@ def train(
     check_model_output(output)
     cache, state = beside(output, "chain"), beside(output, "run")
     options.hold([output, state], inputs, development.dev, spec.get("template"))
-    check_outputs([state, cache], [development.dev, start])  # a model may be trained further in its own place
+    check_outputs([state, cache, STANDARD], [development.dev, start])  # a model may be trained further in its own place
     development.check()
     constraints.check()
     training, saving = kind.training(settings, development), Saving(state, run.every, run.resume)

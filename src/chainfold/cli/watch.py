@@ -19,7 +19,7 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.console import console, counted, notice, percent, say
-from chainfold.cli.input_options import FOR_MODEL, ModelFile
+from chainfold.cli.input_options import FOR_MODEL, ModelFile, check_for_model
 from chainfold.cli.parameters import Group, grouped, in_flags
 from chainfold.cli.watch_screen import About, summary, surprised_at, view
 from chainfold.system import signals
@@ -102,7 +102,8 @@ def watch(
     from chainfold.model.model import vocabulary_of_model
 
     every = Every(*options.parse_interval("every", stream.every, "rows"))
-    options.hold([STANDARD], source, model)
+    options.hold([], source, model)
+    check_for_model(source, spec)
     opened = constraints.opened(model)
     monitor = monitoring.open(opened)
     with signals.interruptible() as stop, _shown(monitor, model, source, as_json, every) as shown:

@@ -44,7 +44,7 @@ from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 from chainfold.training.optimisers.descent import Descent, DescentSettings
 from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
 from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
-from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
+from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer, perceptron_options
 
 ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
     "sgd": "stochastic gradient descent",
@@ -141,7 +141,7 @@ class Training:
 def option_names(algorithm: str) -> set[str]:
     """The settings that mean something to an algorithm."""
     if algorithm in PERCEPTRONS:
-        return {one.name for one in fields(PerceptronSettings)} - {"algorithm", "block"}
+        return perceptron_options(algorithm)
     of = LbfgsSettings if algorithm == "lbfgs" else DescentSettings
     names = {one.name for one in fields(of)} - {"algorithm"}
     return names | ({"c2"} if algorithm == "lbfgs" else {"batch"})

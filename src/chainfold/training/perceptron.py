@@ -15,7 +15,7 @@ is not trained on. A piece with an unknown label is left out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ from chainfold.training.optimisers.base import (
 
 SMALL_LOSS = "converged: the mean loss of an epoch is small"
 ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow": kernels.AROW}
+_OF_SOME = {"type": "pa", "c": "pa", "error_sensitive": "pa", "averaging": "ap pa", "variance": "arow", "gamma": "arow"}
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,12 @@ class PerceptronSettings:
         for name, least in (("max_iterations", 1), ("seed", 0), ("longest", 1), ("block", 1)):
             check_whole(name, getattr(self, name), least)
             object.__setattr__(self, name, int(getattr(self, name)))
+
+
+def perceptron_options(algorithm: str) -> set[str]:
+    """The settings that mean something to one of the algorithms."""
+    names = {one.name for one in fields(PerceptronSettings)} - {"algorithm", "block"}
+    return {name for name in names if algorithm in _OF_SOME.get(name, algorithm).split()}
 
 
 class PerceptronTrainer:

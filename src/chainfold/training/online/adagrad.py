@@ -29,6 +29,7 @@ from chainfold.system.validate import LARGEST, MOST, Arrays, finite, need, withi
 from chainfold.training.optimisers.base import check_not_negative, check_whole
 
 _LEAST_SUM, _LEAST_FORGETTING_SUM = 1e-16, 0.1
+_LARGEST_WEIGHT = 1e100  # sums of its products with values are numbers, too
 _FIRST_ROWS = 1024
 _PENALTY_SPAN = 1e6  # positions over which c2 is measured
 
@@ -104,17 +105,20 @@ class OnlineWeights:
         return found
 
     def step(self, ids: Ids, gradient: Floats, transitions: Floats, positions: int) -> None:
-        """Follow a gradient: that of the rows of distinct attributes, and that of the transitions."""
-        settings, rows = self.settings, self._rows
-        self.time += positions
+        """Follow a gradient: that of the rows of distinct attributes, and that of the transitions.
+
+        Raises `OverflowError`, and changes nothing, if numbers become too large.
+        """
+        settings, rows, time = self.settings, self._rows, self.time + positions
         places = self._place[ids]
-        weights = rows["weights"][places] * self._left(places, settings.shrinking, self.time)
-        sums = rows["sums"][places] * self._left(places, settings.forgetting, self.time)
+        weights = rows["weights"][places] * self._left(places, settings.shrinking, time)
+        sums = rows["sums"][places] * self._left(places, settings.forgetting, time)
         _descend(weights, sums, gradient, settings)
-        rows["weights"][places], rows["sums"][places], rows["stamps"][places] = weights, sums, self.time
-        self.transitions *= math.exp(-settings.shrinking * positions)
-        self.transition_sums *= math.exp(-settings.forgetting * positions)
-        _descend(self.transitions, self.transition_sums, transitions, settings)
+        between = self.transitions * math.exp(-settings.shrinking * positions)
+        between_sums = self.transition_sums * math.exp(-settings.forgetting * positions)
+        _descend(between, between_sums, transitions, settings)
+        rows["weights"][places], rows["sums"][places], rows["stamps"][places] = weights, sums, time
+        self.transitions, self.transition_sums, self.time = between, between_sums, time
 
     def grow(self, n_labels: int) -> None:
         """Have at least `n_labels` labels; weights of new ones are zero."""
@@ -203,5 +207,9 @@ def _rows(room: int, n_labels: int) -> dict[str, NDArray[Any]]:
 
 def _descend(weights: Floats, sums: Floats, gradient: Floats, settings: OnlineSettings) -> None:
     """One step of AdaGrad, in place."""
-    sums += gradient * gradient
-    weights -= settings.rate * gradient / np.sqrt(sums + settings.least_sum)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums += gradient * gradient
+        weights -= settings.rate * gradient / np.sqrt(sums + settings.least_sum)
+    largest = max(weights.max(initial=0.0), -weights.min(initial=0.0))
+    if not (sums.max(initial=0.0) <= LARGEST and largest <= _LARGEST_WEIGHT):
+        raise OverflowError

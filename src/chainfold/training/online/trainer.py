@@ -157,14 +157,16 @@ class OnlineTrainer:
     def _step(self, high: int, share: WindowShare) -> BatchResult:
         """Follow the gradient of a batch."""
         batch = self._held.part(self._past, high)
+        rows = f"rows {self.positions + 1:,} to {self.positions + batch.labels.size:,}"
+        remedy = "take a smaller rate, or rescale the values"
         if not math.isfinite(share.loss):
-            raise ChainfoldError(
-                f"the likelihood of rows {self.positions + 1:,} to {self.positions + batch.labels.size:,} is not "
-                f"finite: the weights have grown too large; take a smaller rate, or rescale the values."
-            )
+            raise ChainfoldError(f"the likelihood of {rows} is not finite: the weights have grown too large; {remedy}.")
         ids, labels = batch.ids[batch.offsets[0] : batch.offsets[-1]], np.repeat(batch.labels, np.diff(batch.offsets))
         self.weights.note(ids, labels)
-        self.weights.step(share.ids, share.rows, share.transitions, batch.labels.size)
+        try:
+            self.weights.step(share.ids, share.rows, share.transitions, batch.labels.size)
+        except OverflowError:
+            raise ChainfoldError(f"the gradient of {rows} leads to weights that are too large; {remedy}.") from None
         self._past = high
         right = int(np.count_nonzero(share.labels == batch.labels))
         totals = self.totals
