@@ -47,10 +47,7 @@ class BadSetting(ChainfoldError):
 
 class ToleranceTooSmall(ChainfoldError):
     def __init__(self, tolerance: float, least: float) -> None:
-        super().__init__(
-            f"a tolerance of {tolerance:g} cannot be certified: below {least:g} rounding itself keeps the columns "
-            f"apart; ask for {least:g} or more."
-        )
+        super().__init__(f"`tolerance` is {tolerance:g}, but must be at least {least:g} (rounding error).")
 
 
 class MemoryTooSmall(ChainfoldError):
@@ -165,7 +162,7 @@ class BadFile(ChainfoldError):
     """A file that cannot be read as what it should be, or written."""
 
     def __init__(self, path: object, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+        super().__init__(f"{str(path) or repr('')}: {problem}")
 
 
 class NotOpened(ChainfoldError, RuntimeError):
