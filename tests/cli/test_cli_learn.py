@@ -402,8 +402,8 @@ def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
     again = (*HOW, *READ, "-o", model)
     assert "holds an unfinished run" in failed("learn", text, *again)
     sentence = failed("learn", text, *again, "--resume", "--rate", "1", "--forget", "9")
-    was, now = "without --forget, --rate = 0.3", "--forget = 9.0, --rate = 1.0"
-    assert f"the run was begun with {was}, and now {now}; resume with the same settings, or discard" in sentence
+    was, now = "with --rate = 0.3, without --forget", "with --rate = 1.0, --forget = 9.0"
+    assert f"the run was begun {was}, and is now resumed {now}; resume with the same settings, or discard" in sentence
     other = ("--columns", "word,shape,tag", "--attributes", "word", "--hash-bits", "12")
     done = run("learn", text, *HOW, *other, "-o", model, "--resume")
     assert "other columns or attributes" in done.stderr.splitlines()[-1]

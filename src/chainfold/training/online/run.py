@@ -355,13 +355,12 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = [name for name in now if before.get(name) != now[name]]
     if not names:
         return "the run has settings that are unknown"
-    return f"the run was begun with {_listed(before, names)}, and now {_listed(now, names)}"
+    return f"the run was begun {_listed(before, names)}, and is now resumed {_listed(now, names)}"
 
 
 def _listed(settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Settings; one that was not given is None."""
-    given = (settings.get(name) for name in names)
-    return ", ".join(
-        f"without `{name}`" if value is None else f"`{name}` = {spelt(value)}"
-        for name, value in zip(names, given, strict=True)
-    )
+    """Settings; None stands for one that is not given."""
+    given = [f"`{name}` = {spelt(settings[name])}" for name in names if settings.get(name) is not None]
+    absent = [f"`{name}`" for name in names if settings.get(name) is None]
+    parts = (("with", given), ("without", absent))
+    return ", ".join(f"{word} {', '.join(listed)}" for word, listed in parts if listed)
