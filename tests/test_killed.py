@@ -228,7 +228,7 @@ def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> 
         assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     left_by_a_kill(model, lines)
     done = run("learn", "-", *ONLINE[:2], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
-    assert "is a run over other columns or attributes; resume with the input and options of then" in done.stderr
+    assert "the run has other columns or attributes; resume with the original input and options" in done.stderr
     done = run("learn", "-", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
     assert done.exit_code == 0, done.stderr
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
@@ -312,7 +312,9 @@ def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:
     done = run("learn", tmp_path / "t", *ONLINE, "-o", model, "--resume")
     assert "the run reads a pipe, and cannot continue with files; resume with the original input" in done.stderr
     assert killed(9, tmp_path / "n", [str(tmp_path / "t")])
-    with pytest.raises(BadFile, match="is a run over files, and cannot go on with a pipe; resume with the input of"):
+    with pytest.raises(
+        BadFile, match="the run reads files, and cannot continue with a pipe; resume with the original input"
+    ):
         go_on(tmp_path / "n", [Lines(["a x O\n"])])
     done = run("learn", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
     assert done.stderr.endswith("chainfold: standard input: is empty.\n")
