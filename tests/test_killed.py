@@ -228,7 +228,7 @@ def test_a_run_that_was_killed_ends_where_nothing_more_comes(tmp_path: Path) -> 
         assert model.read_bytes() == (tmp_path / "whole").read_bytes()
     left_by_a_kill(model, lines)
     done = run("learn", "-", *ONLINE[:2], "--attributes", "word", *TOLD[2:], "-o", model, "--resume", given=b"a x O\n")
-    assert "is a run over other columns or attributes; resume with the input and options of then" in done.stderr
+    assert "the run has other columns or attributes; resume with the original input and options" in done.stderr
     done = run("learn", "-", "--batch", "4", "-o", model, "--resume", given=b"")  # its columns are known
     assert done.exit_code == 0, done.stderr
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
@@ -266,7 +266,7 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> N
     assert done.exit_code == 2
     assert done.stderr == (
         f"chainfold: {journal}: record 1, from byte 0 on, is damaged; restore the file, or cut it there (truncate -s "
-        f"0) to go on with its 0 rows before that, or begin anew with --fresh.\n"
+        f"0) to go on with its 0 rows before that, or discard the run with --fresh.\n"
     )
     journal.write_bytes(whole[:60] + whole[61:])
     assert "record 1, from byte 0 on, is damaged" in failed(*again, given=b"a x O\n")
@@ -292,7 +292,7 @@ def test_a_journal_that_does_not_follow_on_its_state_is_a_sentence(tmp_path: Pat
     left_by_a_kill(model, lines)
     (tmp_path / "m.run").write_bytes(older)
     sentence = failed("learn", "-", *ONLINE, "-o", model, "--resume", given=b"")
-    assert "they are not of the same run, or one is older; restore them, or begin anew with --fresh." in sentence
+    assert "they are not of the same run, or one is older; restore them, or discard the run with --fresh." in sentence
     online = OnlineRun(model, SETTINGS)
     online._journaled = JournalReader(tmp_path / "m.journal", 1 << 10)
     first = next(record for record in online._journaled.records() if record.end > record.first)
@@ -310,9 +310,11 @@ def test_a_run_over_a_pipe_is_not_one_over_files(tmp_path: Path) -> None:
     lines, model = some_lines(tmp_path / "t", 30), tmp_path / "m"
     left_by_a_kill(model, lines)
     done = run("learn", tmp_path / "t", *ONLINE, "-o", model, "--resume")
-    assert "is a run over a pipe, and cannot go on with files; resume with the input of then" in done.stderr
+    assert "the run reads a pipe, and cannot continue with files; resume with the original input" in done.stderr
     assert killed(9, tmp_path / "n", [str(tmp_path / "t")])
-    with pytest.raises(BadFile, match="is a run over files, and cannot go on with a pipe; resume with the input of"):
+    with pytest.raises(
+        BadFile, match="the run reads files, and cannot continue with a pipe; resume with the original input"
+    ):
         go_on(tmp_path / "n", [Lines(["a x O\n"])])
     done = run("learn", "-", *ONLINE, "-o", tmp_path / "n", "--resume", given=b"")
     assert done.stderr.endswith("chainfold: standard input: is empty.\n")

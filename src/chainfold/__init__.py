@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # nothing is imported here: the command has to hear of Ctrl-C first
+TYPE_CHECKING = False  # nothing is imported here: signal handlers are installed first
 
 if TYPE_CHECKING:
     from typing import Any

@@ -47,10 +47,7 @@ class BadSetting(ChainfoldError):
 
 class ToleranceTooSmall(ChainfoldError):
     def __init__(self, tolerance: float, least: float) -> None:
-        super().__init__(
-            f"a tolerance of {tolerance:g} cannot be certified: below {least:g} rounding itself keeps the columns "
-            f"apart; ask for {least:g} or more."
-        )
+        super().__init__(f"`tolerance` is {tolerance:g}, but must be at least {least:g} (rounding error).")
 
 
 class MemoryTooSmall(ChainfoldError):
@@ -165,8 +162,9 @@ class BadFile(ChainfoldError):
     """A file that cannot be read as what it should be, or written; `name` is the file's, as the text begins with it."""
 
     def __init__(self, path: object, problem: str) -> None:
-        self.name = visible(str(path))
-        super().__init__(f"{path}: {problem}")
+        called = str(path) or repr("")
+        self.name = visible(called)
+        super().__init__(f"{called}: {problem}")
 
 
 class NotOpened(ChainfoldError, RuntimeError):

@@ -40,7 +40,7 @@ def told(*arguments: object) -> str:
         (("--synthetic", "10:2:2:1", "--engine", "warp"), "there is no engine 'warp'"),
         (("--synthetic", "10:2:2:1", "--memory", "much"), "cannot read 'much' as an amount of memory"),
         (("--synthetic", "10:2:2:1", "--memory", "1.2.3GB"), "cannot read '1.2.3GB'"),
-        (("--synthetic", "10:2:2:1", "--tolerance", "1e-15"), "1e-15 cannot be certified"),
+        (("--synthetic", "10:2:2:1", "--tolerance", "1e-15"), "--tolerance is 1e-15, but must be at least 1e-14"),
         (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be a whole number, at least 1"),
         (("--synthetic", "10:2:2:1", "--seed", "-1"), "seed is -1"),
         (("--synthetic", "10000000000:300:3000:1", "--engine", "fb-log"), "not enough memory"),

@@ -330,8 +330,8 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
     learnt = open_model(model).training["positions"]
     assert learnt > 5_000
     told = re.fullmatch(
-        rf"chainfold: stopped after {learnt:,} positions, which are learnt and kept in {re.escape(str(model))}.run, as "
-        rf"are ([\d,]+) that wait for more; continue with --resume\.",
+        rf"chainfold: stopped after {learnt:,} positions; the state is saved in {re.escape(str(model))}.run, with "
+        rf"([\d,]+) rows? waiting for later rows; continue with --resume\.",
         err.splitlines()[-1],
     )
     assert told
@@ -401,13 +401,13 @@ def test_a_run_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
         go_on(model, text, 1, killed_at(10))
     again = (*HOW, *READ, "-o", model)
     assert "holds an unfinished run" in failed("learn", text, *again)
-    assert "is a run with batch 64, c2 0.0, forget None, rate 0.3; " in failed(
-        "learn", text, *again, "--resume", "--rate", "1"
-    )
+    sentence = failed("learn", text, *again, "--resume", "--rate", "1", "--forget", "9")
+    was, now = "with --rate = 0.3, without --forget", "with --rate = 1.0, --forget = 9.0"
+    assert f"the run was begun {was}, and is now resumed {now}; resume with the same settings, or discard" in sentence
     other = ("--columns", "word,shape,tag", "--attributes", "word", "--hash-bits", "12")
     done = run("learn", text, *HOW, *other, "-o", model, "--resume")
     assert "other columns or attributes" in done.stderr.splitlines()[-1]
     done = run("learn", conll(tmp_path / "short", 3), *again, "--resume")
-    assert "resume with the input of then" in done.stderr.splitlines()[-1]
+    assert "resume with the original input" in done.stderr.splitlines()[-1]
     facts(text, *again, "--fresh")
     assert not (tmp_path / "m.run").exists()

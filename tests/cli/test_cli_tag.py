@@ -400,7 +400,7 @@ def test_outputs_that_cannot_be(trained: Trained, tmp_path: Path) -> None:
             assert "is also an input" in failed("tag", trained.path, trained.text, where, target)
         assert "there is no folder" in failed("tag", trained.path, trained.text, where, tmp_path / "no" / "where")
         assert "is a directory" in failed("tag", trained.path, trained.text, where, tmp_path)
-        assert "no ordinary file" in failed("tag", trained.path, trained.text, where, "/dev/null")
+        assert "not an ordinary file" in failed("tag", trained.path, trained.text, where, "/dev/null")
     assert (trained.text.read_bytes(), trained.path.read_bytes()) == before
     both = ("-o", tmp_path / "x", "--sequences", tmp_path / "." / "x")
     assert "cannot hold two outputs" in failed("tag", trained.path, trained.text, *both)

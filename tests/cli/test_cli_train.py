@@ -240,7 +240,7 @@ def test_a_development_set_stops_the_run_and_keeps_the_best(text: Path, tmp_path
     dev.write_text(dev.read_text().replace("B-X", "B-NEW", 4))  # which are always wrong
     made = ("--algorithm", "adagrad", "--c2", "0", "--max-iterations", "60", "--patience", "4")
     facts = json.loads(succeeded("train", text, "--dev", dev, "-o", tmp_path / "m", *made, "--json"))
-    assert facts["finished"].startswith("stopped: the development set")
+    assert facts["finished"].startswith("stopped: the development score")
     assert facts["iterations"] == facts["best_iteration"] + 4
     scores = json.loads(succeeded("eval", tmp_path / "m", dev, "--json"))
     assert facts["development"] == scores["spans"]["f1"], "the labels are chunk tags"
@@ -352,7 +352,9 @@ def test_an_unfinished_run(text: Path, tmp_path: Path, monkeypatch: pytest.Monke
     kept = state.read_bytes()
     sentence = failed("train", text, "-o", model)
     assert "holds an unfinished run; continue it with --resume, discard it with --fresh." in sentence
-    assert "was begun with c2 = 1.0, and now it is 2.0" in failed("train", text, "-o", model, "--resume", "--c2", "2")
+    assert "was begun with --c2 = 1.0, and now --c2 is 2.0" in failed(
+        "train", text, "-o", model, "--resume", "--c2", "2"
+    )
     other = conll(tmp_path / "other.txt", 50)
     assert "was begun with" in failed("train", other, "-o", model, "--resume")
     assert "there is no such file" in failed("train", tmp_path / "missing", "-o", model, "--fresh")

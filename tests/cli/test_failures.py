@@ -65,7 +65,10 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
         ),
         (OSError(LLVM), "a library cannot be loaded: Could not find/load shared object file 'libllvmlite.so'"),
         (ValueError("[digital envelope routines] initialization error"), "not enough memory for a checksum."),
-        (RuntimeError("can't start new thread"), "the operating system refuses another thread; use fewer --threads"),
+        (
+            RuntimeError("can't start new thread"),
+            "the operating system refuses another thread; raise the limit (ulimit -u)",
+        ),
         (system(errno.EMFILE), "Too many open files; close some, or raise the limit (ulimit -n)."),
         (system(errno.ENOMEM), "not enough memory: Cannot allocate memory."),
         (system(errno.EACCES, "/there/x"), "/there/x: Permission denied."),

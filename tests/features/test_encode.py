@@ -624,13 +624,13 @@ def test_generators_go_to_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
     [
-        ([[["a"]]], [["A", "B"]], "sequence 0 has 1 items, but more labels"),
+        ([[["a"]]], [["A", "B"]], "sequence 0 has 1 item, but more labels"),
         ([[["a"]]], [], "only 0 sequences of labels"),
         ([[["a"]]], [["A"], ["B"]], "more sequences of labels"),
         ([], [], "no positions"),
         ([], [["B"]], "more sequences of labels than the 0"),
         ([[{"a": 10**400}]], None, "the value of 'a'"),
-        ([[["\ud800"]]], None, "half of a character"),
+        ([[["\ud800"]]], None, "contains an unpaired surrogate"),
         ([1], None, "is not iterable"),
         (3, None, "is not iterable"),
         (["ab"], None, "no sequence of items"),

@@ -213,7 +213,7 @@ def test_a_column_that_nobody_looks_at_may_be_anything(tmp_path: Path) -> None:
             r"4 columns without names, .* made of 3, word, pos, chunk; name them with `columns`, or",
         ),
         ("new.conll", "a b c d\n", {}, r"chunk; name them with `columns`\.$"),
-        ("new.txt", "a\n", {}, "1 columns without names"),
+        ("new.txt", "a\n", {}, "1 column without names"),
         ("new.txt", "a b c\n", {"columns": ["word", "x", "chunk"]}, "no column 'pos'.*word, x, chunk"),
         ("new.txt", "a b c\n", {"group": "session"}, "no group column 'session'"),
         ("new.txt", "", {}, "is empty"),

@@ -263,7 +263,7 @@ def told(all_found: list[Found], seed: int, console: Console) -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of them, if none is named")
-    parser.add_argument("--inputs", type=int, default=20_000, help="of each target")
+    parser.add_argument("--inputs", type=int, default=40_000, help="of each target")
     parser.add_argument("--seconds", type=float, help="at most, for each target, from its first input on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="processes")

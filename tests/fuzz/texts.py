@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import random
 import tempfile
@@ -21,7 +22,7 @@ from chainfold.features.encode import reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.progress import InputProgress
-from fuzz.nasty import CHARACTERS, damaged, word
+from fuzz.nasty import CHARACTERS, INTEGERS, REALS, anything, damaged, word
 
 GOOD = ["the", "cat", "D", "N", "1", "2.5", "B-X", "I-X", "O", "w[0]=the", "a:2", "b:0.5"]
 CONLLU = ["1", "The", "the", "DET", "DT", "Number=Sing|Case=Nom", "2", "det", "2:det", "SpaceAfter=No"]
@@ -41,6 +42,8 @@ def _quoted(text: str, dice: random.Random) -> str:
 
 def _lines(dice: random.Random, kind: str) -> str:
     """A text of the kind, nearly."""
+    if kind == "jsonl":
+        return _objects(dice)
     wild = dice.choice([0.0, 0.05, 0.3])
     width = dice.choice([1, 2, 3, 3, 3, 5])
     separator = {"conll": dice.choice([" ", "\t", "  "]), "csv": ",", "tsv": "\t", "crfsuite": "\t", "conllu": "\t"}[
@@ -69,6 +72,68 @@ def _lines(dice: random.Random, kind: str) -> str:
                 dice.choice(["", "", "# a comment", "#", " ", "# newdoc", "-DOCSTART- -X- O", dice.choice(CHARACTERS)])
             )
     return "".join(line + (end or dice.choice(ENDS)) for line in lines)
+
+
+def _objects(dice: random.Random) -> str:
+    """An object a line, nearly: rows, or sequences with lists."""
+    wild, listed, nested = dice.choice([0.0, 0.05, 0.3]), dice.random() < 0.4, dice.random() < 0.2
+    names = dice.choice([["word", "tag", "label", "n"], ["word", "label", "n", "tag"], ["0", "1", "label", "n"]])[
+        : dice.choice([1, 2, 3, 4])
+    ]
+    if dice.random() < 0.1:
+        names = [word(dice) for _ in names]
+    kinds = [dice.choice(["text", "text", "number", "whole", "bool"]) for _ in names]
+    end = dice.choice(ENDS[:4]) if dice.random() < 0.8 else ""
+    text = ""
+    for _ in range(dice.choice([0, 1, 3, 3, 6])):
+        size = dice.randint(0, 3)
+        fields = {
+            name: _json_value(dice, kind, wild, size, listed, nested) for name, kind in zip(names, kinds, strict=True)
+        }
+        if dice.random() < wild:
+            fields.pop(dice.choice(names), None)
+        if dice.random() < wild:
+            fields[word(dice)] = anything(dice)
+        line = json.dumps(fields, ensure_ascii=dice.random() < 0.3, separators=dice.choice([None, (",", ":")]))
+        if dice.random() < wild:
+            line = dice.choice(
+                [
+                    json.dumps(anything(dice)),
+                    line * 2,
+                    line[:-1],
+                    f"{line[:-1]}, {line[1:]}",
+                    f" {line}\t ",
+                    "{}",
+                    "[" * 2000,
+                ]
+            )
+        if dice.random() < wild:
+            line = line.replace(
+                "word", dice.choice(["\\ud800", "\\u0000", "\\udc00\\ud800", "\\x", '"', "\x00", "wo\nrd"])
+            )
+        text += line + (end or dice.choice(ENDS))
+        if dice.random() < 0.2:
+            text += dice.choice(["\n", "\n", " \n", "# a comment\n", "\r\n", dice.choice(CHARACTERS)])
+    return text
+
+
+def _json_value(dice: random.Random, kind: str, wild: float, size: int, listed: bool, nested: bool) -> Any:
+    """A value of a field: mostly of its kind; a list of a size where a line is a sequence."""
+    if listed:
+        if dice.random() < wild / 3:
+            size += 1
+        if nested and kind == "text":
+            return [
+                [_json_value(dice, kind, wild, 0, False, False) for _ in range(dice.randint(0, 2))] for _ in range(size)
+            ]
+        return [_json_value(dice, kind, wild, 0, False, False) for _ in range(size)]
+    if dice.random() < wild / 2:
+        return dice.choice([None, anything(dice)])
+    if kind == "number":
+        return dice.choice(REALS[:5]) if dice.random() > wild else dice.choice(REALS)
+    if kind == "whole":
+        return dice.randint(-3, 3) if dice.random() > wild else dice.choice(INTEGERS)
+    return _field(dice, wild) if kind == "text" else dice.random() < 0.5
 
 
 def _bytes(dice: random.Random, kind: str) -> bytes:
@@ -176,4 +241,6 @@ def _bomb(pack: Any) -> bytes:
     return packed
 
 
-TARGETS = {kind: _target(kind) for kind in ("conll", "conllu", "crfsuite", "csv", "tsv")} | {"compressed": compressed}
+TARGETS = {kind: _target(kind) for kind in ("conll", "conllu", "crfsuite", "csv", "tsv", "jsonl")} | {
+    "compressed": compressed
+}

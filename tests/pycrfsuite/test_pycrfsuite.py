@@ -122,7 +122,7 @@ def test_what_is_appended_is_copied_and_wrong_sequences_add_nothing(tmp_path: Pa
     trainer, item = Trainer(verbose=False), {"word": "a"}
     trainer.append((item for _ in range(2)), iter(["A", "B"]))
     item["word"] = "b"
-    with pytest.raises(BadChain, match="has 1 labels, but more items"):
+    with pytest.raises(BadChain, match="has 1 label, but more items"):
         trainer.append([item, item], ["C"])
     with pytest.raises(BadChain, match="attributes are strings"):
         trainer.append([[1.0]], ["C"])

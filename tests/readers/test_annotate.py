@@ -355,7 +355,7 @@ def test_arrow_goes_to_standard_output_as_a_stream_and_parquet_does_not(tmp_path
     assert read_back(out.getvalue(), "stream")["n"].equals(table()["n"])
     assert not out.closed
     path = write_table(tmp_path / "y", table(), "parquet")
-    with pytest.raises(BadFile, match="y: is Parquet, which cannot go to standard output; name a file"):
+    with pytest.raises(BadFile, match="y: is Parquet, which cannot go to standard output; write it to a file"):
         tag(path, out, piped=True)
 
 

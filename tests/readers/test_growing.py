@@ -122,7 +122,7 @@ def test_two_rotations_between_two_looks(log: Log, names: tuple[str, str], monke
 
     assert log.follow(monkeypatch, lambda: None, twice) == LONG + b"last of the old\nbetween\nnew\n"
     assert [one.partition("app.log ")[2] for one in log.told] == [
-        f"was another file for a moment, which is called {now} now and read too.",
+        f"was replaced briefly by a file now named {now}, which is read too.",
         "is another file now, which is read from its beginning.",
     ]
 

@@ -314,7 +314,7 @@ def test_what_cannot_be_learnt_from(fitted: CRF) -> None:
         CRF().fit(X)
     with pytest.raises(ChainfoldError, match="only 59 sequences of labels"):
         CRF().fit(X, Y[:59])
-    with pytest.raises(ChainfoldError, match="leave y out"):
+    with pytest.raises(ChainfoldError, match="leave out `y`"):
         CRF().fit(chain_from_sequences(X, Y), Y)
     with pytest.raises(ChainfoldError, match="`y_dev` requires `X_dev`"):
         CRF().fit(X, Y, y_dev=Y)
@@ -1040,7 +1040,7 @@ def test_bytes_are_texts_and_nan_is_no_label() -> None:
         ({"max_iterations": "5"}, "max_iterations is '5'"),
         ({"min_freq": "a"}, "min_freq is 'a'"),
         ({"memory": "1G"}, "memory is '1G'"),
-        ({"encoding": {"template": "t"}}, "template says how files and tables are encoded"),
+        ({"encoding": {"template": "t"}}, "`template` applies only to files and tables"),
         ({"forbid": "O>O"}, "which is forbidden"),
     ],
 )

@@ -76,7 +76,7 @@ def test_labels_of_tokens_may_be_numbers_and_pieces_extend_the_model() -> None:
         (TOKENS, TAGS[:-1], "there are only 3 sequences of labels, but sequence 3 has tokens"),
         (TOKENS, [*TAGS, ["D"]], "more sequences of labels than sequences of tokens"),
         (TOKENS, [TAGS[0][:2], *TAGS[1:]], "sequence 0 has 3 tokens, but 2 labels"),
-        (["the cat", "sat"], [["D"], ["N"]], "labels stand in files"),
+        (["the cat", "sat"], [["D"], ["N"]], "contain their labels; leave out `y`"),
     ],
 )
 def test_wrong_tokens(x: Any, y: Any, words: str) -> None:

@@ -278,7 +278,7 @@ def test_what_grows_in_place_needs_no_right_to_write_to_the_folder(
 def test_a_pipe_that_has_a_name_is_no_ordinary_file() -> None:
     ours, theirs = os.pipe()
     try:
-        with pytest.raises(BadFile, match="it is no ordinary file; give - for standard output"):
+        with pytest.raises(BadFile, match="it is not an ordinary file; name one, or write to standard output"):
             check_outputs([f"/dev/fd/{theirs}"], [])
     finally:
         os.close(ours)

@@ -329,7 +329,7 @@ def test_marks_are_yes_or_no(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_sealed(path, "thing", 1, {"a": np.array([2], np.uint8)}, {})
     path.write_bytes(header_of(path.read_bytes(), lambda header: header["a"].update(dtype="BOOL")))
-    with pytest.raises(BadFile, match="its marks are neither yes nor no"):
+    with pytest.raises(BadFile, match="its marks are not booleans"):
         read_sealed(path, "thing", 1)
 
 

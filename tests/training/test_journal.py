@@ -126,7 +126,7 @@ def test_every_flipped_bit_is_found_and_nothing_is_lost(tmp_path: Path) -> None:
             rows_of(path)
         assert str(raised.value) == (
             f"{path}: record {number + 1}, from byte {begin:,} on, is damaged; restore the file, or cut it there "
-            f"(truncate -s {begin}) to go on with its {rows} rows before that, or begin anew with `fresh`."
+            f"(truncate -s {begin}) to go on with its {rows} rows before that, or discard the run with `fresh`."
         )
         assert path.read_bytes() == flipped
 
@@ -175,14 +175,14 @@ def has(name: str, make: Callable[[Any], Any]) -> Change:
     [
         (says("first", 5), "begins with row 6, which does not follow on those before it"),
         (says("first", 7), "begins with row 8, which does not follow on those before it"),
-        (says("first", -1), "its sizes are none"),
-        (says("first", "6"), "its sizes are none"),
-        (says("first", True), "its sizes are none"),
-        (says("first", 10**40), "its sizes are none"),
+        (says("first", -1), "its sizes are missing"),
+        (says("first", "6"), "its sizes are missing"),
+        (says("first", True), "its sizes are missing"),
+        (says("first", 10**40), "its sizes are missing"),
         (says("settled", 13), "it has fewer rows than it says"),
-        (says("settled", 1.0), "its sizes are none"),
-        (says("sizes", None), "its sizes are none"),
-        (says("sizes", [1]), "its sizes are none"),
+        (says("settled", 1.0), "its sizes are missing"),
+        (says("sizes", None), "its sizes are missing"),
+        (says("sizes", [1]), "its sizes are missing"),
         (says("sizes", [0, 0, 1, 0, 0]), "its sizes are not those of its rows"),
         (says("sizes", [2**61] * 5), "its sizes are not those of its rows"),
         (says("labels", {"x": 1}), "its labels have no names"),
@@ -224,5 +224,5 @@ def test_a_body_that_is_no_record_is_a_sentence(text: bytes, tmp_path: Path) -> 
         body = length.to_bytes(8, "little") + text + b"end.rows"
         head = len(body).to_bytes(8, "little") + module._digest(body)
         path.write_bytes(head + module._digest(head) + b"cfrows.2" + body)
-        with pytest.raises(BadFile, match=r"record 1, from byte 0 on, is not one of chainfold's; restore the file"):
+        with pytest.raises(BadFile, match=r"record 1, from byte 0 on, is invalid; restore the file"):
             rows_of(path)

@@ -9,6 +9,7 @@
     console, progress   lines and tables; bars and live tables
     warm_steps          small work by which kernels are compiled
     failures            errors as sentences and exit codes
+    html                pages for the browser, from a template
     scores, watch_screen, page, demo_log, demo_plot    output and data of single verbs
 
 Verbs import nothing heavy until they run, so that `--help` is fast. Begin with `evaluate`, the shortest of the verbs

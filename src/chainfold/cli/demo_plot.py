@@ -89,7 +89,7 @@ def busiest(truth: Labels, n_labels: int, size: int) -> slice:
 def _titles(figure: Any, story: Story) -> None:
     trained, tested = story.training["chain"]["positions"], story.scores["chain"].tokens
     chain, single = (f"{100 * story.scores[way].accuracy:.1f} %" for way in ("chain", "single rows"))
-    title = "Attacks in a network log: the neighbours tell what a row alone does not"
+    title = "Attacks in a network log: labels with and without neighbouring rows"
     figure.text(0.015, 0.945, title, size=22, weight="bold")
     text = (
         f"A linear-chain CRF trained on {trained:,} connections, one long sequence. Of {tested:,} new ones it labels "

@@ -25,7 +25,7 @@ FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError, ValueE
 _LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
 _RUNTIME = {
-    "can't start new thread": "the operating system refuses another thread; use fewer --threads, or raise the limit.",
+    "can't start new thread": "the operating system refuses another thread; raise the limit (ulimit -u).",
     "can't allocate": "not enough memory for Python itself.",
     "[digital envelope routines]": "not enough memory for a checksum.",  # a ValueError of OpenSSL
 }

@@ -263,7 +263,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ("blocks carried", f"{facts['carried_blocks']:,}"),
         ]
     if facts["in_order"]:
-        rows.append(("cuts that did not hold", f"{facts['in_order']:,}"))
+        rows.append(("cuts not certified", f"{facts['in_order']:,}"))
     if facts["wide_blocks"]:
         rows.append(("blocks in wide numbers", f"{facts['wide_blocks']:,}"))
     return rows

@@ -105,7 +105,7 @@ class RunOptions:
         str,
         typer.Option(
             metavar="K",
-            help="Save the unfinished run after K iterations (steps of learn), or a time: 30s, 5m, 1h.",
+            help="Save the unfinished run after K iterations (for learn, batches), or a time: 30s, 5m, 1h.",
             rich_help_panel=_RUN,
         ),
     ] = "1m"

@@ -40,7 +40,7 @@ def choose(shape: Shape, settings: Settings) -> Choice:
     if "stream" in fits:
         why = "several threads would need more memory than is allowed"
         if not _gains(shape, replace(settings, memory=None)):
-            why = "beside its model the chain is too short for several threads"
+            why = "the chain is too short, compared with the model, for several threads"
         return Choice("stream", f"one pass, in memory that does not depend on the length; {why}.", costs)
     name = min(fits, key=lambda name: fits[name].time)
     return Choice(name, "the quickest of the engines that keep within the memory allowed.", costs)

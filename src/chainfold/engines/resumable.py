@@ -255,7 +255,7 @@ def _settings(given: Any) -> dict[str, Any]:
     for name in ("memory", "block", "lookahead"):
         need(settings[name] is None or is_count(settings[name], 1, MOST), f"its {name} is no count")
     need(is_number(settings["tolerance"]), "its tolerance is no number")
-    need(type(settings["observe"]) is bool, "its settings are neither yes nor no")
+    need(type(settings["observe"]) is bool, "its settings are not booleans")
     return settings
 
 
@@ -263,8 +263,8 @@ def _source(about: Mapping[str, Any], layout: Layout) -> JoinedSource:
     """A source without positions, of the sizes that a token says, if they are the model's."""
     sizes = SourceSizes(**mapping("sizes", about["source"], SourceSizes._fields))
     need(sizes[:3] == (layout.n_labels, layout.n_attributes, layout.n_edge_attributes), "its sizes are not the model's")
-    need(is_number(sizes.active) and 0.0 <= sizes.active <= MOST_IDS, "its number of attributes cannot be")
-    need(type(sizes.weighted) is bool and type(about["labelled"]) is bool, "its sizes are neither yes nor no")
+    need(is_number(sizes.active) and 0.0 <= sizes.active <= MOST_IDS, "its number of attributes is out of range")
+    need(type(sizes.weighted) is bool and type(about["labelled"]) is bool, "its sizes are not booleans")
     source = JoinedSource(sizes)
     source.labelled = about["labelled"]
     return source

@@ -64,8 +64,8 @@ class Extent(NamedTuple):
     def restored(cls, state: Floats) -> Extent:
         finite("extent", state)
         attributes, value, valued, edge_attributes, edge_value, edge_valued = state.tolist()
-        need(state.min() >= 0.0 and max(attributes, edge_attributes) < 2.0**53, "its extent cannot be")
-        need({valued, edge_valued} <= {0.0, 1.0}, "its extent cannot be")
+        need(state.min() >= 0.0 and max(attributes, edge_attributes) < 2.0**53, "its extent is out of range")
+        need({valued, edge_valued} <= {0.0, 1.0}, "its extent is out of range")
         return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued))
 
 

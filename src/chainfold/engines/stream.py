@@ -179,7 +179,7 @@ class StreamPass:
         (self.position,) = given.counts("position", source.positions)
         sizes = given.take("sizes", np.int64, None).tolist() if "sizes" in given else []
         need(len(sizes) <= self._window, f"more than {self._window} blocks are pending in it")
-        need(all(1 <= size <= self._size for size in sizes), "its blocks have sizes that cannot be")
+        need(all(1 <= size <= self._size for size in sizes), "the sizes of its blocks are out of range")
         low = self.position - sum(sizes)
         need(low == first, "its blocks do not begin with its rows")
         carried = given.take("carried", np.float64, layout.n_labels, layout.size) if "carried" in given else None

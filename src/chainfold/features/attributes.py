@@ -334,7 +334,7 @@ def _fixed(literals: tuple[str, ...]) -> list[tuple[NDArray[np.uint8], Offsets]]
 
 
 class FeatureIds:
-    """FeatureIds of one kind, state or edge, and the ids of those seen so far."""
+    """Features of one kind, state or edge, and the ids of those seen so far."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -185,7 +185,7 @@ def reader_of(spec: InputSpec) -> InputReader:
 def _to_continue(path: str | Path) -> StoredChain:
     before = open_chain(path)
     if isinstance(before, PipedChain):
-        raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file with -o.")
+        raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file.")
     return before
 
 

@@ -37,6 +37,7 @@ from chainfold.readers.inputs import UTF8, Inputs, Raw
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.sequences import stretches_of
 from chainfold.readers.tables import TABLE
+from chainfold.readers.text import counted
 from chainfold.system.prefetch import read_ahead
 
 _BLOCK = 65536
@@ -311,7 +312,7 @@ class ModelInput:
             remedy = "" if certain else ", or set `format` if it was not recognised"
             raise BadFile(
                 stretch.source,
-                f"has {len(given)} columns without names, but the model was made of {len(kinds)}, "
+                f"has {counted(len(given), 'column')} without names, but the model was made of {len(kinds)}, "
                 f"{', '.join(kinds)}; name them with `columns`{remedy}.",
             )
         return stretch if names == given else stretch._replace(batch=stretch.batch.rename_columns(names))

@@ -33,7 +33,7 @@ LARGEST = 1000  # and its parts, repetitions written out; what RE2 makes of them
 _CLASS = 10  # parts that a class of Unicode counts for
 _MEMBERS = 10  # members of a class that count for a part
 _FOLDED = 100  # characters of a range that count for a part where case is ignored: Python looks at each of them
-_AT_ONCE = 1 << 13  # texts between two moments in which an interrupt is heard
+_AT_ONCE = 1 << 13  # texts between two checks for an interrupt
 
 _FEW = 64  # texts for which `re` may be quicker
 _SHORT = (8, 16, 32, 64)  # characters of such texts

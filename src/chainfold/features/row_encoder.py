@@ -145,7 +145,9 @@ class RowEncoder:
         single = isinstance(rows, Mapping) or (self._labels and self._items and isinstance(rows, tuple))
         if not (single or isinstance(rows, (list, tuple, set, frozenset))):
             given = type(rows).__name__
-            raise BadFile(PROGRAM, f"a {given} is no row; give a dict or a list, a list of those, or a table.")
+            raise BadFile(
+                PROGRAM, f"an object of type {given} is not a row; give a dict or a list, a list of those, or a table."
+            )
         if single or not isinstance(rows, (list, tuple)):
             return [rows]
         if not rows and self._items and not self._labels:

@@ -246,7 +246,7 @@ def _checked(feature: Feature) -> Feature:
                 raise _misuse(step.name)
         numeric = [step.name for step in factor.steps if step.name in NUMBER_STEPS]
         if numeric and len(factor.steps) > 1:
-            raise ChainfoldError(f"{numeric[0]} makes something of a number, so that no other function fits with it.")
+            raise ChainfoldError(f"{numeric[0]} returns a number; text functions cannot be applied to it.")
     if feature.real and len(feature.factors) > 1:
         raise ChainfoldError("a real number cannot be joined to another value; put it into bins.")
     return feature
@@ -432,7 +432,7 @@ class _Reader:
         while self._takes("|"):
             factors.append(self._factor())
         if self._rest:
-            raise ChainfoldError(f"{self._rest[-1]!r} does not fit there.")
+            raise ChainfoldError(f"unexpected {self._rest[-1]!r}.")
         return tuple(factors)
 
     def _factor(self) -> Factor:
@@ -470,15 +470,15 @@ class _Reader:
 
     def _need(self, mark: str) -> None:
         if not self._takes(mark):
-            raise ChainfoldError(f"there should be a {mark} {self._where()}.")
+            raise ChainfoldError(f"expected a {mark} {self._where()}.")
 
     def _word(self, what: str) -> str:
         if not self._rest or self._rest[-1] in "[]()|,":
-            raise ChainfoldError(f"there should be {what} {self._where()}.")
+            raise ChainfoldError(f"expected {what} {self._where()}.")
         return self._rest.pop()
 
     def _where(self) -> str:
-        return f"before {''.join(reversed(self._rest))!r}" if self._rest else "at its end"
+        return f"before {''.join(reversed(self._rest))!r}" if self._rest else "at the end"
 
 
 def _number(word: str) -> float:

@@ -157,7 +157,9 @@ class Following:
         """Once, as an endless stream has no end at which to say it."""
         if self._window.unproven and not self._told:
             self._told = True
-            notice(f"from row {self._window.positions:,} on or so, some rows have to go before they are proven.")
+            notice(
+                f"from row {self._window.positions:,} on or so, some rows are written before their labels are final."
+            )
 
     def _pushed(self, known_block: KnownBlock) -> Iterator[Tagged]:
         block, ended = known_block.block, known_block.ended

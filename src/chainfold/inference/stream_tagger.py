@@ -164,7 +164,7 @@ def _settings(given: Any) -> dict[str, Any]:
     """The settings of a saved stream, checked."""
     names = ("marginals", "quantities", "max_lag", "memory", "tolerance")
     settings = mapping("settings", given, names)
-    need(all(type(settings[name]) is bool for name in names[:2]), "its settings are neither yes nor no")
+    need(all(type(settings[name]) is bool for name in names[:2]), "its settings are not booleans")
     for name, least in (("max_lag", 0), ("memory", 1)):
         need(settings[name] is None or is_count(settings[name], least, MOST), f"its {name} is no count")
     need(is_number(settings["tolerance"]), "its tolerance is no number")

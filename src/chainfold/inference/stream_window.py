@@ -312,7 +312,7 @@ class StreamWindow:
         gamma, _ = posteriors_of(self._potentials, self._lattice(high, size), self._decoder.belief.posterior())
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(gamma.sum())
-        need(0.0 < total < np.inf, "the waiting rows of this stream contradict one another: no stream saved them")
+        need(0.0 < total < np.inf, "the saved rows are inconsistent")
         self._rows["proven"][self._smoothed : high] = False
         self._smooth_up_to(high, gamma / total)
         if high < size:

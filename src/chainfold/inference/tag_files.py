@@ -178,7 +178,7 @@ def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> 
 
 
 class RowWriter:
-    """RowWriter as they were read, with new columns."""
+    """Rows as they were read, with new columns."""
 
     def __init__(self, annotator: Annotator, best: bool = False) -> None:
         """best: sequences come several times."""

@@ -418,7 +418,7 @@ class _Table(_Writer):
             self._schema = self._schema.append(pa.field(column.name, column.type))
         if raw.kind is TableKind.PARQUET:
             if self._piped:
-                raise BadFile(raw.source, "is Parquet, which cannot go to standard output; name a file with -o.")
+                raise BadFile(raw.source, "is Parquet, which cannot go to standard output; write it to a file.")
             self._to = pq.ParquetWriter(self._sink, self._schema)
         elif raw.kind is TableKind.ARROW_FILE and not self._piped:
             self._to = pa.ipc.new_file(self._sink, self._schema)

@@ -30,7 +30,7 @@ Notice = Callable[[str], None]
 
 AT_ONCE = 1 << 16  # bytes that are read at once
 _TOGETHER, _LINES_TOGETHER = 1 << 21, 16384  # bytes and lines that are handed on together
-_PATIENCE = 60.0  # seconds without a word from a file that was rotated away, after which it is closed
+_PATIENCE = 60.0  # seconds without new data in a rotated file, after which it is closed
 _MOST_OPEN = 16  # files that are read at the same time
 _KNOWN_BY = 256  # bytes by which a text is known again
 _PACE = 10.0  # seconds over which the pace of a file is taken
@@ -142,7 +142,7 @@ class GrowingFile:
         self._watch.forget()
         between = left if came else self._without_word(before, other)
         for path, file in between:
-            self._notice(f"{self._name} was another file for a moment, which is called {path.name} now and read too.")
+            self._notice(f"{self._name} was replaced briefly by a file now named {path.name}, which is read too.")
             self._add(file)
         if came > 1 + len(between):
             count = came - 1 - len(between)

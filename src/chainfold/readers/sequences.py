@@ -21,6 +21,7 @@ from chainfold.chain.strings import StringTable
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
 from chainfold.readers.items import ItemTexts, item_texts, packed
+from chainfold.readers.text import counted
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
@@ -190,8 +191,8 @@ def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, An
     each, theirs = _iterated(items, f"sequence {index}"), _iterated(labels, f"the labels of sequence {index}")
     for place, (item, label) in enumerate(zip_longest(each, theirs, fillvalue=_NONE)):
         if labels is not None and (item is _NONE or label is _NONE):
-            least, more, less = (place, "labels", "items") if item is _NONE else (place, "items", "labels")
-            raise BadChain(f"sequence {index} has {least} {less}, but more {more}.")
+            least, more, less = (place, "label", "item") if item is _NONE else (place, "item", "label")
+            raise BadChain(f"sequence {index} has {counted(least, less)}, but more {more}s.")
         yield item, None if label is _NONE else label
 
 
@@ -352,7 +353,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _half(error: UnicodeEncodeError) -> BadChain:
-    return BadChain(f"the text {error.object!r} has half of a character in it and cannot be stored.")
+    return BadChain(f"the text {error.object!r} contains an unpaired surrogate and cannot be stored.")
 
 
 def _number(value: Any, name: str, index: int, place: int) -> float:

@@ -187,4 +187,4 @@ def symbols_of(
 
 
 def counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -122,10 +122,10 @@ class _Lines:
         self._head += piece[:MAGIC_SIZE]
         packed, table, name = compression_of(self._head), table_of(self._head), self._input.name
         if packed is not None:
-            remedy = "decompress it on the way: zcat FILE | chainfold tag MODEL - --follow"
+            remedy = "decompress it first"
             raise BadFile(name, f"is {packed} data, which cannot be read while it is written; {remedy}.")
         if table is not None:
-            remedy = "send lines of text, or a chain as `chainfold encode -o -` writes it"
+            remedy = "send lines of text, or a chain that was written as a stream"
             raise BadFile(name, f"is {table.value}, which cannot be read while it is written; {remedy}.")
 
 

@@ -257,7 +257,7 @@ def _of_positions(weights: ArrayLike, lengths: list[int]) -> NDArray[np.float64]
 
 def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:
     for name in encoding.keys() - {"min_count", "hash_bits"}:
-        raise ChainfoldError(f"{name} says how files and tables are encoded; it means nothing to sequences of items.")
+        raise ChainfoldError(f"`{name}` applies only to files and tables; leave it out for sequences.")
     min_count, hash_bits = encoding.get("min_count", 1), encoding.get("hash_bits")
     return chain_from_sequences(sequences, _needed(labels), weights=weights, min_count=min_count, hash_bits=hash_bits)
 
@@ -293,7 +293,7 @@ def _kind(inputs: Any, labels: Any) -> str:
         return "sentences" if are_sentences(inputs) else "sequences"
     if labels is not None:
         remedy = "" if kind != "table" else ", or give `lengths` if X is the rows of all sequences"
-        raise ChainfoldError(f"labels stand in files, tables and chains themselves; leave y out{remedy}.")
+        raise ChainfoldError(f"files, tables and chains contain their labels; leave out `y`{remedy}.")
     return kind
 
 

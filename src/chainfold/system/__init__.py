@@ -2,7 +2,7 @@
 
     files           atomic writes, locks, temporary folders
     spill           arrays in unnamed temporary files
-    outputs         output files of a command that stand together
+    outputs         checks outputs against inputs and locks them
     archive         files of named arrays and JSON with a checksum: models, runs, states
     validate        checks of arrays and JSON read from files
     prefetch        read ahead in another thread

@@ -3,7 +3,7 @@
 The JSON stands under one key of the metadata, as the library keeps no order among several: the same content gives the
 same bytes. All numbers are little-endian, on any machine. Reading runs no code and maps no memory, believes the header
 only as far as the file goes, and gives back what was written or one sentence. A digest keeps damage out, not forgery:
-whoever takes arrays from here checks them (`restored`).
+whoever takes arrays from here checks them (`validate`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def read_sealed(
         entries, about = _opened(path, file, size, kind)
         if about["kind"] != kind:
             need(is_text(about["kind"]), "its kind is no text")
-            raise BadFile(path, f"this is a {spelt(about['kind'])}, not a {kind}.")
+            raise BadFile(path, f"this is {_one(spelt(about['kind']))}, not {_one(kind)}.")
         if about["version"] != version:
             need(is_count(about["version"], 0, _MOST_VERSION), "its version is no number")
             found = f"its version is {about['version']}"
@@ -177,7 +177,7 @@ def _opened(path: object, file: IO[bytes], size: int, kind: str) -> tuple[list[E
     """What the header says, if it fits the size of the file: the arrays in their order, and the JSON."""
     first = _read(file, 8)
     if first[: len(_CHAIN)] == _CHAIN:
-        raise BadFile(path, f"this is a chain, not a {kind}; name another file.")
+        raise BadFile(path, f"this is a chain, not {_one(kind)}; name another file.")
     length = int.from_bytes(first, "little")
     need(length <= min(size - 8, _MOST_HEADER), "its header is longer than it can be")
     header = json.loads(_read(file, length).decode())
@@ -192,11 +192,16 @@ def _opened(path: object, file: IO[bytes], size: int, kind: str) -> tuple[list[E
     return [(name, dtype, shape) for _, _, dtype, shape, name in spans], about
 
 
+def _one(kind: str) -> str:
+    """With its article."""
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+
+
 def _span(entry: Any) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
     """Where an array begins and ends, its type and its shape, if all these agree."""
     mapping("arrays", entry, _ENTRY)
     (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], _TYPES[entry["dtype"]]
-    need(all(is_count(number, 0, 2**62) for number in (begin, end, *shape)), "its arrays have sizes that cannot be")
+    need(all(is_count(number, 0, 2**62) for number in (begin, end, *shape)), "the sizes of its arrays are out of range")
     need(end - begin == math.prod(shape) * dtype.itemsize, "its arrays have other sizes than their shapes")
     return begin, end, dtype, tuple(shape)
 
@@ -211,7 +216,7 @@ def _array(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
             need(count, "it is cut short")
             rest = rest[count:]
     if dtype == np.bool_:
-        need(array.reshape(-1).view(np.uint8).max(initial=0) <= 1, "its marks are neither yes nor no")
+        need(array.reshape(-1).view(np.uint8).max(initial=0) <= 1, "its marks are not booleans")
     return array
 
 

@@ -29,7 +29,7 @@ except ImportError:  # no locks there
 
 _MOST_BYTES = 150  # of the target's name in the temporary one, which has to fit as well
 _RANDOM = 8  # bytes
-_LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more, where there are no locks
+_LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is stale, where there are no locks
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without them say
 _NO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}  # of a folder, likewise
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -160,7 +160,7 @@ def target_of(path: str | Path) -> Path:
         given = Path(path)
         target = given.resolve()
         if given.exists() and not (given.is_file() or given.is_dir()):  # a pipe behind /dev/stdout has no name
-            raise BadFile(path, "cannot be written: it is no ordinary file; give - for standard output.")
+            raise BadFile(path, "cannot be written: it is not an ordinary file; name one, or write to standard output.")
         if not target.name or target.is_dir():
             raise BadFile(repr(str(path)), "cannot be written: it is a directory; name a file.")
         if not target.parent.is_dir():

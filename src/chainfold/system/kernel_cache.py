@@ -9,7 +9,8 @@ be loaded is compiled, and kept again where that can be done; the first time a w
 Numba's own runtime, which it would compile in every process, is kept in the same way: this saves a tenth of a second,
 and the memory of LLVM's code generator.
 
-The files are pickles, as Python's own compiled files are code: whoever can write to the folder runs what he likes.
+The files are pickles, as Python's own compiled files are code: whoever can write to the folder can run code
+as this user.
 """
 
 from __future__ import annotations

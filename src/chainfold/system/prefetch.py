@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END = object()
-_PATIENCE = 0.5  # seconds for the thread to notice that nobody wants more; one that waits for a pipe never does
+_PATIENCE = 0.5  # seconds for the thread to notice that the consumer has stopped; one that waits for a pipe never does
 
 
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
@@ -88,7 +88,7 @@ def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> 
 
 
 def _put(item: Any, made: queue.Queue[Any], left: threading.Event) -> bool:
-    """Wait for room; False if nobody wants more."""
+    """Wait for room; False if the consumer has stopped."""
     while not left.is_set():
         try:
             made.put(item, timeout=0.1)

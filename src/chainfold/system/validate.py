@@ -79,7 +79,7 @@ class Arrays:
     def counts(self, name: str, *most: int) -> list[int]:
         """Whole numbers that are not negative, each with what it is at most."""
         found: list[int] = self.take(name, np.int64, len(most)).tolist()
-        need(all(0 <= one <= limit for one, limit in zip(found, most, strict=True)), f"its {name} cannot be")
+        need(all(0 <= one <= limit for one, limit in zip(found, most, strict=True)), f"its {name} are out of range")
         return found
 
     def flags(self, name: str, count: int) -> list[bool]:

@@ -7,6 +7,6 @@
     incremental    one pass over one more piece of data, for `CRF.partial_fit`
     online/        rows as they arrive, in constant memory: `chainfold learn`
 
-`loop` imports objective, optimisers and perceptron; `incremental` and `online` import `loop`. Packages up to
-`inference` may be imported here. Begin reading with `loop.train`.
+`loop` imports objective, optimisers and perceptron; `incremental` and `online` import `loop`, and `incremental` imports
+`online`. Packages up to `inference` may be imported here. Begin reading with `loop.train`.
 """

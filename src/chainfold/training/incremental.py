@@ -112,7 +112,7 @@ def learn_online(
 
 
 def online_trainer(training: Training, vocabulary: Vocabulary, forget: float | None) -> OnlineTrainer:
-    """One that has learnt nothing yet."""
+    """A new trainer."""
     if vocabulary.hash_bits is None:
         raise ChainfoldError("the attributes of this chain are not hashed, as hash_bits asks; encode it with these.")
     options = {name: value for name, value in training.options.items() if name in ("rate", "batch", "c2")}

@@ -57,7 +57,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "averaged-perceptron": "ap", "passive-aggressive": "pa"}
 
 RUN, RUN_VERSION = "training run", 3
-NO_BETTER_SCORE = "stopped: the development set is tagged no better any more"
+NO_BETTER_SCORE = "stopped: the development score no longer improves"
 _BATCH = 256
 _PATIENCE = 10
 _AT_ONCE = 65536  # positions that are looked at
@@ -308,19 +308,32 @@ def _identity(
 ) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
     return {
-        "chainfold": __version__,
+        "version of chainfold": __version__,
         **{name: value for name, value in training.record().items() if name != "max_iterations"},
         "engine": how["engine"],
         "memory": how["memory"],
-        "positions": space.source.positions,
-        "weights": space.layout.size,
+        "number of positions": space.source.positions,
+        "number of weights": space.layout.size,
         "constraints": _digest([space.held, *(mask for mask in (space.first, space.last) if mask is not None)]),
         "data": _digest(_arrays(space.source)),
         "development set": None if dev is None else _digest([dev.gold, *_arrays(dev.chain)]),
         "patience": training.patience if dev is not None else None,
         "early_stopping": training.early_stopping if dev is not None else None,
-        "model to begin with": None if start is None else _digest([start.weights]),
+        "initial model": None if start is None else _digest([start.weights]),
     }
+
+
+_DIFFERENCES = {  # what is compared by its digest
+    "constraints": "the constraints differ",
+    "data": "the data differs",
+    "development set": "the development set differs",
+    "initial model": "the initial model differs",
+}
+
+
+def _difference(name: str, then: Any, now: Any) -> str:
+    shown = f"`{name}`" if name.isidentifier() else f"a {name}"
+    return f"the run was begun with {shown} = {spelt(then)}, and now {shown.removeprefix('a ')} is {now}"
 
 
 def _arrays(source: Source) -> Iterator[NDArray[Any]]:
@@ -359,13 +372,13 @@ class _Run:
         self._identity = json.loads(json.dumps(identity))
         self._values: list[float] = []  # the objective after each iteration
         self._scores: list[float] = []  # on the development set
-        self._start = math.nan  # the score of the weights to begin with
+        self._start = math.nan  # the score of the initial weights
         self._best: Floats | None = None
         self._finished: str | None = None  # by the development set
         self._begin = time.monotonic()
 
     def begin(self, point: Floats) -> None:
-        """Score the weights to begin with: patience counts once a score is above theirs."""
+        """Score the initial weights: patience counts once a score is above theirs."""
         if self._dev is not None and self._training.early_stopping:
             self._start = self._score(self._dev, point)
 
@@ -385,7 +398,7 @@ class _Run:
                 saved_at, saved_iteration = time.monotonic(), len(self._values)
         if not self._values and self._optimiser.finished == NO_BETTER_STEP:
             raise ChainfoldError(
-                "no step from the weights to begin with improves the objective: the values of attributes are too large "
+                "no step from the initial weights improves the objective: the values of attributes are too large "
                 "or too different in size; scale them, for instance with `numbers='standard'`."
             )
 
@@ -467,11 +480,8 @@ class _Run:
             for name, now in self._identity.items():
                 then = about["run"].get(name)
                 if then != now:
-                    raise BadFile(
-                        path,
-                        f"was begun with {name} = {spelt(then)}, and now it is {now}; resume with the same data and "
-                        f"settings, or remove the file to start anew.",
-                    )
+                    problem = _DIFFERENCES.get(name) or _difference(name, then, now)
+                    raise BadFile(path, f"{problem}; resume with the same settings, or discard the run with `fresh`.")
             given = Arrays(tensors)
             self._optimiser.restore(given.under("optimiser"))
             self._restore(given, about["finished"])
@@ -487,8 +497,8 @@ class _Run:
         chooses = self._dev is not None and self._training.early_stopping
         if chooses:
             within("start", start, 0.0, 1.0)
-        need(chooses or np.isnan(start[0]), "it has a score to begin with, and no development set")
-        need(finished in ((None, NO_BETTER_SCORE) if chooses else (None,)), "it ended for a reason that cannot be")
+        need(chooses or np.isnan(start[0]), "it has an initial score, and no development set")
+        need(finished in ((None, NO_BETTER_SCORE) if chooses else (None,)), "its reason for ending is unknown")
         self._best = None
         if chooses and values.size:
             self._best = given.take("best", np.float64, self._space.layout.size)

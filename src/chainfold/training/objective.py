@@ -121,7 +121,7 @@ class WeightSpace:
         return f"{what}, which is forbidden; correct its label, or allow {move!r}."
 
     def start(self, model: Model) -> Floats:
-        """[M] finite weights to begin with: the model's where it has the names, else zero, as are those held."""
+        """[M] finite initial weights: the model's where it has the names, else zero, as are those held."""
         finite = np.where(model.weights > -np.inf, model.weights, 0.0)
         point = moved(finite, model.layout, self.layout, by_name(model, self.source))
         point[self.held] = 0.0

@@ -150,14 +150,17 @@ class PerceptronTrainer:
         """Go on from what `state` gave, with the same model, source and settings."""
         given = checked(state, self.state())
         below_infinity("weights", given["weights"])
-        need((np.isneginf(given["weights"]) == np.isneginf(self._learner.weights)).all(), "it allows what is forbidden")
+        need(
+            (np.isneginf(given["weights"]) == np.isneginf(self._learner.weights)).all(),
+            "it has finite weights where the model forbids",
+        )
         finite("second", given["second"])
         if self._rule.algorithm == kernels.AROW:
             within("second", given["second"], 0.0, LARGEST)  # variances
         epoch, place, seen, pieces, converged = given["counters"].tolist()
         most = MOST, self._closed.size - 1, MOST, MOST, 1
         for number, limit in zip((epoch, place, seen, pieces, converged), most, strict=True):
-            need(0 <= number <= limit, "its counters cannot be")
+            need(0 <= number <= limit, "its counters are out of range")
         within("loss", given["loss"], 0.0, LARGEST)
         self._learner.weights[:] = given["weights"]
         self._learner.second[:] = given["second"]

@@ -152,7 +152,8 @@ class JournalReader:
             raise BadFile(
                 self._path,
                 f"record {count + 1:,}, from byte {self.whole:,} on, {error}; restore the file, or cut it there "
-                f"(truncate -s {self.whole}) to go on with its {rows:,} rows before that, or begin anew with `fresh`.",
+                f"(truncate -s {self.whole}) to go on with its {rows:,} rows before that, or discard the run with "
+                f"`fresh`.",
             ) from None
         except OSError as error:
             raise BadFile(self._path, f"cannot be read: {error.strerror or error}.") from None
@@ -164,7 +165,7 @@ class JournalReader:
             about = json.loads(body[_LENGTH:begin])
             first, settled, labels, sizes = (about[name] for name in ("first", "settled", "labels", "sizes"))
         except (ValueError, LookupError, TypeError, RecursionError):
-            raise BadChain("is not one of chainfold's") from None
+            raise BadChain("is invalid") from None
         self._check(first, settled, labels, sizes, len(body) - begin - len(_END))
         arrays = {}
         for (name, kind), size in zip(KINDS.items(), sizes, strict=True):
@@ -173,9 +174,9 @@ class JournalReader:
         try:
             rows = block_of(arrays, self._n_attributes, len(labels))
         except ChainfoldError as error:
-            raise BadChain(f"is not one of chainfold's, since {str(error).rstrip('.')}") from None
+            raise BadChain(f"is invalid: {str(error).rstrip('.')}") from None
         if settled > rows.labels.size:
-            raise BadChain("is not one of chainfold's, since it has fewer rows than it says")
+            raise BadChain("is invalid: it has fewer rows than it says")
         if last is not None and first not in (last.settled, last.end):
             raise BadChain(f"begins with row {first + 1:,}, which does not follow on those before it")
         self.labels = max(self.labels, labels, key=len)
@@ -187,11 +188,11 @@ class JournalReader:
         """Raise unless they are what they should be, and the arrays fill the room for them."""
         numbers = [first, settled, *sizes] if isinstance(sizes, list) else []
         if len(numbers) != 2 + len(KINDS) or not all(type(one) is int and 0 <= one < 2**62 for one in numbers):
-            raise BadChain("is not one of chainfold's, since its sizes are none")
+            raise BadChain("is invalid: its sizes are missing")
         if room != sum(size * kind.itemsize for size, kind in zip(sizes, KINDS.values(), strict=True)):
-            raise BadChain("is not one of chainfold's, since its sizes are not those of its rows")
+            raise BadChain("is invalid: its sizes are not those of its rows")
         if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
-            raise BadChain("is not one of chainfold's, since its labels have no names")
+            raise BadChain("is invalid: its labels have no names")
         common = min(len(labels), len(self.labels))
         if labels[:common] != self.labels[:common] or len(set(labels)) < len(labels):
             raise BadChain("has other labels than the run before it")

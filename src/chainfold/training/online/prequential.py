@@ -46,7 +46,7 @@ class Prequential:
     def restore(self, counts: Any, loss: Any, positions: int) -> None:
         """Continue counts over `positions` positions."""
         need(type(counts) is list and len(counts) == 4, "its counts are not four")
-        need(all(is_count(one, 0, positions) for one in counts), "its counts cannot be")
+        need(all(is_count(one, 0, positions) for one in counts), "its counts are out of range")
         need(counts[0] == positions and counts[3] <= counts[2], "its counts are those of other rows")
         need(is_number(loss), "its loss is no number")
         self.counts, self.loss = counts, float(loss)

@@ -1,6 +1,6 @@
 """Rows of a block as arrays on disk: which arrays there are, and a block of them again, once they are checked.
 
-Whoever wrote the file may have meant ill: no label, id or offset goes on from here that is not within its bounds.
+The file is untrusted; bounds are checked: of labels, of ids and of offsets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A run that learns from what arrives and survives being killed.
 
     MODEL           a model of all that was learnt when it was last saved, and in the end of all
-    MODEL.run       the state of then: weights, sums, and the rows that are still needed
+    MODEL.run       the state at the last save: weights, sums, and the rows that are still needed
     MODEL.journal   the rows that a pipe has given since; files have theirs still
 
 State and journal together give back all but the block that was being read when the run was killed. A run over files
@@ -34,6 +34,7 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
+from chainfold.readers.text import counted
 from chainfold.system.archive import damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, is_count, mapping, need, spelt, under
 from chainfold.training.loop import EVERY_MINUTE, SaveInterval
@@ -62,8 +63,8 @@ class Stopped(ChainfoldError):
 
     def __init__(self, positions: int, waiting: int, saved: Path) -> None:
         super().__init__(
-            f"stopped after {positions:,} positions, which are learnt and kept in {saved}, as are {waiting:,} that "
-            f"wait for more; continue with `resume`."
+            f"stopped after {positions:,} positions; the state is saved in {saved}, with {counted(waiting, 'row')} "
+            f"waiting for later rows; continue with `resume`."
         )
 
 
@@ -102,7 +103,8 @@ class OnlineRun:
             if settings != asdict(self._settings):
                 raise BadFile(
                     self.state_path,
-                    f"is a run with {_listed(settings)}; resume with these settings, or begin anew with `fresh`.",
+                    f"{_difference(settings, asdict(self._settings))}; resume with the same settings, or discard the "
+                    f"run with `fresh`.",
                 )
             self.vocabulary, self._again = _vocabulary(meaning, about["again"]), about["again"]
             size, names = 1 << meaning["hash_bits"], list(self.vocabulary.labels)
@@ -152,7 +154,7 @@ class OnlineRun:
                 self._save(journal)
                 raise self._stopped(trainer) from None
             if not trainer.rows:
-                raise BadFile(self.state_path, "has no rows as yet, and none have come; resume with some.")
+                raise BadFile(self.state_path, "the run has no rows and the input is empty.")
             self._learn(trainer, journal, ended=True)
         self.prequential.close()
         model = self.model()
@@ -180,15 +182,15 @@ class OnlineRun:
                 was, now = ("files", "a pipe") if self._again else ("a pipe", "files")
                 raise BadFile(
                     self.state_path,
-                    f"is a run over {was}, and cannot go on with {now}; resume with the input of then, or begin anew "
-                    f"with `fresh`.",
+                    f"the run reads {was}, and cannot continue with {now}; resume with the original input, or "
+                    f"discard the run with `fresh`.",
                 )
             same = all(getattr(meaning, name) == getattr(self.vocabulary, name) for name in _MEANING[1:])
             if not same:
                 raise BadFile(
                     self.state_path,
-                    "is a run over other columns or attributes; resume with the input and options of then, or begin "
-                    "anew with `fresh`.",
+                    "the run has other columns or attributes; resume with the original input and options, or discard "
+                    "the run with `fresh`.",
                 )
         return self.trainer
 
@@ -220,8 +222,8 @@ class OnlineRun:
         if skipped < before:
             raise BadFile(
                 self.state_path,
-                f"has {before:,} rows, and the input {skipped:,}; resume with the input of then, or begin anew with "
-                f"`fresh`.",
+                f"the run has {before:,} rows, and the input {skipped:,}; resume with the original input, or "
+                f"discard the run with `fresh`.",
             )
 
     def leave_if_waiting(self) -> None:
@@ -255,8 +257,8 @@ class OnlineRun:
                 raise BadFile(
                     self.journal_path,
                     f"has a record that begins with row {record.first + 1:,}, but {self.state_path} ends with row "
-                    f"{rows:,}: they are not of the same run, or one is older; restore them, or begin anew with "
-                    f"`fresh`.",
+                    f"{rows:,}: they are not of the same run, or one is older; restore them, or discard the "
+                    f"run with `fresh`.",
                 )
             yield record
             rows = record.end
@@ -316,7 +318,8 @@ class OnlineRun:
         if tuple(labels[:common]) != known[:common]:
             raise BadFile(
                 self.state_path,
-                "has other labels than the input; resume with the input of then, or begin anew with `fresh`.",
+                "the run has other labels than the input; resume with the original input, or discard the run with "
+                "`fresh`.",
             )
         if len(labels) > len(known):
             self.vocabulary = replace(self.vocabulary, labels=tuple(labels))
@@ -347,5 +350,17 @@ def _vocabulary(meaning: Mapping[str, Any], again: Any) -> Vocabulary:
     return vocabulary
 
 
-def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{spelt(name)} {spelt(value)}" for name, value in settings.items())
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which settings of a saved run are not those of now."""
+    names = [name for name in now if before.get(name) != now[name]]
+    if not names:
+        return "the run has settings that are unknown"
+    return f"the run was begun {_listed(before, names)}, and is now resumed {_listed(now, names)}"
+
+
+def _listed(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Settings; None stands for one that is not given."""
+    given = [f"`{name}` = {spelt(settings[name])}" for name in names if settings.get(name) is not None]
+    absent = [f"`{name}`" for name in names if settings.get(name) is None]
+    parts = (("with", given), ("without", absent))
+    return ", ".join(f"{word} {', '.join(listed)}" for word, listed in parts if listed)

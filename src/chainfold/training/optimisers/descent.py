@@ -172,7 +172,7 @@ class Descent:
         within("moments", given["moments"][-1:] if self._moments.size else given["norms"], 0.0, np.inf)  # of squares
         within("steps", given["steps"], 0, MOST)
         check_trail(given["values"])
-        need(given["gradient_norm"] >= 0.0, "its gradient_norm is none")
+        need(given["gradient_norm"] >= 0.0, "its gradient_norm is not a number")
         self._point[:] = given["point"]
         self._moments[:] = given["moments"]
         self._steps = int(given["steps"])

@@ -1,7 +1,7 @@
 """Threads that share the work on long vectors.
 
-A pass is a kernel of `kernels.vectors` over all chunks. Each thread takes a stretch of them; the sums of the chunks are
-added in order, so that no answer depends on the number of threads.
+A pass is a kernel of `kernels.vectors` over all chunks. Each thread processes a range of them. The sums of the chunks
+are added in order, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from chainfold.kernels.vectors import CHUNK
 from chainfold.training.optimisers.base import check_whole
 
-_LEAST_SHARED = 1 << 16  # elements; a shorter vector is not worth waking anyone for
+_LEAST_SHARED = 1 << 16  # elements; a shorter vector is processed by the calling thread
 
 
 class VectorThreads:
-    """The calling thread and its helpers, who sleep between passes and leave with the team."""
+    """The calling thread and a pool of others, which is started when it is first needed."""
 
     def __init__(self, threads: int = 1) -> None:
         check_whole("threads", threads, 1)
@@ -39,7 +39,7 @@ class VectorThreads:
             for low, high in others:
                 jobs.append(self._pool().submit(kernel, low, high, of_chunks, *arguments))
             kernel(*own, of_chunks, *arguments)
-        finally:  # after an interrupt too, nobody goes on to write
+        finally:  # after an interrupt too, no thread writes any more
             wait(jobs)
         for job in jobs:
             job.result()
