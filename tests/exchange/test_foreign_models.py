@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pycrfsuite
 import pytest
 
 import chainfold as cf
+import pycrfsuite
 from chainfold.chain.block import join_blocks
 from chainfold.exchange.any_model import FORMATS
 from chainfold.exchange.cqdb import database_of, lookup3
