@@ -201,6 +201,8 @@ def test_what_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None:
         live_rows(io.BytesIO(b""), vocabulary, format="parquet")
     with pytest.raises(BadSetting, match="on_error is 'ignore'"):
         live_rows(io.BytesIO(b""), vocabulary, on_error="ignore")
+    with pytest.raises(BadSetting, match="on_error is 'unknown', but must be stop or skip"):
+        dripped(b'{"0": "a"}\n', [], vocabulary, on_error="unknown", format="jsonl")
     with pytest.raises(ChainfoldError, match="there is no option"):
         live_rows(io.BytesIO(b""), vocabulary, nonsense=1)
     with pytest.raises(BadFile, match="has 5 columns without names"):

@@ -184,7 +184,7 @@ class LiveRows:
         if self._detector.format is None and self._form is not Format.JSONL:
             check_no_json(first, self._name)
         if self._form is Format.JSONL and self._on_error is OnError.UNKNOWN:
-            raise BadSetting("on_error", OnError.UNKNOWN, "stop or skip, as a line that is no object is no row")
+            raise BadSetting("on_error", OnError.UNKNOWN.value, "stop or skip, as a line that is no object is no row")
         reader = self._detector.text_reader(self._form)
         reader.begin()
         reader.look_at(data)
