@@ -69,7 +69,7 @@ class _Text:
         return self.texts(int(self.line(_NAMES, f"the number of {what}s")[0] or 0), what)
 
     def texts(self, count: int, what: str) -> list[bytes]:
-        """So many netstrings."""
+        """`count` netstrings."""
         texts, content, at = [], self.content, self.at
         for number in range(count):
             match = _LENGTH.match(content, at)

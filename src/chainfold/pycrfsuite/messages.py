@@ -51,7 +51,7 @@ def preparing(algorithm: str, values: Mapping[str, Any], holdout: int, features:
 
 
 def iteration(report: IterationReport, seconds: float) -> Iterator[str]:
-    """The figures of an iteration that took so many seconds; the blank line that ends it is left to the caller."""
+    """The figures of an iteration and the seconds it took, without the blank line that ends it."""
     yield f"***** Iteration #{report.step.iteration} *****\n"
     for title, name in _FIGURES:
         value = getattr(report.step, name)
