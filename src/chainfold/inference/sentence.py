@@ -78,10 +78,9 @@ class SentenceTagger:
         return gammas[:, : p.n_labels]
 
     def _scores(self, items: Any) -> Floats | None:
-        data = self._ids.packed(items)
-        if data is None or len(items) > self._longest:
+        if type(items) in (list, tuple) and len(items) > self._longest:
             return None
-        status, scores = self._ids.read(item_scores, data, *self._fixed)
+        status, scores = self._ids.read(items, item_scores, *self._fixed) or (None, None)
         return scores if status == OK else None
 
 

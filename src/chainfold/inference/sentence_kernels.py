@@ -29,19 +29,28 @@ class SequenceEntries(NamedTuple):
 
 @kernel(fastmath=STRICT)
 def item_scores(
-    data: Any, room: Any, mask: Any, table: Any, rows: Any, weights: Any, blank: Any, most: Any, first: Any, last: Any
+    text: Any,
+    limits: Any,
+    numbers: Any,
+    ends: Any,
+    mask: Any,
+    table: Any,
+    rows: Any,
+    weights: Any,
+    blank: Any,
+    most: Any,
+    first: Any,
+    last: Any,
 ) -> Any:
-    """(status, scores): [T, width], of a packed list of T items, of which `item_ids` says what it takes.
+    """(status, scores): [T, width], of T items, of which `item_ids` says what it takes.
 
     most: of attributes at a position times the size of their values, beyond which a score may overflow. first, last:
     labels that may not start or end a sequence; their scores are -inf there.
     """
     width = blank.size
-    status, offsets, ids, values = item_ids(data, room, mask, table)
-    size = offsets.size - 1
-    out = np.empty((size if status == OK else 0, width))
-    if status != OK:
-        return status, out
+    offsets, ids, values = item_ids(text, limits, numbers, ends, mask, table)
+    size = ends.size
+    out = np.empty((size, width))
     widest, largest = np.int64(0), 0.0 if values.size else 1.0
     for t in range(size):
         widest = max(widest, offsets[t + 1] - offsets[t])
@@ -58,4 +67,4 @@ def item_scores(
         out[0, first[k]] = -np.inf
     for k in range(last.size):
         out[size - 1, last[k]] = -np.inf
-    return status, out
+    return OK, out

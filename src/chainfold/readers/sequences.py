@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
-from chainfold.readers.items import ItemTexts, item_texts, packed
+from chainfold.readers.items import ItemReader, ItemTexts
 from chainfold.readers.text import counted
+from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
-_PACKED, _FLATTENED = 1 << 18, 4096  # bytes of packed sequences, and items flattened one by one, that are done at once
+_ITEMS, _ATTRIBUTES = 4096, 1 << 16  # that are read at once
 KEPT = (list, tuple, np.ndarray)
 """What holds its sequences, rather than making them when they are asked for."""
 
@@ -59,69 +60,76 @@ class _Sequence(NamedTuple):
 
 
 def _parts(sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None) -> Iterator[_Part]:
-    """The items of all sequences; those of lists and tuples of built-in types many at a time."""
-    waiting, kept = _Waiting(), isinstance(sequences, KEPT)
+    """The items of all sequences; those of lists and tuples many at a time, if no code runs between them."""
+    batch, kept = _Batch(), all(isinstance(each, (*KEPT, type(None))) for each in (sequences, labels, weights))
     try:
         for sequence in _together(sequences, labels, weights):
+            listed = isinstance(sequence.labels, (list, tuple, type(None)))
+            if not listed:
+                yield from batch.parts()
             with_list = _with_list_of_labels(sequence)
-            if not waiting.take(with_list):
-                yield from waiting.parts()
+            if not batch.take(with_list):
+                yield from batch.parts()
                 yield from _parts_one_by_one(with_list)
-            elif waiting.size >= _PACKED or not kept:
-                yield from waiting.parts()
+            elif batch.items >= _ITEMS or not (kept and listed):
+                yield from batch.parts()
     except BadChain:
-        yield from waiting.parts()  # what is wrong in them comes first
+        yield from batch.parts()  # what is wrong in them comes first
         raise
-    yield from waiting.parts()
+    yield from batch.parts()
 
 
-class _Waiting:
-    """Packed sequences that are flattened together."""
+class _Batch:
+    """Lists and tuples of items that are read together."""
 
     def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
+        self._reader = ItemReader(_ATTRIBUTES) if are_readable() else None
         self._sequences: list[_Sequence] = []
-        self._packed: list[bytes] = []
-        self.size = 0  # bytes
+        self.items = 0
 
     def take(self, sequence: _Sequence) -> bool:
-        """Pack a sequence; False if it has to be flattened item by item."""
+        """Add a sequence; False if its items have to be flattened one by one."""
         _, items, labels, _ = sequence
-        if type(items) not in (list, tuple):
+        if self._reader is None or type(items) not in (list, tuple):
             return False
         if labels is not None and (type(labels) not in (list, tuple) or len(labels) != len(items)):
             return False
-        piece = packed(items)
-        if piece is None:
-            return False
         self._sequences.append(sequence)
-        self._packed.append(piece)
-        self.size += len(piece)
+        self.items += len(items)
         return True
 
     def parts(self) -> Iterator[_Part]:
-        """The items of the sequences, which wait no more."""
-        sequences, pieces = self._sequences, self._packed
-        self._begin()
-        while sequences:
-            texts, done = item_texts(pieces, sum(len(sequence.items) for sequence in sequences))
-            yield _together_in_part(texts, sequences[:done])
-            for sequence in sequences[done : done + 1]:
-                yield from _parts_one_by_one(sequence)
-            sequences, pieces = sequences[done + 1 :], pieces[done + 1 :]
+        """The items of the sequences, which the batch has no more."""
+        sequences, reader, row = self._sequences, self._reader, 0
+        self._sequences, self.items = [], 0
+        if reader is None or not sequences:
+            return
+        reader.begin([sequence.items for sequence in sequences])
+        starts, labels, weights = _beside(sequences)
+        while row < starts.size:
+            texts = reader.read()
+            if not texts.ends.size:
+                texts = _of_one_item(sequences, *reader.skip())
+            high = row + texts.ends.size
+            yield _Part(texts, starts[row:high], labels[row:high], weights[row:high])
+            row = high
 
 
-def _together_in_part(texts: ItemTexts, sequences: Sequence[_Sequence]) -> _Part:
-    lengths = [len(sequence.items) for sequence in sequences]
-    starts = np.zeros(texts.ends.size, np.bool_)
-    starts[[end - length for end, length in zip(accumulate(lengths), lengths, strict=True) if length]] = True
+def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
+    """Of each item: does a sequence start with it, its label, its weight."""
+    lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
+    starts = np.zeros(int(lengths.sum()), np.bool_)
+    starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     labels: list[str | None] = []
     for sequence in sequences:
         labels.extend(_labels(sequence.labels, len(sequence.items)))
-    weights = np.repeat([sequence.weight for sequence in sequences], lengths)
-    return _Part(texts, starts, labels, weights.astype(np.float64))
+    return starts, labels, np.repeat(np.array([sequence.weight for sequence in sequences], np.float64), lengths)
+
+
+def _of_one_item(sequences: list[_Sequence], index: int, place: int) -> ItemTexts:
+    flattened = _Flattened(sequences[index])
+    flattened.add(sequences[index].items[place], None, place)
+    return flattened.part().texts
 
 
 def _labels(labels: Sequence[Any] | None, count: int) -> Sequence[str | None]:
@@ -145,7 +153,7 @@ def _parts_one_by_one(sequence: _Sequence) -> Iterator[_Part]:
     flattened = _Flattened(sequence)
     for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
         flattened.add(item, label, place)
-        if len(flattened.labels) == _FLATTENED:
+        if len(flattened.labels) == _ITEMS:
             yield flattened.part()
             flattened = _Flattened(sequence)
     yield flattened.part()
@@ -299,7 +307,7 @@ class _StretchBuilder:
         text, offsets, values, ends = part.texts
         end = int(ends[high - 1])
         self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))
-        self._values.append(values[begin:end])
+        self._values.append(values[begin:end].copy())
         self._ends.append(ends[low:high] - begin + self._entries)
         self._starts.append(part.starts[low:high])
         self._weights.append(part.weights[low:high])
