@@ -1,12 +1,17 @@
-"""A sequence of items to ids of a model, in one call and without columns: for what comes one sentence or row at a time.
+"""Items to ids of a model without columns; one sequence at a time, or one row, in one call.
 
-It answers only where `readers.items` can read the types; all else takes the way of `for_model`, with the same numbers.
+The call answers only where `readers.items` can read the types; else items take the way of `for_model`, with the same
+numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+import numpy as np
+
+from chainfold.chain.block import NO_LABEL, Block, KnownBlock, frozen
 from chainfold.chain.builder import KnownNames
 from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import Vocabulary
@@ -17,6 +22,7 @@ from chainfold.features.schema import Schema
 from chainfold.features.template import every_column
 from chainfold.readers.columns import ATTRIBUTES, EDGE
 from chainfold.readers.items import ItemReader
+from chainfold.readers.sequences import parts_of
 from chainfold.system.objects import are_readable
 
 _MOST_ITEMS = 1 << 16  # of a sequence; longer ones are better read in stretches
@@ -42,6 +48,24 @@ class ItemIds:
             return None
         names, _ = known_names(vocabulary)
         return cls(-1, names.table) if isinstance(names, KnownNames) else cls(len(names) - 1, StringTable())
+
+    def blocks(self, sequences: Iterable[Any]) -> Iterator[KnownBlock]:
+        """Sequences of items without labels. Raises `BadChain` for what is no item."""
+        for part in parts_of(sequences, None):
+            offsets, ids, values = item_ids(*part.texts, self._mask, self._table.arrays)
+            labels, nothing = frozen(np.full(part.starts.size, NO_LABEL), np.int32), frozen(None, np.float64)
+            block = Block(
+                labels,
+                frozen(part.starts, np.bool_),
+                frozen(offsets, np.int64),
+                frozen(ids, np.int32),
+                frozen(values, np.float64),
+                frozen(None, np.int64),
+                frozen(None, np.int32),
+                nothing,
+                nothing,
+            )
+            yield KnownBlock(block, labels)
 
     def read(self, items: Any, kernel: Any, *more: Any) -> Any:
         """What a kernel that begins as `item_ids` does gives for items; None where they have to be read another way."""

@@ -26,7 +26,7 @@ from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
-_ITEMS, _ATTRIBUTES = 4096, 1 << 16  # that are read at once
+_ITEMS, _ATTRIBUTES = 4096, 1 << 17  # that are read at once
 KEPT = (list, tuple, np.ndarray)
 """What holds its sequences, rather than making them when they are asked for."""
 
@@ -36,13 +36,13 @@ def stretches_of(
 ) -> Iterator[Stretch]:
     """Stretches with the columns `attributes`, their values, and `label` and `weight` if there are any."""
     building = _StretchBuilder(labels is not None, weights is not None)
-    for part in _parts(sequences, labels, weights):
+    for part in parts_of(sequences, labels, weights):
         yield from building.add(part)
     yield from building.rest()
 
 
-class _Part(NamedTuple):
-    """Consecutive items."""
+class ItemPart(NamedTuple):
+    """Consecutive items; their texts are valid until the next part is made."""
 
     texts: ItemTexts
     starts: NDArray[np.bool_]
@@ -59,7 +59,9 @@ class _Sequence(NamedTuple):
     weight: float
 
 
-def _parts(sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None) -> Iterator[_Part]:
+def parts_of(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None = None
+) -> Iterator[ItemPart]:
     """The items of all sequences; those of lists and tuples many at a time, if no code runs between them."""
     batch, kept = _Batch(), all(isinstance(each, (*KEPT, type(None))) for each in (sequences, labels, weights))
     try:
@@ -98,7 +100,7 @@ class _Batch:
         self.items += len(items)
         return True
 
-    def parts(self) -> Iterator[_Part]:
+    def parts(self) -> Iterator[ItemPart]:
         """The items of the sequences, which the batch has no more."""
         sequences, reader, row = self._sequences, self._reader, 0
         self._sequences, self.items = [], 0
@@ -111,7 +113,7 @@ class _Batch:
             if not texts.ends.size:
                 texts = _of_one_item(sequences, *reader.skip())
             high = row + texts.ends.size
-            yield _Part(texts, starts[row:high], labels[row:high], weights[row:high])
+            yield ItemPart(texts, starts[row:high], labels[row:high], weights[row:high])
             row = high
 
 
@@ -148,7 +150,7 @@ def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
     return sequence._replace(labels=first if len(first) == len(items) else chain(first, each))
 
 
-def _parts_one_by_one(sequence: _Sequence) -> Iterator[_Part]:
+def _parts_one_by_one(sequence: _Sequence) -> Iterator[ItemPart]:
     """The items of a sequence, flattened one by one."""
     flattened = _Flattened(sequence)
     for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
@@ -229,12 +231,12 @@ class _Flattened:
         self._ends.append(len(self._names))
         self.labels.append(_label(label))
 
-    def part(self) -> _Part:
+    def part(self) -> ItemPart:
         texts = [_encoded(name) for name in self._names]
         offsets = np.cumsum([0, *map(len, texts)])
         starts = np.zeros(len(self._ends), np.bool_)
         starts[:1] = self._first
-        return _Part(
+        return ItemPart(
             ItemTexts(
                 np.frombuffer(b"".join(texts), np.uint8),
                 offsets,
@@ -286,7 +288,7 @@ class _StretchBuilder:
         self._labels: list[str | None] = []
         self._entries = 0
 
-    def add(self, part: _Part) -> Iterator[Stretch]:
+    def add(self, part: ItemPart) -> Iterator[Stretch]:
         """Add items; gives the stretches that are full."""
         ends, low = part.texts.ends, 0
         while low < ends.size:
@@ -303,7 +305,7 @@ class _StretchBuilder:
         if self._labels:
             yield self._stretch()
 
-    def _take(self, part: _Part, low: int, high: int, begin: int) -> None:
+    def _take(self, part: ItemPart, low: int, high: int, begin: int) -> None:
         text, offsets, values, ends = part.texts
         end = int(ends[high - 1])
         self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))

@@ -5,11 +5,14 @@
     list_size, list_item, tuple_size, tuple_item
     utf8_at(s)               (address, bytes) of the UTF-8 text of a str; address 0: it has none
     float_at(f), int_at(i)   the number, NaN where it is too large for a double
-    word_of(address), byte_of(address)    what is in memory there
+    copy_bytes(source, target, bytes)     between addresses
 
-Kernels that use them hold the interpreter lock (`kernel(lock=True)`), and their caller holds the objects. None of these
-calls runs code of Python's, so that nothing changes or is freed as long as a kernel runs. The size of an index is not
-checked.
+    dict_like(d)             a new dict with the same keys and values; 0 where there is no memory
+    set_number(d, key, x)    d[key] = x; False where there is no memory
+    give(l, index, o)        l[index] = o, which belongs to the list from now on
+
+Kernels that use them hold the interpreter lock (`kernel(lock=True)`), and their caller holds the objects. None of those
+that read runs code of Python's, so that nothing changes or is freed as long as a kernel reads. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from numba.core import cgutils
 from chainfold.system.intrinsics import intrinsic
 
 _TYPE = object.__basicsize__ - 8  # the type is what the head of an object ends with
-_WORD, _INT, _BYTE, _NUMBER = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.DoubleType()
+_WORD, _INT, _NUMBER = ir.IntType(64), ir.IntType(32), ir.DoubleType()
 _POINTER = cgutils.voidptr_t
 
 
@@ -46,20 +49,21 @@ def _call(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
+def _clear_if(builder: Any, failed: Any) -> None:
+    """Clear the error that a call has set, if it failed: kernels do not raise."""
+    with builder.if_then(failed, likely=False):
+        _call(builder, "PyErr_Clear", ir.VoidType(), [])
+
+
 def _pointer(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, _POINTER)
-
-
-def _loaded(builder: Any, address: Any, kind: Any) -> Any:
-    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
-    value.align = 1
-    return value
 
 
 @intrinsic
 def type_at(typing_context: Any, thing: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _loaded(builder, builder.add(arguments[0], _WORD(_TYPE)), _WORD)
+        place = builder.add(arguments[0], _WORD(_TYPE))
+        return builder.load(builder.inttoptr(place, _WORD.as_pointer()))
 
     return types.int64(types.int64), generate
 
@@ -92,8 +96,7 @@ def utf8_at(typing_context: Any, text: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         size = cgutils.alloca_once(builder, _WORD)
         data = _call(builder, "PyUnicode_AsUTF8AndSize", _POINTER, [_pointer(builder, arguments[0]), size])
-        with builder.if_then(cgutils.is_null(builder, data), likely=False):
-            _call(builder, "PyErr_Clear", ir.VoidType(), [])
+        _clear_if(builder, cgutils.is_null(builder, data))
         found = [builder.ptrtoint(data, _WORD), builder.load(size)]
         return context.make_tuple(builder, signature.return_type, found)
 
@@ -144,3 +147,40 @@ def _item(name: str) -> Any:
 float_at, int_at = _number("PyFloat_AsDouble"), _number("PyLong_AsDouble")
 list_size, list_item = _size("PyList_Size"), _item("PyList_GetItem")
 tuple_size, tuple_item = _size("PyTuple_Size"), _item("PyTuple_GetItem")
+
+
+@intrinsic
+def dict_like(typing_context: Any, mapping: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = _call(builder, "PyDict_Copy", _POINTER, [_pointer(builder, arguments[0])])
+        _clear_if(builder, cgutils.is_null(builder, made))
+        return builder.ptrtoint(made, _WORD)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def set_number(typing_context: Any, mapping: Any, key: Any, number: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        mapping, key, number = arguments
+        done = cgutils.alloca_once_value(builder, _INT(-1))
+        made = _call(builder, "PyFloat_FromDouble", _POINTER, [number])
+        with builder.if_then(cgutils.is_not_null(builder, made)):
+            things = [_pointer(builder, mapping), _pointer(builder, key), made]
+            builder.store(_call(builder, "PyDict_SetItem", _INT, things), done)
+            _call(builder, "Py_DecRef", ir.VoidType(), [made])
+        failed = builder.icmp_signed("!=", builder.load(done), _INT(0))
+        _clear_if(builder, failed)
+        return builder.not_(failed)
+
+    return types.boolean(types.int64, types.int64, types.float64), generate
+
+
+@intrinsic
+def give(typing_context: Any, things: Any, index: Any, thing: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        things, index, thing = arguments
+        _call(builder, "PyList_SetItem", _INT, [_pointer(builder, things), index, _pointer(builder, thing)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
