@@ -34,7 +34,7 @@ class ItemIds:
     """The numbers of a model whose attributes are those of items."""
 
     def __init__(self, mask: int, table: StringTable) -> None:
-        self._mask, self._table = mask, table
+        self._names = mask, tuple(table.arrays)  # calls take a plain tuple sooner than a named one
         self._readers: list[ItemReader] = []  # those that are not in use, by any thread
 
     @classmethod
@@ -52,7 +52,7 @@ class ItemIds:
     def blocks(self, sequences: Iterable[Any]) -> Iterator[KnownBlock]:
         """Sequences of items without labels. Raises `BadChain` for what is no item."""
         for part in parts_of(sequences, None):
-            offsets, ids, values = item_ids(*part.texts, self._mask, self._table.arrays)
+            offsets, ids, values = item_ids(*part.texts, part.starts.size, *self._names)
             labels, nothing = frozen(np.full(part.starts.size, NO_LABEL), np.int32), frozen(None, np.float64)
             block = Block(
                 labels,
@@ -76,7 +76,7 @@ class ItemIds:
         except IndexError:
             reader = ItemReader(_ENTRIES)
         texts = reader.read_whole(items)
-        found = None if texts is None else kernel(*texts, self._mask, self._table.arrays, *more)
+        found = None if texts is None else kernel(*texts, len(items), *self._names, *more)
         if reader.entries <= _MOST_KEPT:
             self._readers.append(reader)
         return found
