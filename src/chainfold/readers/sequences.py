@@ -221,24 +221,23 @@ class _Flattened:
         self._sequence = sequence
         self.labels: list[str | None] = []
         self._first = False  # is the first item that of the sequence?
-        self._names: list[str] = []
+        self._texts: list[bytes] = []
         self._values: list[float] = []
         self._ends: list[int] = []
 
     def add(self, item: Any, label: Any, place: int) -> None:
         self._first |= place == 0
         self._flatten("", item, self._sequence.number, place)
-        self._ends.append(len(self._names))
+        self._ends.append(len(self._texts))
         self.labels.append(_label(label))
 
     def part(self) -> ItemPart:
-        texts = [_encoded(name) for name in self._names]
-        offsets = np.cumsum([0, *map(len, texts)])
+        offsets = np.cumsum([0, *map(len, self._texts)])
         starts = np.zeros(len(self._ends), np.bool_)
         starts[:1] = self._first
         return ItemPart(
             ItemTexts(
-                np.frombuffer(b"".join(texts), np.uint8),
+                np.frombuffer(b"".join(self._texts), np.uint8),
                 offsets,
                 np.array(self._values, np.float64),
                 np.array(self._ends, np.int64),
@@ -255,19 +254,20 @@ class _Flattened:
             for name in map(_text, item):
                 if not isinstance(name, str):
                     raise BadChain(f"item {place} of sequence {index} has {name!r}; attributes are strings.")
-                self._names.append(prefix + name)
-                self._values.append(1.0)
+                self._add(prefix + name, 1.0)
             return
         for key, value in item.items():
             name, value = f"{prefix}{_text(key)}", _text(value)
             if isinstance(value, str):
-                self._names.append(f"{name}:{value}")
-                self._values.append(1.0)
+                self._add(f"{name}:{value}", 1.0)
             elif isinstance(value, Iterable):
                 self._flatten(f"{name}:", value, index, place)
             else:
-                self._names.append(name)
-                self._values.append(_number(value, name, index, place))
+                self._add(name, _number(value, name, index, place))
+
+    def _add(self, text: str, value: float) -> None:
+        self._texts.append(_encoded(text))
+        self._values.append(value)
 
 
 class _StretchBuilder:
