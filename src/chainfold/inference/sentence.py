@@ -13,6 +13,7 @@ import numpy as np
 from chainfold.chain.block import NO_LABEL, frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
+from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
 from chainfold.inference.sentence_kernels import best_labels, item_scores
@@ -42,9 +43,12 @@ class SentenceTagger:
 
     @classmethod
     def of(cls, scorer: Scorer, vocabulary: Any, longest: int) -> Self | None:
-        """None where the model has other attributes than those of items."""
-        ids = None if scorer.potentials.layout.n_edge_attributes else ItemIds.of(vocabulary)
-        return None if ids is None else cls(scorer, ids, longest)
+        """None where the model has other attributes than those of items, or fewer than its vocabulary."""
+        layout = scorer.potentials.layout
+        ids = None if layout.n_edge_attributes else ItemIds.of(vocabulary)
+        if ids is None or not ids_fit(vocabulary, layout.n_attributes, 0):
+            return None
+        return cls(scorer, ids, longest)
 
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
