@@ -162,7 +162,7 @@ def test_streams_of_many_threads_share_a_model() -> None:
         tagger = StreamTagger(model, marginals=True)
         done = [tagger.push(item, start=t == 0) for items in part for t, item in enumerate(items)]
         done.append(tagger.flush())
-        return [(name, row.tobytes()) for tagged in done for name, row in zip(tagged, tagged.posteriors, strict=True)]
+        return [("".join(tagged), np.asarray(tagged.posteriors).tobytes()) for tagged in done]
 
     parts = [xs[k::6] for k in range(6)]
     expected = list(map(labelled, parts))

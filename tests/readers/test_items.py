@@ -135,6 +135,16 @@ def test_both_ways_give_the_same(xs: Any) -> None:
     assert outcome(iter(xs)) == item_by_item(xs)
 
 
+@settings(max_examples=100, deadline=None)
+@given(SEQUENCES, st.integers(1, 4), st.integers(1, 4))
+def test_room_and_batches_of_any_size_give_the_same(xs: Any, count: int, attributes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "_ITEMS", count)
+        patch.setattr(sequences, "_ATTRIBUTES", attributes)
+        found = outcome(xs)
+    assert found == item_by_item(xs)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.recursive(USUAL, lambda inner: st.dictionaries(st.text("mn"), inner, max_size=2)))))
 def test_attributes_are_those_of_the_definition(xs: Any) -> None:
@@ -250,6 +260,7 @@ BAD = [
     ([["a", "b"]], None),
     ([[["a", 1]]], None),
     ([{"a": "b"}], None),
+    ([[[{"a": "b"}]]], None),
     ("text", None),
     ([7], None),
     ([None], None),

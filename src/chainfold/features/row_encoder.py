@@ -107,7 +107,7 @@ class RowEncoder:
         self._rows += count
         for array in (labels, starts, *entries):
             array.flags.writeable = False
-        return Block(labels, starts, *entries, *self._nothing[5:])
+        return self._nothing._replace(labels=labels, starts=starts, **entries._asdict())
 
     def _joined(self, numbered_rows: list[Numbered]) -> Block:
         blocks = [self._maker.block(numbered).block for numbered in numbered_rows if numbered.block.labels.size]

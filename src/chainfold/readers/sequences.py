@@ -27,6 +27,7 @@ from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
 _ITEMS, _ATTRIBUTES = 4096, 1 << 17  # that are read at once
+_SHOWN = 60  # characters of what is no sequence
 KEPT = (list, tuple, np.ndarray)
 """What holds its sequences, rather than making them when they are asked for."""
 
@@ -194,10 +195,13 @@ def _weight(weight: Any, index: int) -> float:
 
 def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, Any]]:
     """Each item of a sequence with its label, None where it is not known."""
-    if isinstance(items, (str, Mapping)) or isinstance(labels, str):
+    if isinstance(items, (str, Mapping)):
         raise BadChain(
-            f"sequence {index} is no sequence of items and labels; give a list of items and a list of labels."
+            f"sequence {index} is {_shown(items)}; give a list of items for each sequence, and for one sequence a list "
+            f"with it."
         )
+    if isinstance(labels, str):
+        raise BadChain(f"the labels of sequence {index} are {labels!r}; give a list of labels for each sequence.")
     each, theirs = _iterated(items, f"sequence {index}"), _iterated(labels, f"the labels of sequence {index}")
     for place, (item, label) in enumerate(zip_longest(each, theirs, fillvalue=_NONE)):
         if labels is not None and (item is _NONE or label is _NONE):
@@ -252,6 +256,11 @@ class _Flattened:
             raise BadChain(f"item {place} of sequence {index} is {item!r}; give a dict, or a list of strings.")
         if not isinstance(item, Mapping):
             for name in map(_text, item):
+                if isinstance(name, Mapping):
+                    raise BadChain(
+                        f"item {place} of sequence {index} is a list of dicts; give a list of items for each sequence, "
+                        f"each a dict or a list of strings."
+                    )
                 if not isinstance(name, str):
                     raise BadChain(f"item {place} of sequence {index} has {name!r}; attributes are strings.")
                 self._add(prefix + name, 1.0)
@@ -334,6 +343,12 @@ class _StretchBuilder:
         self._before += starts.size
         self._begin()
         return Stretch(pa.RecordBatch.from_pydict(columns), starts, items, "the sequences", "item")
+
+
+def _shown(value: Any) -> str:
+    """The beginning of it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _text(value: Any) -> Any:
