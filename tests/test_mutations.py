@@ -233,15 +233,15 @@ MUTANTS = [
     Mutant(
         "items",
         "readers/sequences.py",
-        "elif waiting.size >= _PACKED or not kept:",
-        "elif waiting.size >= _PACKED:",
+        "elif batch.items >= _ITEMS or not (kept and listed):",
+        "elif batch.items >= _ITEMS:",
         "again_and_again",
         ("readers/test_items.py",),
     ),
     Mutant(
         "items",
         "readers/item_kernels.py",
-        "1.0 if kind == _TRUE else 0.0",
+        "1.0 if thing == types[7] else 0.0",
         "1.0",
         "definition",
         ("readers/test_items.py",),

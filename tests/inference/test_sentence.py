@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 import pickle
+import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +21,9 @@ from chainfold import CRF, ChainfoldError, StreamTagger
 from chainfold.features.item_ids import ItemIds
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.sentence import SentenceTagger
-from chainfold.model.model import vocabulary_of_model
+from chainfold.inference.tagger import BLOCK
+from chainfold.model.layout import Layout
+from chainfold.model.model import Model, vocabulary_of_model
 
 pytestmark = pytest.mark.quick
 
@@ -149,6 +155,75 @@ def test_many_threads_share_an_estimator() -> None:
         assert [list(found) for found in pool.map(lambda items: fresh.predict([items])[0], xs)] == expected
 
 
+def test_streams_of_many_threads_share_a_model() -> None:
+    model, xs = fitted("plain").model_, sentences(60, seed=7)[0]
+
+    def labelled(part: list[Sentence]) -> list[tuple[str, bytes]]:
+        tagger = StreamTagger(model, marginals=True)
+        done = [tagger.push(item, start=t == 0) for items in part for t, item in enumerate(items)]
+        done.append(tagger.flush())
+        return [("".join(tagged), np.asarray(tagged.posteriors).tobytes()) for tagged in done]
+
+    parts = [xs[k::6] for k in range(6)]
+    expected = list(map(labelled, parts))
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(labelled, parts)) == expected
+
+
+def test_other_threads_go_on_while_a_long_sentence_is_labelled() -> None:
+    crf = fitted("plain")
+    items = [item for sentence in sentences(1200, seed=8)[0] for item in sentence][:BLOCK]
+    assert in_one_call(crf, items)[0]
+    alone = crf.predict_single(items)
+    counts, ready, done = [0], threading.Event(), threading.Event()
+
+    def count() -> None:
+        ready.set()
+        while not done.is_set():
+            counts[0] += 1
+            time.sleep(1e-5)  # gives the lock away, and asks for it again
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    thread.start()
+    ready.wait()
+    try:
+        sys.setswitchinterval(1000.0)  # only a thread that gives the lock away lets others run
+        before = counts[0]
+        assert crf.predict_single(items) == alone
+        assert counts[0] > before
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_it_works_in_processes_that_are_forked_while_threads_predict() -> None:
+    crf = fitted("plain")
+    xs = sentences(30, seed=9)[0]
+    expected, done = [crf.predict_single(items) for items in xs], threading.Event()
+    rows = [crf.predict_marginals_single(items) for items in xs]
+
+    def predict() -> None:
+        while not done.is_set():
+            crf.predict(xs)
+            crf.predict_marginals_single(xs[0])
+
+    threads = [threading.Thread(target=predict) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            assert pool.map(crf.predict_single, xs) == expected
+            assert pool.map(crf.predict_marginals_single, xs) == rows
+            assert [list(found) for found in pool.map(crf.predict, [xs] * 3)] == [expected] * 3
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_it_works_after_a_fork() -> None:
     crf = fitted("plain")
@@ -159,6 +234,16 @@ def test_it_works_after_a_fork() -> None:
         same = [crf.predict_single(items) for items in xs] == expected
         os._exit(0 if same and list(crf.predict(xs[:3])) == expected[:3] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_vocabulary_with_more_names_than_the_model_has_attributes_is_refused() -> None:
+    crf = fitted("plain")
+    layout = Layout.full(crf.model_.layout.n_labels, 3)
+    crf.model_ = Model(layout, np.zeros(layout.size), crf.model_.vocabulary)
+    items = sentences(1)[0][0]
+    for label in (crf.predict_single, StreamTagger(crf.model_).push):
+        with pytest.raises(ChainfoldError, match="an attribute that is not from 0 to 2"):
+            label(items)
 
 
 def test_copies_and_other_models_are_prepared_anew() -> None:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from chainfold.chain.chain import Chain
 from chainfold.errors import BadChain
 from chainfold.features.encode import chain_from_sequences
-from chainfold.readers import items, sequences
+from chainfold.readers import sequences
 from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT, Stretch
-from chainfold.readers.items import item_texts, packed
+from chainfold.readers.items import ItemReader
 from chainfold.readers.sequences import stretches_of
+from chainfold.system import objects
 
 pytestmark = pytest.mark.quick
 
@@ -118,7 +119,7 @@ def outcome(xs: Any, y: Any = None, weights: Any = None) -> Any:
 
 def item_by_item(xs: Any, y: Any = None, weights: Any = None) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequences, "packed", lambda piece: None)
+        patch.setattr(sequences, "are_readable", lambda: False)
         return outcome(xs, y, weights)
 
 
@@ -134,12 +135,24 @@ def test_both_ways_give_the_same(xs: Any) -> None:
     assert outcome(iter(xs)) == item_by_item(xs)
 
 
+@settings(max_examples=100, deadline=None)
+@given(SEQUENCES, st.integers(1, 4), st.integers(1, 4))
+def test_room_and_batches_of_any_size_give_the_same(xs: Any, count: int, attributes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "_ITEMS", count)
+        patch.setattr(sequences, "_ATTRIBUTES", attributes)
+        found = outcome(xs)
+    assert found == item_by_item(xs)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.recursive(USUAL, lambda inner: st.dictionaries(st.text("mn"), inner, max_size=2)))))
 def test_attributes_are_those_of_the_definition(xs: Any) -> None:
     expected = [list(attributes("", item)) for sequence in xs for item in sequence]
-    texts, pieces = item_texts([p for p in map(packed, xs) if p is not None], sum(map(len, xs)))
-    assert pieces == len(xs), "these are types that the kernel knows"
+    reader = ItemReader(1024)
+    reader.begin(xs)
+    texts = reader.read()
+    assert reader.place == (len(xs), 0), "these are types that the kernel knows"
     data, offsets, ends = texts.text.tobytes(), texts.offsets.tolist(), [0, *texts.ends.tolist()]
     found = [
         (data[low:high].decode(), value) for low, high, value in zip(offsets, offsets[1:], texts.values, strict=False)
@@ -181,16 +194,14 @@ def test_stretches_end_at_the_same_items(rows: int, entries: int, monkeypatch: p
     assert weights == [1.0 + k for k, items in enumerate(xs) for _ in items]
 
 
-def test_a_python_that_writes_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    xs = [[{"a": "b", "c": 2.0}, ["d"]]]
-    expected = outcome(xs)
-    items.is_known.cache_clear()
-    monkeypatch.setattr(items, "_FORMAT", 0)
-    assert not items.is_known()
-    assert outcome(xs) == expected
+def test_a_python_whose_objects_are_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert objects.are_readable()
+    objects.are_readable.cache_clear()
+    monkeypatch.setattr(objects, "_TYPE", 0)  # where the count of references is
+    assert not objects.are_readable()
     monkeypatch.undo()
-    items.is_known.cache_clear()
-    assert items.is_known()
+    objects.are_readable.cache_clear()
+    assert objects.are_readable()
 
 
 def test_sequences_may_be_made_of_the_same_list_again_and_again() -> None:
@@ -249,6 +260,7 @@ BAD = [
     ([["a", "b"]], None),
     ([[["a", 1]]], None),
     ([{"a": "b"}], None),
+    ([[[{"a": "b"}]]], None),
     ("text", None),
     ([7], None),
     ([None], None),
@@ -286,5 +298,5 @@ def test_chains_are_the_same_to_the_last_bit(bits: int | None, monkeypatch: pyte
     ]
     y = [["A", "B"][: len(items)] + ["A"] * (len(items) - 2) for items in xs]
     found = arrays(chain_from_sequences(xs, y, hash_bits=bits))
-    monkeypatch.setattr(sequences, "packed", lambda piece: None)
+    monkeypatch.setattr(sequences, "are_readable", lambda: False)
     assert found == arrays(chain_from_sequences(xs, y, hash_bits=bits))

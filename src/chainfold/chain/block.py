@@ -199,14 +199,15 @@ def integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
     return whole.astype(np.int64)
 
 
+_DTYPES = tuple(map(np.dtype, ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8", "f8")))  # of the fields of a block
+
+
 def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
     """Raise unless kernels may read the block: they look at no bound, and a source may be damaged or mistaken."""
     where = f"the source's positions {low} to {high - 1}"
-    kinds = ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8", "f8")
-    for name, kind in zip(Block._fields, kinds, strict=True):
-        array: NDArray[Any] = getattr(block, name)
-        if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
-            raise BadChain(f"{where}: {name} is not a contiguous row of {np.dtype(kind).name}.")
+    for name, dtype, array in zip(Block._fields, _DTYPES, block, strict=True):
+        if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+            raise BadChain(f"{where}: {name} is not a contiguous row of {dtype.name}.")
     if block.labels.size != high - low or block.starts.size != high - low:
         raise BadChain(f"{where} are {block.labels.size} labels and {block.starts.size} start marks.")
     if block.weights.size:

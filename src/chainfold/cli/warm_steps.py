@@ -120,13 +120,12 @@ def backward(folder: Path, labels: int) -> None:
 
 
 def formats(folder: Path, labels: int) -> None:
-    """Files of each format, read for training and for tagging, and written again; tables and Python's sequences."""
+    """Files of each format, read for training and for tagging, and written again; tables."""
     import pyarrow as pa
     from pyarrow import parquet
 
     from chainfold.features.encode import encode
     from chainfold.inference.tag_files import evaluate
-    from chainfold.sklearn.estimator import CRF
     from chainfold.training.loop import train
 
     names = ["word", "shape", "label"]
@@ -152,12 +151,25 @@ def formats(folder: Path, labels: int) -> None:
         model = train(encode(source, folder / f"{suffix}.chain", **options), _training("lbfgs"))
         _tag(model, source, folder)
         evaluate(model, source)
-    sequences, targets = [[{"word": word} for word, *_ in rows]], [[label for *_, label in rows]]
-    CRF(max_iterations=2).fit(sequences, targets).predict(sequences)
+
+
+def _estimator(labels: int) -> None:
+    """What is asked of an estimator on lists of dicts."""
+    from chainfold.inference.stream_tagger import StreamTagger
+    from chainfold.sklearn.estimator import CRF
+
+    rows = _table(labels)
+    items, targets = [{"word": word, "long": len(shape) > 1} for word, shape, _ in rows], [label for *_, label in rows]
+    crf = CRF(max_iterations=2).fit([items], [targets])
+    for label in (crf.predict, crf.predict_marginals):
+        label([items])
+    for label_one in (crf.predict_single, crf.predict_marginals_single):
+        label_one(items)
+    StreamTagger(crf.model_, marginals=True).push(items[0])
 
 
 def labels(folder: Path, labels: int) -> None:
-    """All algorithms, sequences of any length, and whatever can be asked of a model."""
+    """All algorithms, sequences of any length, Python's sequences, and whatever can be asked of a model."""
     from chainfold.chain.stored import StoredChain, write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.engines.log_likelihood import log_likelihood
@@ -187,6 +199,7 @@ def labels(folder: Path, labels: int) -> None:
     for word, shape, _ in _table(labels)[:8]:
         tagger.push([{"word": word, "shape": shape}])
     tagger.push([{"word": "w1", "shape": "s1"}], end=True)
+    _estimator(labels)
     long = SyntheticChain(_LONG, labels, 20, 4)
     write_chain(folder / f"{labels}.long", long)
     stored = StoredChain(folder / f"{labels}.long")

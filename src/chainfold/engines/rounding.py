@@ -72,7 +72,7 @@ class Extent(NamedTuple):
 def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float, bool]:
     if not offsets.size:
         return 0, 0.0, False
-    attributes, own = int(np.diff(offsets).max(initial=0)), values[offsets[0] : offsets[-1]]
+    attributes, own = int((offsets[1:] - offsets[:-1]).max(initial=0)), values[offsets[0] : offsets[-1]]
     if not own.size:
         return attributes, float(attributes > 0), False
     return attributes, max(float(own.max()), -float(own.min())), True

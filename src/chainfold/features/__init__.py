@@ -17,8 +17,8 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     for_model          further input for a model: blocks with its numbers, or a chain that extends its vocabulary
     streaming          the same for a pipe or a growing file
     row_columns        rows that a program has, as columns of the kinds that a model uses
+    item_ids           items to ids of a model without columns
     item_blocks        sequences of Python's objects for a model, whether it was trained on items or on columns
-    item_ids           one sequence of items to ids of a model, in one call
     row_encoder        rows that a program pushes, one or many at a time
     attribute_kernels  compiled: shifted codes, names of rows
     item_id_kernels    compiled: ids of items

@@ -137,6 +137,12 @@ def known_names(vocabulary: Vocabulary) -> tuple[Names, ...]:
     return names
 
 
+def ids_fit(vocabulary: Vocabulary, n_attributes: int, n_edge_attributes: int) -> bool:
+    """Are the numbers that a vocabulary gives to attributes and edge attributes below these?"""
+    names, edge_names = known_names(vocabulary)
+    return len(names) <= n_attributes and len(edge_names) <= n_edge_attributes
+
+
 def _names_of(vocabulary: Vocabulary, edge: bool, kind: Callable[[Any], Names]) -> Names:
     """The attributes of a vocabulary, of one kind, with the numbers that they have."""
     strings, bits = vocabulary.edge_attributes if edge else vocabulary.attributes, vocabulary.hash_bits

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from chainfold.chain.block import KnownBlock
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain
 from chainfold.features.for_model import ModelBlocks, ModelInput, sequences_for_model
+from chainfold.features.item_ids import ItemIds
 from chainfold.features.row_columns import PROGRAM, RowColumns, symbols
 from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
@@ -39,14 +41,17 @@ def extended_items(
     return rows.model_input.extended(rows.stretches())
 
 
-def blocks_of_items(sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary) -> ModelBlocks:
+def blocks_of_items(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, vocabulary: Vocabulary
+) -> Iterable[KnownBlock]:
     """The sequences in blocks with the numbers of a model.
 
     Where no labels are given, rows may have the label column themselves. Raises `ChainfoldError` where a sequence is
-    not of the kind that the model was trained on, and `EmptyChain` where there are no items.
+    not of the kind that the model was trained on, and `EmptyChain` where there are no items but labels.
     """
     if not made_of_columns(vocabulary):
-        return sequences_for_model(sequences, labels, vocabulary)
+        ids = ItemIds.of(vocabulary) if labels is None else None
+        return sequences_for_model(sequences, labels, vocabulary) if ids is None else ids.blocks(sequences)
     rows = _SequencesOfRows(vocabulary, sequences, labels)
     return ModelBlocks(rows.model_input, map(Arrived, rows.stretches()), ahead=False)
 

@@ -1,15 +1,17 @@
-"""A sequence of items to ids of a model, in one call and without columns: for what comes one sentence or row at a time.
+"""Items to ids of a model without columns; one sequence at a time, or one row, in one call.
 
-It answers only where `readers.items` knows the types; all else takes the way of `for_model`, with the same numbers.
+The call answers only where `readers.items` can read the types; else items take the way of `for_model`, with the same
+numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from chainfold.chain.block import NO_LABEL, Block, KnownBlock, frozen
 from chainfold.chain.builder import KnownNames
 from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import Vocabulary
@@ -19,24 +21,26 @@ from chainfold.features.item_id_kernels import item_ids
 from chainfold.features.schema import Schema
 from chainfold.features.template import every_column
 from chainfold.readers.columns import ATTRIBUTES, EDGE
-from chainfold.readers.item_kernels import FULL
-from chainfold.readers.items import is_known, packed
-from chainfold.system.jit import OK
+from chainfold.readers.items import ItemReader
+from chainfold.readers.sequences import parts_of
+from chainfold.system.objects import are_readable
 
-_MOST = 1 << 20  # bytes of a packed sequence; longer ones are better read in stretches
-_ROOM = 1024  # bytes of text, beside three for each byte of a sequence: names that come again take few bytes there
+_MOST_ITEMS = 1 << 16  # of a sequence; longer ones are better read in stretches
+_ENTRIES = 1024  # attributes for which there is room at first
+_MOST_KEPT = 1 << 16  # attributes whose room is kept for the next sequence
 
 
 class ItemIds:
     """The numbers of a model whose attributes are those of items."""
 
     def __init__(self, mask: int, table: StringTable) -> None:
-        self._mask, self._table = mask, table
+        self._names = mask, tuple(table.arrays)  # calls take a plain tuple sooner than a named one
+        self._readers: list[ItemReader] = []  # those that are not in use, by any thread
 
     @classmethod
     def of(cls, vocabulary: Vocabulary | None) -> Self | None:
         """None where the model was made of something else."""
-        if vocabulary is None or not is_known():
+        if vocabulary is None or not are_readable():
             return None
         template, items = Schema.of_vocabulary(vocabulary).template, every_column({ATTRIBUTES: "bag"})
         features = tuple(feature for feature in template.features if not (feature.edge and feature.columns == (EDGE,)))
@@ -45,22 +49,39 @@ class ItemIds:
         names, _ = known_names(vocabulary)
         return cls(-1, names.table) if isinstance(names, KnownNames) else cls(len(names) - 1, StringTable())
 
-    def packed(self, items: Any) -> NDArray[np.uint8] | None:
-        """A list or tuple of items for `item_ids`; None where it has to be read in another way."""
-        piece = packed(items) if type(items) in (list, tuple) and items else None
-        return None if piece is None or len(piece) > _MOST else np.frombuffer(piece, np.uint8)
+    def blocks(self, sequences: Iterable[Any]) -> Iterator[KnownBlock]:
+        """Sequences of items without labels. Raises `BadChain` for what is no item."""
+        for part in parts_of(sequences, None):
+            offsets, ids, values = item_ids(*part.texts, part.starts.size, *self._names)
+            labels, nothing = frozen(np.full(part.starts.size, NO_LABEL), np.int32), frozen(None, np.float64)
+            block = Block(
+                labels,
+                frozen(part.starts, np.bool_),
+                frozen(offsets, np.int64),
+                frozen(ids, np.int32),
+                frozen(values, np.float64),
+                frozen(None, np.int64),
+                frozen(None, np.int32),
+                nothing,
+                nothing,
+            )
+            yield KnownBlock(block, labels)
 
-    def read(self, kernel: Any, data: NDArray[np.uint8], *more: Any) -> tuple[Any, ...]:
-        """What a kernel that begins as `item_ids` does gives for packed items."""
-        room = 3 * data.size + _ROOM
-        while (given := kernel(data, room, self._mask, self._table.arrays, *more))[0] == FULL:
-            room *= 4
-        return tuple(given)
+    def read(self, items: Any, kernel: Any, *more: Any) -> Any:
+        """What a kernel that begins as `item_ids` does gives for items; None where they have to be read another way."""
+        if type(items) not in (list, tuple) or not 0 < len(items) <= _MOST_ITEMS:
+            return None
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = ItemReader(_ENTRIES)
+        texts = reader.read_whole(items)
+        found = None if texts is None else kernel(*texts, len(items), *self._names, *more)
+        if reader.entries <= _MOST_KEPT:
+            self._readers.append(reader)
+        return found
 
     def entries(self, items: Any) -> Entries | None:
         """The attributes of items that the model knows; None where they have to be read in another way."""
-        data = self.packed(items)
-        if data is None:
-            return None
-        status, *entries = self.read(item_ids, data)
-        return Entries(*entries) if status == OK else None
+        found = self.read(items, item_ids)
+        return None if found is None else Entries(*found)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.block import NO_LABEL, Block, frozen, join_blocks
+from chainfold.chain.block import NO_LABEL, Block, join_blocks
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile
 from chainfold.features.encoder import Numbered
@@ -101,17 +101,13 @@ class RowEncoder:
         if entries is None:
             return None
         count = entries.offsets.size - 1
-        starts = np.zeros(count, np.bool_)
+        labels, starts = np.full(count, NO_LABEL, np.int32), np.zeros(count, np.bool_)
         starts[0] = start or not self._maker.numberer.begun
         self._maker.numberer.begun = not end
         self._rows += count
-        return self._nothing._replace(
-            labels=frozen(np.full(count, NO_LABEL, np.int32), np.int32),
-            starts=frozen(starts, np.bool_),
-            offsets=frozen(entries.offsets, np.int64),
-            ids=frozen(entries.ids, np.int32),
-            values=frozen(entries.values, np.float64),
-        )
+        for array in (labels, starts, *entries):
+            array.flags.writeable = False
+        return self._nothing._replace(labels=labels, starts=starts, **entries._asdict())
 
     def _joined(self, numbered_rows: list[Numbered]) -> Block:
         blocks = [self._maker.block(numbered).block for numbered in numbered_rows if numbered.block.labels.size]

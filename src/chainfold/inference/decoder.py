@@ -59,7 +59,8 @@ class Scorer:
     def score(self, low: int, block: Block, ended: bool) -> Scored:
         """low: the position of the block; ended: does a sequence end with it?"""
         p, size, own = self.potentials, block.labels.size, block.edge_offsets.size > 0
-        ends = np.append(block.starts[1:], ended)
+        ends = np.empty(size, np.bool_)
+        ends[:-1], ends[-1:] = block.starts[1:], ended
         edges = np.empty((size, p.scores.size)) if own else p.scores
         scored = Scored(block.starts, ends, np.empty((size, p.width)), edges, own)
         if self._sizes.may_overflow(Extent.of(block)):

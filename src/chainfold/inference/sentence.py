@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
+from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
-from chainfold.inference.sentence_kernels import item_scores
+from chainfold.inference.sentence_kernels import best_labels, item_scores
 from chainfold.kernels.faults import OK
 from chainfold.kernels.forward import forward
-from chainfold.kernels.viterbi import trace, viterbi
 from chainfold.model.layout import Floats
 
 
@@ -34,60 +33,51 @@ class SentenceTagger:
         self._ids, self._longest = ids, longest
         self._potentials = p = scorer.potentials
         self._pointer = np.uint8 if p.n_labels <= 256 else np.uint16
-        self._fixed = (p.layout.rows, p.weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last)
+        rows, weights = tuple(p.layout.rows), tuple(p.weights)  # calls take plain tuples sooner than named ones
+        self._fixed = (rows, weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last)
         self._entry = np.zeros(p.width)
+        starts, ends = np.zeros((2, longest), np.bool_)
+        starts[0] = ends[-1] = True
+        self._starts, self._ends = frozen(starts, np.bool_), ends  # those of a sequence are their first and last ones
+        self._unknown = frozen(np.full(longest, NO_LABEL), np.int32)
 
     @classmethod
     def of(cls, scorer: Scorer, vocabulary: Any, longest: int) -> Self | None:
-        """None where the model has other attributes than those of items."""
-        ids = None if scorer.potentials.layout.n_edge_attributes else ItemIds.of(vocabulary)
-        return None if ids is None else cls(scorer, ids, longest)
+        """None where the model has other attributes than those of items, or fewer than its vocabulary."""
+        layout = scorer.potentials.layout
+        ids = None if layout.n_edge_attributes else ItemIds.of(vocabulary)
+        if ids is None or not ids_fit(vocabulary, layout.n_attributes, 0):
+            return None
+        return cls(scorer, ids, longest)
 
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
-        scores = self._scores(items)
-        if scores is None:
+        size, p = self._size(items), self._potentials
+        if not size:
             return None
-        starts, ends = _marks(len(scores))
-        p = self._potentials
-        back, labels = np.empty((len(scores), p.n_labels), self._pointer), np.empty(len(scores), np.int32)
-        finals = np.empty(1, np.int64)
-        delta, total, best = np.zeros(p.width), np.zeros(2), np.empty(1)
-        status, _ = viterbi(starts, ends, scores, p.scores, delta, total, back, finals, best)
-        if status != OK:
-            return None
-        trace(back, int(finals[0]), labels)
-        return labels
+        back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
+        marks = self._starts[:size], self._ends[-size:]
+        status = self._ids.read(items, best_labels, *self._fixed, p.scores, marks, back, labels)
+        return labels if status == OK else None
 
     def posteriors(self, items: Any) -> Floats | None:
         """The probability of each label of each item: [T, N]."""
-        p = self._potentials
-        scores = None if p.only_wide else self._scores(items)
-        if scores is None:
+        size, p = self._size(items), self._potentials
+        found = None if p.only_wide or not size else self._ids.read(items, item_scores, *self._fixed)
+        if found is None or found[0] != OK:
             return None
-        starts, _ = _marks(len(scores))
+        scores, starts = found[1], self._starts[:size]
         ahead = np.empty_like(scores)
         status, _ = forward(
             starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch, p.layout.rows.tiles
         )
         if status != OK:
             return None
-        labels = frozen(np.full(len(scores), NO_LABEL, np.int32), np.int32)
-        lattice = lattice_of(starts, labels, scores, ahead, p.edge, Belief(self._entry))
+        lattice = lattice_of(starts, self._unknown[:size], scores, ahead, p.edge, Belief(self._entry))
         _, gammas = posteriors_of(p, lattice, Belief(scores[-1]).posterior())
         return gammas[:, : p.n_labels]
 
-    def _scores(self, items: Any) -> Floats | None:
-        data = self._ids.packed(items)
-        if data is None or len(items) > self._longest:
-            return None
-        status, scores = self._ids.read(item_scores, data, *self._fixed)
-        return scores if status == OK else None
-
-
-def _marks(size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where a sequence of this size starts, and where it ends."""
-    starts, ends = np.zeros((2, size), np.bool_)
-    starts[0] = ends[-1] = True
-    starts.flags.writeable = False
-    return starts, ends
+    def _size(self, items: Any) -> int:
+        """The length of a list or tuple of items, 0 where it is something else or too long."""
+        size = len(items) if type(items) in (list, tuple) else 0
+        return size if size <= self._longest else 0

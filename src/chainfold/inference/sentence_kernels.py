@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from chainfold.features.item_id_kernels import item_ids
 from chainfold.kernels.scores import find_rows, state_scores
-from chainfold.kernels.slots import BlockRows
+from chainfold.kernels.slots import BlockRows, RowLayout, Slots
+from chainfold.kernels.viterbi import trace, viterbi
 from chainfold.system.jit import OK, STRICT, kernel
 
 TOO_LARGE = 3
@@ -29,19 +30,31 @@ class SequenceEntries(NamedTuple):
 
 @kernel(fastmath=STRICT)
 def item_scores(
-    data: Any, room: Any, mask: Any, table: Any, rows: Any, weights: Any, blank: Any, most: Any, first: Any, last: Any
+    text: Any,
+    limits: Any,
+    numbers: Any,
+    ends: Any,
+    size: Any,
+    mask: Any,
+    table: Any,
+    rows: Any,
+    weights: Any,
+    blank: Any,
+    most: Any,
+    first: Any,
+    last: Any,
 ) -> Any:
-    """(status, scores): [T, width], of a packed list of T items, of which `item_ids` says what it takes.
+    """(status, scores): [T, width], of T items, the first arguments being those of `item_ids`.
 
-    most: of attributes at a position times the size of their values, beyond which a score may overflow. first, last:
-    labels that may not start or end a sequence; their scores are -inf there.
+    rows, weights: RowLayout and Slots as plain tuples; most: of attributes at a position times the size of their
+    values, beyond which a score may overflow. first, last: labels that may not start or end a sequence; their scores
+    are -inf there.
     """
     width = blank.size
-    status, offsets, ids, values = item_ids(data, room, mask, table)
-    size = offsets.size - 1
-    out = np.empty((size if status == OK else 0, width))
-    if status != OK:
-        return status, out
+    layout = RowLayout(rows[0], rows[1], rows[2], rows[3])
+    slots = Slots(weights[0], weights[1], weights[2], weights[3], weights[4])
+    offsets, ids, values = item_ids(text, limits, numbers, ends, size, mask, table)
+    out = np.empty((size, width))
     widest, largest = np.int64(0), 0.0 if values.size else 1.0
     for t in range(size):
         widest = max(widest, offsets[t + 1] - offsets[t])
@@ -52,10 +65,48 @@ def item_scores(
     block_rows = BlockRows(
         np.empty(size + 1, np.int64), np.empty(size, np.int64), np.empty(ids.size, np.int64), np.empty(values.size)
     )
-    find_rows(SequenceEntries(offsets, ids, values), rows, width, block_rows)
-    state_scores(block_rows, rows, weights, blank, out)
+    find_rows(SequenceEntries(offsets, ids, values), layout, width, block_rows)
+    state_scores(block_rows, layout, slots, blank, out)
     for k in range(first.size):
         out[0, first[k]] = -np.inf
     for k in range(last.size):
         out[size - 1, last[k]] = -np.inf
-    return status, out
+    return OK, out
+
+
+@kernel(fastmath=STRICT)
+def best_labels(
+    text: Any,
+    limits: Any,
+    numbers: Any,
+    ends: Any,
+    size: Any,
+    mask: Any,
+    table: Any,
+    rows: Any,
+    weights: Any,
+    blank: Any,
+    most: Any,
+    first: Any,
+    last: Any,
+    edge: Any,
+    marks: Any,
+    back: Any,
+    labels: Any,
+) -> Any:
+    """The best label of each item; returns the status.
+
+    The first arguments are those of `item_scores`; edge: the scores of transitions; marks: starts and ends, whose ends
+    are those of the sequence; back: [T, N], room for back-pointers.
+    """
+    status, scores = item_scores(
+        text, limits, numbers, ends, size, mask, table, rows, weights, blank, most, first, last
+    )
+    if status != OK:
+        return status
+    delta, total, finals, best = np.zeros(blank.size), np.zeros(2), np.empty(1, np.int64), np.empty(1)
+    starts, stops = marks
+    status, _ = viterbi(starts, stops, scores, edge, delta, total, back, finals, best)
+    if status == OK:
+        trace(back, finals[0], labels)
+    return status

@@ -12,6 +12,7 @@ from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.exchange.any_model import open_any_model
+from chainfold.features.encoder import ids_fit
 from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged, joined
@@ -75,9 +76,10 @@ class StreamTagger:
             "memory": None if memory is None else int(memory),
             "tolerance": float(tolerance),
         }
-        vocabulary = self.model.vocabulary
+        vocabulary, layout = self.model.vocabulary, self.model.layout
+        self._fits = vocabulary is None or ids_fit(vocabulary, layout.n_attributes, layout.n_edge_attributes)
         self._encoder = None if vocabulary is None else RowEncoder(vocabulary)
-        self.labels = label_names(vocabulary, self.model.layout.n_labels)
+        self.labels = label_names(vocabulary, layout.n_labels)
 
     def push(self, rows: Any, *, start: bool = False, end: bool = False) -> Tagged:
         """Add one row or several; returns the rows that are final now, which may be earlier ones, or none.
@@ -91,13 +93,14 @@ class StreamTagger:
         """
         if isinstance(rows, Block) or callable(getattr(rows, "block", None)):
             blocks = self._blocks(rows)
-            return joined([*(self._ended() if start else []), *self._followed(blocks, end)])
+            return joined([*(self._ended() if start else []), *self._followed(blocks, end, False)])
         if self._encoder is None:
             raise ChainfoldError("the model knows attributes by number alone; push chains or blocks of such numbers.")
         held = self._encoder.held if start else 0
         block = self._encoder.push(rows, start, end)  # where a row is wrong, nothing is changed
-        before = [self._window.push(block.part(0, held), ended=True)] if start else []
-        return joined([*before, *self._followed([block.part(held, block.labels.size)], end)])
+        before = [self._window.push(block.part(0, held), ended=True, checked=self._fits)] if start else []
+        rest = block.part(held, block.labels.size) if held else block
+        return joined([*before, *self._followed([rest], end, self._fits)])
 
     def flush(self) -> Tagged:
         """End the sequence: all waiting rows are final now."""
@@ -151,8 +154,8 @@ class StreamTagger:
         source = self.model.aligned(rows)
         return (source.block(low, high) for low, high in Ranges(0, source.positions, _AT_ONCE))
 
-    def _followed(self, blocks: Iterable[Block], end: bool) -> list[Tagged]:
-        results = [self._window.push(block) for block in blocks]
+    def _followed(self, blocks: Iterable[Block], end: bool, checked: bool) -> list[Tagged]:
+        results = [self._window.push(block, checked=checked) for block in blocks]
         return [*results, self._window.end()] if end else results
 
     def _ended(self) -> list[Tagged]:

@@ -29,7 +29,7 @@ from chainfold.errors import BadSetting, ChainfoldError, ZeroProbability
 from chainfold.inference.buffer import Buffer, Columns
 from chainfold.inference.decoder import SCORERS, Decoder, Scored, Scorer, posteriors_of
 from chainfold.inference.quantities import Quantities, Sums
-from chainfold.inference.result import Tagged, joined
+from chainfold.inference.result import SequenceResults, Tagged, joined
 from chainfold.inference.stream_viterbi import StreamViterbi
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
@@ -39,6 +39,7 @@ from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need
 
 DEFAULT_MEMORY = 256 << 20
 
+_NO_SEQUENCES = SequenceResults()
 _PIECE = 8192  # rows that are worked on at once
 _PIECE_BYTES = 8 << 20  # of their transition matrices, where each row has its own
 _ROUNDING = 1e-6  # by which a probability may exceed one
@@ -101,12 +102,15 @@ class StreamWindow:
         """Rows that are not final."""
         return len(self._rows)
 
-    def push(self, block: Block, ended: bool = False) -> Tagged:
-        """Add rows; returns the rows that are final now. ended: their sequence ends with the last of them."""
-        results = list(self.pushed(block, ended))
+    def push(self, block: Block, ended: bool = False, checked: bool = False) -> Tagged:
+        """Add rows; returns the rows that are final now.
+
+        ended: their sequence ends with the last of them; checked: the block was made for the model, and needs no check.
+        """
+        results = list(self.pushed(block, ended, checked))
         return joined(results) if results else self._take_out(0)
 
-    def pushed(self, block: Block, ended: bool = False) -> Iterator[Tagged]:
+    def pushed(self, block: Block, ended: bool = False, checked: bool = False) -> Iterator[Tagged]:
         """The same a few thousand rows at a time, as they become final."""
         size, layout = block.labels.size, self.model.layout
         if self._failed:
@@ -115,7 +119,9 @@ class StreamWindow:
             if not (self._open or block.starts[0]):
                 block = block._replace(starts=frozen(np.append(True, block.starts[1:]), np.bool_))
             edges = layout.n_edge_attributes if block.edge_offsets.size else 0
-            check_block(block, self.positions, self.positions + size, layout.n_labels, layout.n_attributes, edges)
+            if not checked:
+                high = self.positions + size
+                check_block(block, self.positions, high, layout.n_labels, layout.n_attributes, edges)
             self._failed = True
             for piece, scored in made_ahead(self._score, self._pieces(self.positions, block), SCORERS):
                 self._step(piece, scored)
@@ -345,7 +351,8 @@ class StreamWindow:
             posteriors=rows["predicted"][:count, :n].copy() if self._posteriors else None,
             names=self._names,
             proven=proven,
-            lag=head - np.arange(low, low + count),
+            lag=np.arange(head - low, head - low - count, -1),
+            sequences=_NO_SEQUENCES,
         )
         if count:
             self.unproven += count - int(np.count_nonzero(proven))

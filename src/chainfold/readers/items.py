@@ -1,30 +1,21 @@
 """Lists of items to the texts and values of their attributes, without a step of Python for each.
 
-`marshal` writes lists of dicts, texts and numbers as bytes, and a kernel reads them (`item_kernels`). What neither can,
-which is anything but the built-in types themselves, is left to `sequences`, which defines what attributes items have.
+A kernel reads dicts, texts and numbers where they are in memory (`item_kernels`). What it cannot read, which is all but
+the built-in types themselves, is left to `sequences`, which defines what attributes items have.
 """
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.readers.item_kernels import FULL, flatten
-from chainfold.system.intrinsics import WORD
+from chainfold.readers.item_kernels import FULL, TYPES, read_items
+from chainfold.system.jit import OK
 
-_FORMAT = 4  # of marshal; it has had the same meaning since Python 3.4
-_SAMPLE = (
-    [{"a": "b", "é": 0.5, "c": True, "d": -2, "e": ("f",)}, ["g"]],
-    b"a:b\xc3\xa9cde:fg",
-    [1.0, 0.5, 1.0, -2.0, 1.0, 1.0],
-)
-_PADDING = bytes(WORD)  # the kernel reads a word at a time
-_LEAST = 1024  # bytes, attributes
+_TEXT = 16  # bytes of text for which there is room for each attribute
 
 
 class ItemTexts(NamedTuple):
@@ -35,70 +26,59 @@ class ItemTexts(NamedTuple):
     values: NDArray[np.float64]
     ends: NDArray[np.int64]  # [items]  the attributes up to each item
 
-
-def packed(items: Any) -> bytes | None:
-    """A list or tuple of items as bytes; None where its types are others than `marshal` knows."""
-    try:
-        return marshal.dumps(items, _FORMAT) + _PADDING
-    except (ValueError, RecursionError):
-        return None
+    def part(self, rows: int) -> ItemTexts:
+        """The first items alone."""
+        entries = int(self.ends[rows - 1]) if rows else 0
+        return ItemTexts(self.text, self.offsets[: entries + 1], self.values[:entries], self.ends[:rows])
 
 
-def item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
-    """The attributes of packed pieces, `items` items at most, and how many of the pieces that are.
+class ItemReader:
+    """Reads the items of lists and tuples, as many at a time as it has room for.
 
-    They are fewer than were given if one has something in it that is neither a text, a bool, a number of usual size nor
-    a dict, list or tuple of these.
+    What it gives is in arrays that it uses again. Requires `system.objects.are_readable`.
     """
-    if not is_known():
-        return _none(), 0
-    return _item_texts(pieces, items)
 
+    def __init__(self, entries: int) -> None:
+        """entries: attributes for which there is room; there is more for an item that has more."""
+        self._make_room(entries)
+        self.begin(())
+        self._one = np.empty((2, 1), np.int64)
 
-def _item_texts(pieces: Sequence[bytes], items: int) -> tuple[ItemTexts, int]:
-    data = np.frombuffer(b"".join(pieces), np.uint8)
-    piece_ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
-    refs = np.empty(max(map(len, pieces), default=0) // 2 + 1, np.int32)
-    found = ItemTexts(
-        np.empty(2 * data.size + _LEAST, np.uint8),
-        np.zeros(data.size // 6 + _LEAST, np.int64),
-        np.empty(data.size // 6 + _LEAST - 1),
-        np.empty(items, np.int64),
-    )
-    piece = rows = 0
-    while True:
-        status, piece, rows = flatten(data, piece_ends, piece, rows, refs, *found)
-        entries = int(found.ends[rows - 1]) if rows else 0
-        if status != FULL:
-            break
-        found = _larger(found, entries)
-    offsets = found.offsets[: entries + 1]
-    return ItemTexts(found.text[: offsets[-1]], offsets, found.values[:entries], found.ends[:rows]), piece
+    def _make_room(self, entries: int) -> None:
+        self.entries = entries
+        ends = np.empty(entries, np.int64)
+        self._room = ItemTexts(
+            np.empty(_TEXT * entries, np.uint8), np.empty(entries + 1, np.int64), np.empty(entries), ends
+        )
 
+    def begin(self, sequences: Sequence[Any]) -> None:
+        """The lists and tuples to read next."""
+        self._sequences = sequences  # held until all is read
+        self._addresses = np.array([id(items) for items in sequences], np.int64)
+        self._sizes = np.array([len(items) for items in sequences], np.int64)
+        self.place = (0, 0)  # of the next item: number of its sequence, number in it
 
-def _larger(room: ItemTexts, entries: int) -> ItemTexts:
-    """Twice the room, with the attributes that are there."""
-    text, offsets, values = (
-        np.empty(2 * room.text.size, np.uint8),
-        np.zeros(2 * room.values.size + 1, np.int64),
-        np.empty(2 * room.values.size),
-    )
-    size = int(room.offsets[entries])
-    text[:size], offsets[: entries + 1], values[:entries] = (
-        room.text[:size],
-        room.offsets[: entries + 1],
-        room.values[:entries],
-    )
-    return ItemTexts(text, offsets, values, room.ends)
+    def read(self) -> ItemTexts:
+        """The next items; none where the next one has other types, or there are no more."""
+        while True:
+            status, sequence, item, rows = read_items(self._addresses, self._sizes, *self.place, TYPES, *self._room)
+            if rows or status != FULL:
+                break
+            self._make_room(2 * self.entries)
+        self.place = sequence, item
+        return self._room.part(rows)
 
+    def skip(self) -> tuple[int, int]:
+        """Pass over the next item; the number of its sequence, and its number in it."""
+        sequence, item = before = self.place
+        last = item + 1 == self._sizes[sequence]
+        self.place = (sequence + 1, 0) if last else (sequence, item + 1)
+        return before
 
-def _none() -> ItemTexts:
-    return ItemTexts(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0), np.empty(0, np.int64))
-
-
-@cache
-def is_known() -> bool:
-    """Does this Python write what the kernel reads?"""
-    items, text, values = _SAMPLE
-    found, pieces = _item_texts([marshal.dumps(items, _FORMAT) + _PADDING], len(items))
-    return pieces == 1 and found.text.tobytes() == text and found.values.tolist() == values
+    def read_whole(self, items: Any) -> ItemTexts | None:
+        """All items of one list or tuple, and what other items were read before; None where it has other types."""
+        address, size = self._one
+        address[0], size[0] = id(items), len(items)
+        while (status := read_items(address, size, 0, 0, TYPES, *self._room)[0]) == FULL:
+            self._make_room(2 * self.entries)
+        return self._room if status == OK else None

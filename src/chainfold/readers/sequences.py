@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
-from chainfold.readers.items import ItemTexts, item_texts, packed
+from chainfold.readers.items import ItemReader, ItemTexts
 from chainfold.readers.text import counted
+from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
-_PACKED, _FLATTENED = 1 << 18, 4096  # bytes of packed sequences, and items flattened one by one, that are done at once
+_ITEMS, _ATTRIBUTES = 4096, 1 << 17  # that are read at once
+_SHOWN = 60  # characters of what is no sequence
 KEPT = (list, tuple, np.ndarray)
 """What holds its sequences, rather than making them when they are asked for."""
 
@@ -35,13 +37,13 @@ def stretches_of(
 ) -> Iterator[Stretch]:
     """Stretches with the columns `attributes`, their values, and `label` and `weight` if there are any."""
     building = _StretchBuilder(labels is not None, weights is not None)
-    for part in _parts(sequences, labels, weights):
+    for part in parts_of(sequences, labels, weights):
         yield from building.add(part)
     yield from building.rest()
 
 
-class _Part(NamedTuple):
-    """Consecutive items."""
+class ItemPart(NamedTuple):
+    """Consecutive items; their texts are valid until the next part is made."""
 
     texts: ItemTexts
     starts: NDArray[np.bool_]
@@ -58,70 +60,79 @@ class _Sequence(NamedTuple):
     weight: float
 
 
-def _parts(sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None) -> Iterator[_Part]:
-    """The items of all sequences; those of lists and tuples of built-in types many at a time."""
-    waiting, kept = _Waiting(), isinstance(sequences, KEPT)
+def parts_of(
+    sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None = None
+) -> Iterator[ItemPart]:
+    """The items of all sequences; those of lists and tuples many at a time, if no code runs between them."""
+    batch, kept = _Batch(), all(isinstance(each, (*KEPT, type(None))) for each in (sequences, labels, weights))
     try:
         for sequence in _together(sequences, labels, weights):
+            listed = isinstance(sequence.labels, (list, tuple, type(None)))
+            if not listed:
+                yield from batch.parts()
             with_list = _with_list_of_labels(sequence)
-            if not waiting.take(with_list):
-                yield from waiting.parts()
+            if not batch.take(with_list):
+                yield from batch.parts()
                 yield from _parts_one_by_one(with_list)
-            elif waiting.size >= _PACKED or not kept:
-                yield from waiting.parts()
+            elif batch.items >= _ITEMS or not (kept and listed):
+                yield from batch.parts()
     except BadChain:
-        yield from waiting.parts()  # what is wrong in them comes first
+        yield from batch.parts()  # what is wrong in them comes first
         raise
-    yield from waiting.parts()
+    yield from batch.parts()
 
 
-class _Waiting:
-    """Packed sequences that are flattened together."""
+class _Batch:
+    """Lists and tuples of items that are read together."""
 
     def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
+        self._reader = ItemReader(_ATTRIBUTES) if are_readable() else None
         self._sequences: list[_Sequence] = []
-        self._packed: list[bytes] = []
-        self.size = 0  # bytes
+        self.items = 0
 
     def take(self, sequence: _Sequence) -> bool:
-        """Pack a sequence; False if it has to be flattened item by item."""
+        """Add a sequence; False if its items have to be flattened one by one."""
         _, items, labels, _ = sequence
-        if type(items) not in (list, tuple):
+        if self._reader is None or type(items) not in (list, tuple):
             return False
         if labels is not None and (type(labels) not in (list, tuple) or len(labels) != len(items)):
             return False
-        piece = packed(items)
-        if piece is None:
-            return False
         self._sequences.append(sequence)
-        self._packed.append(piece)
-        self.size += len(piece)
+        self.items += len(items)
         return True
 
-    def parts(self) -> Iterator[_Part]:
-        """The items of the sequences, which wait no more."""
-        sequences, pieces = self._sequences, self._packed
-        self._begin()
-        while sequences:
-            texts, done = item_texts(pieces, sum(len(sequence.items) for sequence in sequences))
-            yield _together_in_part(texts, sequences[:done])
-            for sequence in sequences[done : done + 1]:
-                yield from _parts_one_by_one(sequence)
-            sequences, pieces = sequences[done + 1 :], pieces[done + 1 :]
+    def parts(self) -> Iterator[ItemPart]:
+        """The items of the sequences, which the batch has no more."""
+        sequences, reader, row = self._sequences, self._reader, 0
+        self._sequences, self.items = [], 0
+        if reader is None or not sequences:
+            return
+        reader.begin([sequence.items for sequence in sequences])
+        starts, labels, weights = _beside(sequences)
+        while row < starts.size:
+            texts = reader.read()
+            if not texts.ends.size:
+                texts = _of_one_item(sequences, *reader.skip())
+            high = row + texts.ends.size
+            yield ItemPart(texts, starts[row:high], labels[row:high], weights[row:high])
+            row = high
 
 
-def _together_in_part(texts: ItemTexts, sequences: Sequence[_Sequence]) -> _Part:
-    lengths = [len(sequence.items) for sequence in sequences]
-    starts = np.zeros(texts.ends.size, np.bool_)
-    starts[[end - length for end, length in zip(accumulate(lengths), lengths, strict=True) if length]] = True
+def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
+    """Of each item: does a sequence start with it, its label, its weight."""
+    lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
+    starts = np.zeros(int(lengths.sum()), np.bool_)
+    starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     labels: list[str | None] = []
     for sequence in sequences:
         labels.extend(_labels(sequence.labels, len(sequence.items)))
-    weights = np.repeat([sequence.weight for sequence in sequences], lengths)
-    return _Part(texts, starts, labels, weights.astype(np.float64))
+    return starts, labels, np.repeat(np.array([sequence.weight for sequence in sequences], np.float64), lengths)
+
+
+def _of_one_item(sequences: list[_Sequence], index: int, place: int) -> ItemTexts:
+    flattened = _Flattened(sequences[index])
+    flattened.add(sequences[index].items[place], None, place)
+    return flattened.part().texts
 
 
 def _labels(labels: Sequence[Any] | None, count: int) -> Sequence[str | None]:
@@ -140,12 +151,12 @@ def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
     return sequence._replace(labels=first if len(first) == len(items) else chain(first, each))
 
 
-def _parts_one_by_one(sequence: _Sequence) -> Iterator[_Part]:
+def _parts_one_by_one(sequence: _Sequence) -> Iterator[ItemPart]:
     """The items of a sequence, flattened one by one."""
     flattened = _Flattened(sequence)
     for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
         flattened.add(item, label, place)
-        if len(flattened.labels) == _FLATTENED:
+        if len(flattened.labels) == _ITEMS:
             yield flattened.part()
             flattened = _Flattened(sequence)
     yield flattened.part()
@@ -184,10 +195,13 @@ def _weight(weight: Any, index: int) -> float:
 
 def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, Any]]:
     """Each item of a sequence with its label, None where it is not known."""
-    if isinstance(items, (str, Mapping)) or isinstance(labels, str):
+    if isinstance(items, (str, Mapping)):
         raise BadChain(
-            f"sequence {index} is no sequence of items and labels; give a list of items and a list of labels."
+            f"sequence {index} is {_shown(items)}; give a list of items for each sequence, and for one sequence a list "
+            f"with it."
         )
+    if isinstance(labels, str):
+        raise BadChain(f"the labels of sequence {index} are {labels!r}; give a list of labels for each sequence.")
     each, theirs = _iterated(items, f"sequence {index}"), _iterated(labels, f"the labels of sequence {index}")
     for place, (item, label) in enumerate(zip_longest(each, theirs, fillvalue=_NONE)):
         if labels is not None and (item is _NONE or label is _NONE):
@@ -211,24 +225,23 @@ class _Flattened:
         self._sequence = sequence
         self.labels: list[str | None] = []
         self._first = False  # is the first item that of the sequence?
-        self._names: list[str] = []
+        self._texts: list[bytes] = []
         self._values: list[float] = []
         self._ends: list[int] = []
 
     def add(self, item: Any, label: Any, place: int) -> None:
         self._first |= place == 0
         self._flatten("", item, self._sequence.number, place)
-        self._ends.append(len(self._names))
+        self._ends.append(len(self._texts))
         self.labels.append(_label(label))
 
-    def part(self) -> _Part:
-        texts = [_encoded(name) for name in self._names]
-        offsets = np.cumsum([0, *map(len, texts)])
+    def part(self) -> ItemPart:
+        offsets = np.cumsum([0, *map(len, self._texts)])
         starts = np.zeros(len(self._ends), np.bool_)
         starts[:1] = self._first
-        return _Part(
+        return ItemPart(
             ItemTexts(
-                np.frombuffer(b"".join(texts), np.uint8),
+                np.frombuffer(b"".join(self._texts), np.uint8),
                 offsets,
                 np.array(self._values, np.float64),
                 np.array(self._ends, np.int64),
@@ -243,21 +256,27 @@ class _Flattened:
             raise BadChain(f"item {place} of sequence {index} is {item!r}; give a dict, or a list of strings.")
         if not isinstance(item, Mapping):
             for name in map(_text, item):
+                if isinstance(name, Mapping):
+                    raise BadChain(
+                        f"item {place} of sequence {index} is a list of dicts; give a list of items for each sequence, "
+                        f"each a dict or a list of strings."
+                    )
                 if not isinstance(name, str):
                     raise BadChain(f"item {place} of sequence {index} has {name!r}; attributes are strings.")
-                self._names.append(prefix + name)
-                self._values.append(1.0)
+                self._add(prefix + name, 1.0)
             return
         for key, value in item.items():
             name, value = f"{prefix}{_text(key)}", _text(value)
             if isinstance(value, str):
-                self._names.append(f"{name}:{value}")
-                self._values.append(1.0)
+                self._add(f"{name}:{value}", 1.0)
             elif isinstance(value, Iterable):
                 self._flatten(f"{name}:", value, index, place)
             else:
-                self._names.append(name)
-                self._values.append(_number(value, name, index, place))
+                self._add(name, _number(value, name, index, place))
+
+    def _add(self, text: str, value: float) -> None:
+        self._texts.append(_encoded(text))
+        self._values.append(value)
 
 
 class _StretchBuilder:
@@ -278,7 +297,7 @@ class _StretchBuilder:
         self._labels: list[str | None] = []
         self._entries = 0
 
-    def add(self, part: _Part) -> Iterator[Stretch]:
+    def add(self, part: ItemPart) -> Iterator[Stretch]:
         """Add items; gives the stretches that are full."""
         ends, low = part.texts.ends, 0
         while low < ends.size:
@@ -295,11 +314,11 @@ class _StretchBuilder:
         if self._labels:
             yield self._stretch()
 
-    def _take(self, part: _Part, low: int, high: int, begin: int) -> None:
+    def _take(self, part: ItemPart, low: int, high: int, begin: int) -> None:
         text, offsets, values, ends = part.texts
         end = int(ends[high - 1])
         self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))
-        self._values.append(values[begin:end])
+        self._values.append(values[begin:end].copy())
         self._ends.append(ends[low:high] - begin + self._entries)
         self._starts.append(part.starts[low:high])
         self._weights.append(part.weights[low:high])
@@ -324,6 +343,12 @@ class _StretchBuilder:
         self._before += starts.size
         self._begin()
         return Stretch(pa.RecordBatch.from_pydict(columns), starts, items, "the sequences", "item")
+
+
+def _shown(value: Any) -> str:
+    """The beginning of it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _text(value: Any) -> Any:

@@ -292,8 +292,12 @@ def _kind(inputs: Any, labels: Any) -> str:
     else:
         return "sentences" if are_sentences(inputs) else "sequences"
     if labels is not None:
-        remedy = "" if kind != "table" else ", or give `lengths` if X is the rows of all sequences"
-        raise ChainfoldError(f"files, tables and chains contain their labels; leave out `y`{remedy}.")
+        what, remedy = "files, tables and chains", ""
+        if kind == "table":
+            remedy = ", or give `lengths` if X is the rows of all sequences"
+        elif kind == "files" and not isinstance(inputs, (str, Path)):
+            what, remedy = "the texts in X are paths of files, which", ", or give a list of items for each sequence"
+        raise ChainfoldError(f"{what} contain their labels; leave out `y`{remedy}.")
     return kind
 
 

@@ -37,7 +37,7 @@ from chainfold.sklearn.crf_inputs import (
 )
 from chainfold.sklearn.fit_record import LabelTypes, n_features, recorded, recorded_features, typed_labels
 from chainfold.sklearn.log import TrainingLog, log_of, watched
-from chainfold.sklearn.predictions import Objects, Predictions
+from chainfold.sklearn.predictions import Objects, Predictions, dicts
 from chainfold.system.archive import FileSource
 from chainfold.system.machine import cores
 from chainfold.training.incremental import IncrementalState, learn, learn_online, online_trainer
@@ -387,8 +387,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict_marginals(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The probability of every label at each position: an array of lists of dicts."""
         result = self._predictions(X, Want(labels=False, posteriors=True), lengths=lengths)
-        pieces = result.pieces(result.each("posteriors"))
-        return result.aligned((_by_name(result.names, piece) for piece in pieces), list)
+        return result.aligned(result.pieces(dicts(result.names, result.each("posteriors"))), list)
 
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """The probability of every label at each position of one sequence."""
@@ -397,7 +396,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if posteriors is None:
             marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
             return marginals
-        return _by_name(_classes(tagger.model), posteriors)
+        return dicts(_classes(tagger.model), posteriors)
 
     def predict_nbest(self, X: Any, k: int = 5, lengths: Any = None) -> Objects:  # noqa: N803
         """The k best labellings of each sequence, best first, with their probabilities: (labels, probability)."""
@@ -605,10 +604,6 @@ def _classes(model: Model) -> list[Any]:
 def _typed(model: Model) -> dict[str, Any]:
     """The labels as they were given, by their names in the model."""
     return dict(zip(label_names(model.vocabulary, model.layout.n_labels), _classes(model), strict=True))
-
-
-def _by_name(names: Sequence[Any], posteriors: Floats) -> list[dict[Any, float]]:
-    return [dict(zip(names, row, strict=True)) for row in posteriors.tolist()]
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:

@@ -12,8 +12,19 @@ from chainfold.chain.block import checked_weights
 from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Floats
 from chainfold.sklearn.crf_inputs import Lengths
+from chainfold.sklearn.marginal_kernels import fill
 
 Objects = NDArray[np.object_]
+
+
+def dicts(labels: list[Any], marginals: Floats) -> list[dict[Any, float]]:
+    """The probability of each label, for each row of marginals: [T, N]."""
+    rows: list[Any] = [None] * len(marginals)
+    like, addresses = dict.fromkeys(labels), np.array([id(label) for label in labels], np.int64)
+    table = np.ascontiguousarray(marginals, np.float64).reshape(len(rows), len(labels))
+    if not fill(id(rows), id(like), addresses, table):
+        raise MemoryError
+    return rows
 
 
 class LabelLists(np.ndarray):
@@ -46,7 +57,7 @@ class LabelLists(np.ndarray):
 class Predictions:
     """The tagger's results for some sequences, cut back into these sequences."""
 
-    def __init__(self, names: list[str], tagged: list[Any], gold: NDArray[np.int32], lengths: Lengths | None) -> None:
+    def __init__(self, names: list[Any], tagged: list[Any], gold: NDArray[np.int32], lengths: Lengths | None) -> None:
         self.names, self.gold = names, gold
         self._tagged, self._lengths = tagged, lengths
         self._begins = np.flatnonzero(self.each("starts")).tolist()

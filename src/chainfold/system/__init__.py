@@ -10,6 +10,7 @@
     machine         cores, address space, memory of this process
     jit             `kernel`: numba's njit with explicit arithmetic
     intrinsics      words and prefetch instructions for kernels
+    objects         Python's own objects for kernels that hold the interpreter lock
     kernel_cache    compiled kernels on disk
 
 Only `errors` and `escape` are imported here. Begin reading with `files`.

@@ -1,9 +1,9 @@
 """The one decorator of every kernel.
 
-Kernels release the interpreter lock (engines run them on a thread pool) and are compiled once per machine, those that
-work on rows of labels once for each width: the machine code is kept beside the source, or where numba keeps it. Numba
-notices a change in the kernel's own file only, but kernels inline one another across files, so the stamp of a kept
-kernel is here the digest of all of them.
+Kernels release the interpreter lock (engines run them on a thread pool), but for those that read Python's objects. They
+are compiled once per machine, those that work on rows of labels once for each width: the machine code is kept beside
+the source, or where numba keeps it. Numba notices a change in the kernel's own file only, but kernels inline one
+another across files, so the stamp of a kept kernel is here the digest of all of them.
 
 A kernel does not raise. One that can fail gives a fault and its place, in this order: `OK`, or a positive number that
 its module names, and the position or line. A kernel whose state carries over from call to call has both in its state.
@@ -43,13 +43,18 @@ _STAMP = _package_stamp()
 keep_runtime(_STAMP)
 
 
-def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function with numba; every kernel declares the liberties its arithmetic may take."""
+def kernel(
+    *, fastmath: frozenset[str], inline: bool = False, lock: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function with numba; every kernel declares the liberties its arithmetic may take.
+
+    lock: it holds the interpreter lock, because it reads Python's objects (`system.objects`).
+    """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
         if inline:
             return numba.njit(fastmath=set(fastmath), inline="always")(function)
-        compiled = numba.njit(fastmath=set(fastmath), nogil=True)(function)
+        compiled = numba.njit(fastmath=set(fastmath), nogil=not lock)(function)
         compiled._cache = KernelCache(function, _STAMP)
         return compiled
 
