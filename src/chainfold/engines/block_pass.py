@@ -21,6 +21,7 @@ from chainfold.engines.problem import NOTHING_BEFORE, Problem
 from chainfold.engines.tally import Tally
 from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
 from chainfold.kernels.faults import OK, check
+from chainfold.kernels.few import backward_few, forward_few
 from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide, predict
 from chainfold.kernels.lattice import EDGE_RANGE, Lattice
 from chainfold.kernels.slots import BlockRows, Slots, aligned
@@ -89,7 +90,8 @@ def forward_pass(
         if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
             ahead = np.empty_like(states) if predicted is None else predicted
             careful = watch or p.watch or edges is not None
-            status, log_scale = forward(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
+            kernel = forward_few if p.few and edges is None else forward
+            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
             if status == OK:
                 leaving, _ = Belief(states[-1]).normalised()
                 return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
@@ -188,7 +190,8 @@ class BlockPass:
             backward_general(self.block, block_rows, lattice, gamma, rows, scratch, counts)
         else:
             pairs = aligned(p.width, p.width)
-            backward(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
+            kernel = backward_few if p.few and not lattice.change.size else backward
+            kernel(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         if self._problem.weighted:
             return gamma

@@ -14,7 +14,7 @@ from chainfold.kernels.simd import fma, load_tile, maximum, number, place, set_n
 from chainfold.kernels.wide import log_share
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-_TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
+TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
 
 
 @kernel(fastmath=CONTRACT, inline=True)
@@ -146,7 +146,7 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
             for c in range(0, width, columns):
                 held = load_tile(previous, c, tile) * step_row(v, held_v, edge_t, 0, n_labels, c, rows.tiles)
                 store(gamma, c, held)
-        if t > 0 and (high - t == _TILE or t == 1):
+        if t > 0 and (high - t == TILE or t == 1):
             count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
             if not weighted:
@@ -176,7 +176,7 @@ def backward_general(
     for t in range(lattice.starts.size - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         step_back(lattice, t, gamma, joint)
-        if not weighted and t % _TILE == 0:
+        if not weighted and t % TILE == 0:
             normalise(gamma, rows.tiles)
         if not lattice.starts[t]:
             for i in range(n_labels):

@@ -37,7 +37,7 @@ from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-_LEAST_SUM, _MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
+LEAST_SUM, MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
 _AHEAD = 4  # positions from a step to the one whose exponentials are taken meanwhile: they wait for nothing
 _SHORT = 24  # numbers in a row that is better spread from a register than read one by one
 
@@ -149,7 +149,7 @@ def forward(
                 least = minimum(least, where_positive(current, current, one))
         total, compensation = two_sum(total, compensation, peak)
         scale = sum_lanes(lane_sum)
-        if not (scale > _LEAST_SUM and scale < _MOST_SUM):
+        if not (scale > LEAST_SUM and scale < MOST_SUM):
             if not (scale > 0.0 and scale < np.inf):
                 return UNSAFE, (0.0, 0.0)
             total, compensation = two_sum(total, compensation, math.log(scale))
@@ -157,7 +157,7 @@ def forward(
                 store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
             current = current / splat(scale)
         previous, held = place(alpha, row), current
-    if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
+    if watch and (min_lanes(least) < LEAST_ALPHA * MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, (0.0, 0.0)
     scale = 0.0
     for j in range(n_labels):

@@ -28,8 +28,9 @@ def aligned(*shape: int) -> NDArray[np.float64]:
     return memory[skip : skip + size].reshape(shape)
 
 
-Tiles = tuple[tuple[int, ...], tuple[int, ...]]
-"""The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
+Tiles = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The shape of a padded row, as part of a type: as long as a tile has vectors, as there are tiles, and as a row has
+lanes where several rows fit into a vector; see `simd`."""
 
 
 class RowLayout(NamedTuple):
@@ -74,10 +75,11 @@ def tiles_of(n_labels: int) -> Tiles:
     tile = vectors
     if vectors > MOST_VECTORS:
         tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    return (0,) * tile, (0,) * -(-vectors // tile)
+    few = 0 if n_labels > WIDTH // 2 else 2 if n_labels <= 2 else 4
+    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * few
 
 
 def padded(n_labels: int) -> int:
     """The width of a row of labels, a whole number of tiles."""
-    tile, tiles = tiles_of(n_labels)
+    tile, tiles, _ = tiles_of(n_labels)
     return WIDTH * len(tile) * len(tiles)
