@@ -28,12 +28,13 @@ from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.stretch import HALO, future_of, past_of
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
+from chainfold.kernels.slots import is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
 """A chain is cut into at most this many, for any number of threads."""
 
-_LEAST_STRETCH = 4096  # positions
+_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a cut does
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _NEAR = 256  # positions
@@ -96,7 +97,8 @@ def in_order(
 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: evenly spaced, and independent of the number of threads."""
-    sizes = (_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
+    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
+    sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
     count = 1 << most.bit_length() - 1  # a power of two: threads that come in twos have equal shares
     return [shape.positions * k // count for k in range(1, count)]

@@ -35,7 +35,7 @@ from chainfold.system.jit import CONTRACT, STRICT, kernel
 NEGLIGIBLE = 1e-200
 """A posterior that is this small for any future counts as zero; products of it would underflow."""
 
-_SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
+SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
 
 
 @kernel(fastmath=CONTRACT, inline=True)
@@ -66,7 +66,7 @@ def row_agrees(row: Any, ignore: Any, alpha: Any, n_labels: Any, tolerance: Any)
         if number(alpha, f) > 0.0:  # of a wide number the first part: it may matter where a double would underflow
             x = number(row, f)
             low, high = min(low, x), max(high, x)
-    return high < ignore or (low > _SUBNORMAL and high - low <= tolerance * low)
+    return high < ignore or (low > SUBNORMAL and high - low <= tolerance * low)
 
 
 @kernel(fastmath=STRICT, inline=True)

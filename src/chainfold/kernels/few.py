@@ -13,19 +13,24 @@ from typing import Any
 import numpy as np
 
 from chainfold.kernels.backward import TILE, count_edges
+from chainfold.kernels.certificate import SUBNORMAL, mix
 from chainfold.kernels.faults import OK, UNSAFE
 from chainfold.kernels.forward import LEAST_SUM, MOST_SUM
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, TINY, two_sum
 from chainfold.kernels.rows_of_few import (
+    columns_agree,
     lane,
     load_few,
     load_packed,
     load_square,
     max_of_parts,
     product,
+    scaled,
     spread_few,
     store_few,
     store_packed,
+    store_square,
+    times,
 )
 from chainfold.kernels.scores import AHEAD, PORTION, fold, prefetch_short_rows, short_entries
 from chainfold.kernels.simd import (
@@ -171,3 +176,36 @@ def backward_few(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: A
     for i in range(n_labels):
         at = i * WIDTH
         store_few(pairs, at, fma(spread_few(entry[i], few), load_few(predicted, 0, few), load_few(pairs, at, few)))
+
+
+@kernel(fastmath=STRICT)
+def look_ahead_few(lattice: Any, tolerance: Any, ignore: Any, q: Any, gamma: Any, few: Any) -> Any:
+    """`certificate.look_ahead` for few labels, in doubles and for one transition matrix: Q stays in registers."""
+    starts, alpha, predicted, entry, n_labels = (
+        lattice.starts,
+        lattice.alpha,
+        lattice.predicted,
+        lattice.entry,
+        lattice.n_labels,
+    )
+    one, tiny, ignored = spread_few(1.0, few), spread_few(TINY, few), load_few(ignore, 0, few)
+    edge, square = load_square(lattice.edge, n_labels, few), load_square(q, n_labels, few)
+    row, certified, looked = place(entry, 0), False, alpha.shape[0]
+    for t in range(alpha.shape[0]):
+        before = place(alpha, (t - 1) * WIDTH) if t > 0 else place(entry, 0)
+        if number(starts, t):
+            row, certified, looked = before, True, t
+            break
+        inverse = one / maximum(load_few(predicted, t * WIDTH, few), tiny)
+        square = times(square, scaled(load_few(before, 0, few), edge, inverse))
+        row = place(alpha, t * WIDTH)
+        if columns_agree(square, load_few(row, 0, few), ignored, tolerance, SUBNORMAL):
+            certified, looked = True, t + 1
+            break
+    store_square(q, square)
+    if certified:
+        weight = np.zeros(q.shape[1])
+        for f in range(n_labels):
+            weight[f] = number(row, f)
+        mix(q, weight, n_labels, gamma)
+    return certified, looked

@@ -5,11 +5,13 @@ side by side; rows in memory are padded to eight as everywhere else.
 
     load_few(array, offset, few)   store_few(array, offset, row)   ones(few)   spread_few(x, few)
     load_packed(array, offset, last, few)   part(packed, k, few)   max_of_parts(packed, few)   lane(packed, k)
-    load_square(array, offset, rows, few)   product(row, square)
+    load_square(array, rows, few)   store_square(array, square)   product(row, square)
+    scaled(row, square, factor)   times(left, right)   columns_agree(square, possible, ignore, tolerance, least)
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from llvmlite import ir
@@ -21,11 +23,13 @@ from chainfold.kernels.simd import (
     _address,
     _call,
     _constant,
+    _folded,
     _greater,
     _joined,
     _number,
     _parts,
     _shuffled,
+    _smaller,
     intrinsic,
     lanes,
 )
@@ -170,3 +174,70 @@ def product(typing_context: Any, row: Any, square: Any) -> Any:
         return _joined(builder, [builder.fadd(*sums)])
 
     return row(row, square), generate
+
+
+@intrinsic
+def store_square(typing_context: Any, array: Any, square: Any) -> Any:
+    """The rows of a square to those of a padded matrix, without the padding."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = _number(context, builder, signature.args[0], arguments[0], ir.Constant(_INDEX, 0))
+        for i, line in enumerate(_parts(builder, arguments[1])):
+            address = builder.gep(first, [ir.Constant(_INDEX, i * WIDTH)])
+            builder.store(line, builder.bitcast(address, line.type.as_pointer())).align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, square), generate
+
+
+@intrinsic
+def scaled(typing_context: Any, row: Any, square: Any, factor: Any) -> Any:
+    """row(i) M(i, ·) factor(·)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (value,), lines, (factor,) = (_parts(builder, argument) for argument in arguments)
+        count = value.type.count
+        moved = [builder.fmul(_shuffled(builder, value, [i] * count), line) for i, line in enumerate(lines)]
+        return _joined(builder, [builder.fmul(line, factor) for line in moved])
+
+    return square(row, square, factor), generate
+
+
+@intrinsic
+def times(typing_context: Any, left: Any, right: Any) -> Any:
+    """The product of two squares."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        left, right = (_parts(builder, argument) for argument in arguments)
+        rows = []
+        for value in left:
+            sum_ = _constant(0.0, value.type)
+            for f, line in enumerate(right):
+                sum_ = _call(builder, "fma", [_shuffled(builder, value, [f] * value.type.count), line, sum_])
+            rows.append(sum_)
+        return _joined(builder, rows)
+
+    return left(left, right), generate
+
+
+@intrinsic
+def columns_agree(
+    typing_context: Any, square: Any, possible: Any, ignore: Any, tolerance: Any, least: Any
+) -> Any:
+    """Do the columns f with possible(f) > 0 agree in each row, or is all of it below ignore(i)?"""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lines, (possible,), (ignore,) = (_parts(builder, argument) for argument in arguments[:3])
+        tolerance, least = arguments[3:]
+        kept = builder.fcmp_ordered(">", possible, _constant(0.0, possible.type))
+        agree = ir.Constant(ir.IntType(1), 1)
+        for i, line in enumerate(lines):
+            low = _folded(builder, builder.select(kept, line, _constant(math.inf, line.type)), _smaller)
+            high = _folded(builder, builder.select(kept, line, _constant(0.0, line.type)), _greater)
+            small = builder.fcmp_ordered("<", high, builder.extract_element(ignore, ir.Constant(_INDEX, i)))
+            near = builder.fcmp_ordered("<=", builder.fsub(high, low), builder.fmul(tolerance, low))
+            near = builder.and_(near, builder.fcmp_ordered(">", low, least))
+            agree = builder.and_(agree, builder.or_(small, near))
+        return agree
+
+    return types.boolean(square, possible, ignore, types.float64, types.float64), generate

@@ -282,6 +282,15 @@ def where_positive(typing_context: Any, test: Any, a: Any, b: Any) -> Any:
     return _longest(test, a, b)(test, a, b), generate
 
 
+def _folded(builder: Any, value: Any, combine: Any) -> Any:
+    half = value.type.count // 2
+    while half:
+        low, high = (_shuffled(builder, value, list(range(k, k + half))) for k in (0, half))
+        value = combine(builder, low, high)
+        half //= 2
+    return builder.extract_element(value, ir.Constant(_INDEX, 0))
+
+
 def _reduction(combine: Any) -> Any:
     """Fold vector onto vector, then the eight lanes in halves, always in the same order."""
 
@@ -291,12 +300,7 @@ def _reduction(combine: Any) -> Any:
             value, *others = _parts(builder, arguments[0])
             for other in others:
                 value = combine(builder, value, other)
-            half = value.type.count // 2
-            while half:
-                low, high = (_shuffled(builder, value, list(range(k, k + half))) for k in (0, half))
-                value = combine(builder, low, high)
-                half //= 2
-            return builder.extract_element(value, ir.Constant(_INDEX, 0))
+            return _folded(builder, value, combine)
 
         return types.float64(row), generate
 

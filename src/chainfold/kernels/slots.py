@@ -75,8 +75,13 @@ def tiles_of(n_labels: int) -> Tiles:
     tile = vectors
     if vectors > MOST_VECTORS:
         tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    few = 0 if n_labels > WIDTH // 2 else 2 if n_labels <= 2 else 4
-    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * few
+    lanes = (2 if n_labels <= 2 else 4) if is_few(n_labels) else 0
+    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * lanes
+
+
+def is_few(n_labels: int) -> bool:
+    """Do several rows fit into a vector?"""
+    return n_labels <= WIDTH // 2
 
 
 def padded(n_labels: int) -> int:
