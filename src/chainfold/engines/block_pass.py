@@ -126,7 +126,8 @@ class BlockPass:
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
         self._rows = 0  # positions for which there is room
-        self._lent: list[Floats] = []  # alpha, predicted, edge, shift
+        self._lent: list[Floats] = []  # alpha and predicted; edge and shift, where each position has its own
+        self._lattice_room: list[Floats] = []  # the same, a row for each position
         self._data: tuple[Block, BlockRows] | None = None
         self._room: BlockRows | None = None  # the arrays that hold the rows
         self._flow = NO_FLOW
@@ -236,7 +237,7 @@ class BlockPass:
         """Give back the arrays."""
         for array in self._lent:
             self._problem.pool.give(array)
-        self._rows, self._lent = 0, []
+        self._rows, self._lent, self._lattice_room = 0, [], []
 
     def restore(self, low: int, block: Block, entry: Belief, alpha: Floats | None) -> None:
         """The state after `forward`, from its forward vectors: transition matrices and predictions are recomputed.
@@ -252,7 +253,7 @@ class BlockPass:
         states[:] = alpha
         real = entry.real()
         assert real is not None, "the entry of a block of doubles has their range"
-        edge, moved = (p.edge, p.shift) if edges is None else (edges, shift)
+        edge, moved = (p.edge, p.shift) if edges is None or shift is None else (edges, shift)
         if edges is not None:
             p.score_edges(block, edges)
             exponentiate_edges(edge, moved)
@@ -273,17 +274,18 @@ class BlockPass:
         if self._rows < self.size:
             self.release()
             self._rows = 1 << (self.size - 1).bit_length()  # of few different sizes
-            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else (0, 0)
+            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else ()
             self._lent = [self._problem.pool.take(self._rows * columns) for columns in (self.width, self.width, *edges)]
+            self._lattice_room = [array.reshape(self._rows, -1) for array in self._lent]
         if self._problem.weighted:
             self.before = NOTHING_BEFORE if entry is None else self._problem.before(low)
             earlier = np.concatenate([[self.before.weight], block.weights[:-1]])
             self._flow = Flow(np.where(block.starts, earlier, block.weights - earlier), earlier)
 
-    def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats]:
-        """For states, predictions, edges where each position has its own, and their shifts."""
-        alpha, predicted, edge = (array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3])
-        return alpha, predicted, edge if self._problem.has_edges else None, self._lent[3][: self.size]
+    def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats | None]:
+        """For states and predictions; for edges and their shifts, where each position has its own."""
+        alpha, predicted, *edges = (array[: self.size] for array in self._lattice_room)
+        return alpha, predicted, edges[0] if edges else None, edges[1].ravel() if edges else None
 
     def _score(self, masked: bool) -> None:
         """State and edge scores of the block."""
