@@ -25,7 +25,7 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
 from chainfold.engines.stream import cost as stream_cost
-from chainfold.engines.stretch import HALO, future_of, past_of
+from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels.slots import is_few
@@ -126,10 +126,11 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
     if near.any():
         return Cut(position + int(np.argmax(near)))
     try:
-        past = past_of(problem, potentials, position)
+        halo = HALO_OF_FEW if potentials.few else HALO
+        past = past_of(problem, potentials, position, halo)
         if not past.known or past.value is None:
             return None
-        future = future_of(problem, potentials, position, past.value)
+        future = future_of(problem, potentials, position, past.value, halo)
     except (ZeroProbability, ScoreNotFinite):  # a stretch will meet it too, and name the first one
         return None
     return Cut(position, past.value, future.value) if future.known else None

@@ -34,6 +34,7 @@ class Halo(NamedTuple):
 
 
 HALO = Halo()
+HALO_OF_FEW = Halo(256)  # of few labels, where a halo takes hardly less time if it is shorter
 
 
 Value = TypeVar("Value")
