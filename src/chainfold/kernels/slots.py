@@ -17,14 +17,15 @@ WIDTH = 8
 MOST_VECTORS = 8
 """Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
 
-_LINE = 64  # bytes; a vector that lies across two lines of the cache takes two loads
+LINE = 64
+"""Bytes in a line of the cache; a vector that lies across two of them takes two loads."""
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
     """Zeros whose first number begins a line of the cache."""
     size = math.prod(shape)
-    memory = np.zeros(size + _LINE // 8)
-    skip = -memory.ctypes.data % _LINE // 8
+    memory = np.zeros(size + LINE // 8)
+    skip = -memory.ctypes.data % LINE // 8
     return memory[skip : skip + size].reshape(shape)
 
 
