@@ -52,6 +52,7 @@ UNFORGETTING = {
     "identity": (IDENTITY, 0.05),
     "nearly identity, flat": (NEARLY_IDENTITY, 0.0),
     "block-diagonal": (BLOCK_DIAGONAL, 0.05),
+    "identity of five": (np.where(np.eye(5) > 0.0, 0.0, -_INF).tolist(), 0.05),
 }
 
 

@@ -81,6 +81,7 @@ def _choose_by_tiles(matrix: Any, n_labels: Any, tiles: Any) -> Any:
 
 @kernel(fastmath=STRICT)
 def _arranged(matrix: Any, n_labels: Any, tiles: Any) -> Any:
+    """A copy of the matrix, tile by tile, that begins a line of the cache."""
     tile, columns, width = sizes(tiles)
     memory = np.empty(n_labels * width + WIDTH)
     skip = -place(memory, 0) % LINE // 8

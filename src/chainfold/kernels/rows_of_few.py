@@ -221,9 +221,7 @@ def times(typing_context: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def columns_agree(
-    typing_context: Any, square: Any, possible: Any, ignore: Any, tolerance: Any, least: Any
-) -> Any:
+def columns_agree(typing_context: Any, square: Any, possible: Any, ignore: Any, tolerance: Any, least: Any) -> Any:
     """Do the columns f with possible(f) > 0 agree in each row, or is all of it below ignore(i)?"""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

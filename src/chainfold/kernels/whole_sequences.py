@@ -43,9 +43,7 @@ def _choose_forward(lattice: Any, shift: Any, watch: Any, tiles: Any) -> Any:
 
 
 @overload(go_back, strict=False)
-def _choose_backward(
-    block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any
-) -> Any:
+def _choose_backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> Any:
     kernel = backward_few if rows.types[rows.fields.index("tiles")][2].count else backward
     return lambda block_rows, lattice, edge_t, gamma, rows, pairs, counts: kernel(
         block_rows, lattice, edge_t, gamma, rows, pairs, counts
