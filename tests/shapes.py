@@ -125,21 +125,24 @@ def rows_without_weights(random: np.random.Generator) -> Case:
     return model(random, source, layout=layout), source
 
 
-def late_reversal(random: np.random.Generator) -> Case:
-    """Two labels that never change: the first half favours one by e^800, beyond the range of a double; the second half
-    takes it all back. Only logarithms keep the loser's account."""
-    positions = 8
-    score = np.array([200.0] * 4 + [-200.0] * 4)
-    source = Chain.from_arrays(
-        offsets=np.arange(positions + 1),
-        ids=np.zeros(positions, int),
-        values=score,
-        labels=np.zeros(positions, int),
-        n_labels=2,
-        n_attributes=1,
-    )
-    weights = np.array([1.0, -1.0, 0.0, -np.inf, -np.inf, 0.0])
-    return Model(Layout.full(2, 1), weights), source
+def late_reversal(n_labels: int, positions: int) -> Callable[[np.random.Generator], Case]:
+    """Labels that never change: the first half favours one by e^600 at least, beyond the range of a double; the second
+    half takes it all back. Only logarithms keep the loser's account."""
+
+    def make(random: np.random.Generator) -> Case:
+        half = positions // 2
+        source = Chain.from_arrays(
+            offsets=np.arange(positions + 1),
+            ids=np.zeros(positions, int),
+            values=np.array([200.0] * half + [-200.0] * half),
+            labels=np.zeros(positions, int),
+            n_labels=n_labels,
+            n_attributes=1,
+        )
+        stay = np.where(np.eye(n_labels) > 0.0, 0.0, -np.inf)
+        return Model(Layout.full(n_labels, 1), np.concatenate([np.linspace(1.0, -1.0, n_labels), stay.ravel()])), source
+
+    return make
 
 
 _INF = np.inf
@@ -181,7 +184,13 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "identity, flat": transitions([[0, -_INF], [-_INF, 0]]),
     "nearly identity, flat": transitions([[0, -30], [-30, 0]]),
     "block-diagonal": transitions([[0, 1, -_INF], [2, 0, -_INF], [-_INF, -_INF, 0.5]], scale=1.0),
-    "late reversal": late_reversal,
+    "late reversal": late_reversal(2, 8),
+    "late reversal, five labels": late_reversal(5, 6),
+    "five labels, start marks": plain(6, 5, starts=every(lambda t: t in (2, 3), 6)),
+    "five labels, all values one": plain(5, 5, values="one"),
+    "block-diagonal, five labels": transitions(
+        np.where(np.arange(5) // 2 == np.arange(5)[:, None] // 2, 0.5, -_INF), scale=1.0, positions=5
+    ),
 }
 
 

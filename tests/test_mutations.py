@@ -37,6 +37,7 @@ class Mutant(NamedTuple):
     files: tuple[str, ...] = ("engines/test_engines_oracle.py", "engines/test_never_forget.py")
 
 
+_SHORT = ("engines/test_short_sequences.py",)
 _WEIGHTS, _WINDOW, _ROUNDING = (
     ("engines/test_position_weights.py",),
     ("inference/test_stream_window.py",),
@@ -122,14 +123,27 @@ MUTANTS = [
     Mutant(
         "stream",
         "kernels/certificate.py",
-        "if alpha[f] > 0.0:",
-        "if alpha[f] > 0.0 and (alpha.size == row.size or alpha[row.size + f] > -1074.0):",
+        "if number(alpha, f) > 0.0:",
+        "if number(alpha, f) > 0.0 and number(alpha, n_labels + -n_labels % WIDTH + f) > -1074.0:",
         "stream",
     ),
     Mutant("parallel", "engines/parallel.py", "if not past.known or past.value", "if past.value", "parallel"),
     Mutant("parallel", "engines/parallel.py", "if future.known else None", "if True else None", "cut"),
     Mutant("parallel", "engines/certificate.py", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
     Mutant("every engine", "kernels/forward.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
+    Mutant("every engine", "kernels/few.py", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
+    Mutant("every engine", "kernels/few.py", "ahead = product(previous, square)", "ahead = one"),
+    Mutant("every engine", "kernels/few.py", "            if not number(starts, t):", "            if t > 0:"),
+    Mutant("every engine", "kernels/few.py", "current = current / spread_few(scale, few)", "pass", "parallel"),
+    Mutant("every engine", "kernels/few.py", "lane(peak, k * len(few))", "0.0", "fb"),
+    Mutant("every engine", "kernels/few.py", "lane(peaks, k))", "0.0)", "fb"),
+    Mutant("every engine", "kernels/few.py", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
+    Mutant("every engine", "kernels/few.py", "fma(spread_few(entry[i], few), ", "fma(zero, ", "stream"),
+    Mutant("every engine", "kernels/few.py", "spread_few(number(block_rows.value, k), few)", "spread_few(1.0, few)"),
+    Mutant("every engine", "kernels/few.py", "number(counts.sparse, entry) + share", "share", "sparse"),
+    Mutant("stream", "kernels/rows_of_few.py", "builder.fmul(tolerance, low))", "builder.fmul(low.type(1e-3), low))"),
+    Mutant("stream", "kernels/few.py", "certified, looked = True, t + 1", "certified, looked = True, t", "stream"),
+    Mutant("every engine", "kernels/forward.py", "c * n_labels + i * columns", "i * width + c", "tile", _SHORT),
     Mutant("every engine", "kernels/forward.py", "            ahead = one\n", "            ahead = zero\n"),
     Mutant(
         "every engine",

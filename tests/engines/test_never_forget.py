@@ -52,6 +52,7 @@ UNFORGETTING = {
     "identity": (IDENTITY, 0.05),
     "nearly identity, flat": (NEARLY_IDENTITY, 0.0),
     "block-diagonal": (BLOCK_DIAGONAL, 0.05),
+    "identity of five": (np.where(np.eye(5) > 0.0, 0.0, -_INF).tolist(), 0.05),
 }
 
 
@@ -69,14 +70,14 @@ def test_stream_carries_and_is_exact(name: str, starts: bool) -> None:
 @pytest.mark.parametrize("name", UNFORGETTING)
 def test_parallel_works_in_order_and_is_exact(name: str) -> None:
     model, chain = problem(*UNFORGETTING[name], positions=100_000)
-    found = log_likelihood(model, chain, "parallel", threads=2)
+    found = log_likelihood(model, chain, "parallel", threads=2, block=6000)
     assert found.report.in_order > 0
     check(found, log_likelihood(model, chain, "fb"))
 
 
 def test_parallel_cuts_at_start_marks_even_so() -> None:
     model, chain = problem(IDENTITY, 0.05, positions=100_000, starts=True)
-    found = log_likelihood(model, chain, "parallel", threads=2)
+    found = log_likelihood(model, chain, "parallel", threads=2, block=6000)
     assert found.report.in_order < 15, "at least one of fifteen cuts has a start mark near it"
     check(found, log_likelihood(model, chain, "fb"))
 

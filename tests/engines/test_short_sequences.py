@@ -134,7 +134,7 @@ def test_more_labels_than_a_tile_has(n_labels: int) -> None:
 def test_rows_are_whole_tiles() -> None:
     assert [padded(n) for n in (1, 8, 9, 22, 64, 65, 88, 100, 256)] == [8, 8, 16, 24, 64, 80, 96, 112, 256]
     for n_labels in range(1, 300):
-        tile, tiles = tiles_of(n_labels)
+        tile, tiles, _ = tiles_of(n_labels)
         assert n_labels <= padded(n_labels) == 8 * len(tile) * len(tiles) < 1.25 * n_labels + 8
     with pytest.raises(BadSetting, match="n_labels"):
         Layout.full(MOST_LABELS + 1, 1)

@@ -441,7 +441,7 @@ def test_the_flow_beyond_the_lookahead_is_as_large_as_weights_rise() -> None:
 
 def test_what_underflows_is_as_small_as_the_page_says() -> None:
     most = math.exp(EDGE_RANGE)
-    share = np.finfo(np.float64).tiny * most / forward._LEAST_SUM  # of the largest α
+    share = np.finfo(np.float64).tiny * most / forward.LEAST_SUM  # of the largest α
     said = re.search(r"less than (\S+) of the largest, and a posterior\s+below (\S+):", section("Range"))
     any_past = re.search(r"posterior\s+is\s+below\s+(\S+)\s+for\s+any\s+past", section("Halos"))
     assert said

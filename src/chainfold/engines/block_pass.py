@@ -21,6 +21,7 @@ from chainfold.engines.problem import NOTHING_BEFORE, Problem
 from chainfold.engines.tally import Tally
 from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
 from chainfold.kernels.faults import OK, check
+from chainfold.kernels.few import backward_few, forward_few
 from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide, predict
 from chainfold.kernels.lattice import EDGE_RANGE, Lattice
 from chainfold.kernels.slots import BlockRows, Slots, aligned
@@ -89,7 +90,8 @@ def forward_pass(
         if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
             ahead = np.empty_like(states) if predicted is None else predicted
             careful = watch or p.watch or edges is not None
-            status, log_scale = forward(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
+            kernel = forward_few if p.few and edges is None else forward
+            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
             if status == OK:
                 leaving, _ = Belief(states[-1]).normalised()
                 return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
@@ -124,7 +126,8 @@ class BlockPass:
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
         self._rows = 0  # positions for which there is room
-        self._lent: list[Floats] = []  # alpha, predicted, edge, shift
+        self._lent: list[Floats] = []  # alpha and predicted; edge and shift, where each position has its own
+        self._lattice_room: list[Floats] = []  # the same, a row for each position
         self._data: tuple[Block, BlockRows] | None = None
         self._room: BlockRows | None = None  # the arrays that hold the rows
         self._flow = NO_FLOW
@@ -188,7 +191,8 @@ class BlockPass:
             backward_general(self.block, block_rows, lattice, gamma, rows, scratch, counts)
         else:
             pairs = aligned(p.width, p.width)
-            backward(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
+            kernel = backward_few if p.few and not lattice.change.size else backward
+            kernel(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         if self._problem.weighted:
             return gamma
@@ -233,7 +237,7 @@ class BlockPass:
         """Give back the arrays."""
         for array in self._lent:
             self._problem.pool.give(array)
-        self._rows, self._lent = 0, []
+        self._rows, self._lent, self._lattice_room = 0, [], []
 
     def restore(self, low: int, block: Block, entry: Belief, alpha: Floats | None) -> None:
         """The state after `forward`, from its forward vectors: transition matrices and predictions are recomputed.
@@ -249,7 +253,7 @@ class BlockPass:
         states[:] = alpha
         real = entry.real()
         assert real is not None, "the entry of a block of doubles has their range"
-        edge, moved = (p.edge, p.shift) if edges is None else (edges, shift)
+        edge, moved = (p.edge, p.shift) if edges is None or shift is None else (edges, shift)
         if edges is not None:
             p.score_edges(block, edges)
             exponentiate_edges(edge, moved)
@@ -270,17 +274,18 @@ class BlockPass:
         if self._rows < self.size:
             self.release()
             self._rows = 1 << (self.size - 1).bit_length()  # of few different sizes
-            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else (0, 0)
+            edges = (self._potentials.scores.size, 1) if self._problem.has_edges else ()
             self._lent = [self._problem.pool.take(self._rows * columns) for columns in (self.width, self.width, *edges)]
+            self._lattice_room = [array.reshape(self._rows, -1) for array in self._lent]
         if self._problem.weighted:
             self.before = NOTHING_BEFORE if entry is None else self._problem.before(low)
             earlier = np.concatenate([[self.before.weight], block.weights[:-1]])
             self._flow = Flow(np.where(block.starts, earlier, block.weights - earlier), earlier)
 
-    def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats]:
-        """For states, predictions, edges where each position has its own, and their shifts."""
-        alpha, predicted, edge = (array.reshape(self._rows, -1)[: self.size] for array in self._lent[:3])
-        return alpha, predicted, edge if self._problem.has_edges else None, self._lent[3][: self.size]
+    def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats | None]:
+        """For states and predictions; for edges and their shifts, where each position has its own."""
+        alpha, predicted, *edges = (array[: self.size] for array in self._lattice_room)
+        return alpha, predicted, edges[0] if edges else None, edges[1].ravel() if edges else None
 
     def _score(self, masked: bool) -> None:
         """State and edge scores of the block."""

@@ -25,15 +25,16 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
 from chainfold.engines.stream import cost as stream_cost
-from chainfold.engines.stretch import HALO, future_of, past_of
+from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
+from chainfold.kernels.slots import is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
 """A chain is cut into at most this many, for any number of threads."""
 
-_LEAST_STRETCH = 4096  # positions
+_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a cut does
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _NEAR = 256  # positions
@@ -96,7 +97,8 @@ def in_order(
 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: evenly spaced, and independent of the number of threads."""
-    sizes = (_LEAST_STRETCH, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
+    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
+    sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
     count = 1 << most.bit_length() - 1  # a power of two: threads that come in twos have equal shares
     return [shape.positions * k // count for k in range(1, count)]
@@ -124,10 +126,11 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
     if near.any():
         return Cut(position + int(np.argmax(near)))
     try:
-        past = past_of(problem, potentials, position)
+        halo = HALO_OF_FEW if potentials.few else HALO
+        past = past_of(problem, potentials, position, halo)
         if not past.known or past.value is None:
             return None
-        future = future_of(problem, potentials, position, past.value)
+        future = future_of(problem, potentials, position, past.value, halo)
     except (ZeroProbability, ScoreNotFinite):  # a stretch will meet it too, and name the first one
         return None
     return Cut(position, past.value, future.value) if future.known else None

@@ -26,12 +26,14 @@ class Transitions:
     edge_t      [N, width]  E transposed
     only_wide   transition scores span more than a double allows
     watch       forward vectors may leave the range of a double
+    few         are there so few labels that several rows fit into a register?
     """
 
     def __init__(self, scores: Floats, n_labels: int, tiles: Tiles, restricted: bool, has_edges: bool) -> None:
         """restricted: labels may be forbidden by state scores; has_edges: each position has a matrix of its own."""
         self.scores, self.n_labels, self.tiles = scores, n_labels, tiles
         self.width: int = scores.shape[1] // n_labels
+        self.few = bool(tiles[2])
         self.edge = aligned(*scores.shape)
         self.edge[:] = scores
         self.shift = np.zeros(1)

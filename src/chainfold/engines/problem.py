@@ -73,6 +73,11 @@ class Problem:
         self._bytes_read = 0
 
     @property
+    def held(self) -> bool:
+        """Is the chain in memory, with its rows looked up?"""
+        return self._block_rows is not None
+
+    @property
     def positions(self) -> int:
         return self.source.positions
 

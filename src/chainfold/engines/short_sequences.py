@@ -9,12 +9,13 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.kernels.slots import BlockRows, Slots, aligned
+from chainfold.kernels.slots import BlockRows, Slots, aligned, is_few
 from chainfold.kernels.whole_sequences import whole_sequences
 from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least
 _MOST, _MOST_PLACES = 16384, 16 << 20  # positions that are looked through for whole sequences, bytes of their rows
+_MOST_HELD = 65536  # where the chain is in memory and a position of few labels takes little time
 
 
 class ShortSequences:
@@ -32,7 +33,8 @@ class ShortSequences:
     @staticmethod
     def most_of(problem: Problem) -> int:
         """Positions that are looked through at once."""
-        return max(min(_MOST, int(_MOST_PLACES // (8 * problem.source.active + 16))), 2 * _LEAST_ROWS)
+        most = _MOST_HELD if problem.held and is_few(problem.shape.n_labels) else _MOST
+        return max(min(most, int(_MOST_PLACES // (8 * problem.source.active + 16))), 2 * _LEAST_ROWS)
 
     @staticmethod
     def suit(problem: Problem, potentials: Potentials) -> bool:

@@ -34,6 +34,7 @@ class Halo(NamedTuple):
 
 
 HALO = Halo()
+HALO_OF_FEW = Halo(256)  # of few labels, where a halo takes hardly less time if it is shorter
 
 
 Value = TypeVar("Value")
@@ -81,19 +82,20 @@ def starts_at(problem: Problem, position: int) -> bool:
 
 def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo = HALO) -> Side[Belief]:
     """α of the position before `position`, from a halo that grows until its beginning no longer matters."""
-    size = halo.first
+    size, first_pass, rest_pass = halo.first, BlockPass(problem, potentials), BlockPass(problem, potentials)
     while True:
         low = max(0, position - size)
         first = problem.read(low, low + 1)
         reached = bool(first.starts[0])
         begun = first._replace(starts=frozen([True], np.bool_))  # any label is possible here, unless one starts
-        belief = BlockPass(problem, potentials).forward(low, begun, None, masked=reached)
-        if position == low + 1:
-            return Side(belief, False, reached)
-        block_pass, certificate = BlockPass(problem, potentials), Certificate.of_past(belief, _tolerance(problem))
-        belief = block_pass.forward(low + 1, problem.read(low + 1, position), belief)
-        certified = certificate.extend(block_pass.lattice())
+        belief, certified = first_pass.forward(low, begun, None, masked=reached), False
+        if position > low + 1:
+            certificate = Certificate.of_past(belief, _tolerance(problem))
+            belief = rest_pass.forward(low + 1, problem.read(low + 1, position), belief)
+            certified = certificate.extend(rest_pass.lattice())
         if certified or reached or 2 * size > halo.last:
+            first_pass.release()
+            rest_pass.release()
             return Side(belief, certified, reached)
         size *= 2
 
@@ -115,8 +117,12 @@ def future_of(
         certified, reached = certificate.extend(passes[-1].lattice()), high == problem.positions
         if certified or reached or high - position >= halo.last:
             if problem.weighted:
-                return Side(boundary_flow(passes, certificate.last), certified, reached)
-            return Side(certificate.gamma if certified else certificate.mixed(belief), certified, reached)
+                gamma = boundary_flow(passes, certificate.last)
+            else:
+                gamma = certificate.gamma if certified else certificate.mixed(belief)
+            for block_pass in passes:
+                block_pass.release()
+            return Side(gamma, certified, reached)
         low, size = high, 2 * size
 
 

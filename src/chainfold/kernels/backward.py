@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from chainfold.kernels.forward import step_row
+from chainfold.kernels.forward import by_tiles, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
 from chainfold.kernels.scores import AHEAD, PORTION, fold, prefetch_short_rows, short_entries, sizes
 from chainfold.kernels.simd import fma, load_tile, maximum, number, place, set_number, splat, store, sum_lanes, zeros
 from chainfold.kernels.wide import log_share
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-_TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
+TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
 
 
 @kernel(fastmath=CONTRACT, inline=True)
@@ -116,7 +116,7 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
     """
     alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
     tile, columns, width = sizes(rows.tiles)
-    weighted = lattice.change.size > 0
+    weighted, matrix = lattice.change.size > 0, by_tiles(edge_t, n_labels, rows.tiles)
     high, held = alpha.shape[0], load_tile(gamma, 0, tile)
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
@@ -144,9 +144,10 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
                 store(predicted, at, held)
             v, held_v = place(predicted, t * width), held
             for c in range(0, width, columns):
-                held = load_tile(previous, c, tile) * step_row(v, held_v, edge_t, 0, n_labels, c, rows.tiles)
+                ahead = step_row(v, held_v, matrix, c * n_labels, columns, n_labels, rows.tiles)
+                held = load_tile(previous, c, tile) * ahead
                 store(gamma, c, held)
-        if t > 0 and (high - t == _TILE or t == 1):
+        if t > 0 and (high - t == TILE or t == 1):
             count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
             if not weighted:
@@ -176,7 +177,7 @@ def backward_general(
     for t in range(lattice.starts.size - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         step_back(lattice, t, gamma, joint)
-        if not weighted and t % _TILE == 0:
+        if not weighted and t % TILE == 0:
             normalise(gamma, rows.tiles)
         if not lattice.starts[t]:
             for i in range(n_labels):

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.lattice import end_posterior, transfer
-from chainfold.kernels.simd import fma, load, splat, store
+from chainfold.kernels.lattice import end_posterior, transfer, transfer_real
+from chainfold.kernels.simd import fma, load, number, place, splat, store
 from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import real
 from chainfold.system.jit import CONTRACT, STRICT, kernel
@@ -35,23 +35,23 @@ from chainfold.system.jit import CONTRACT, STRICT, kernel
 NEGLIGIBLE = 1e-200
 """A posterior that is this small for any future counts as zero; products of it would underflow."""
 
-_SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
+SUBNORMAL = 1e-290  # numbers near the end of the range have too few digits left to agree or not
 
 
-@kernel(fastmath=CONTRACT)
-def multiply(left: Any, right: Any, n_labels: Any, out: Any) -> None:
-    """out = left · right, four rows at a time; left and out: [width, width], right: [N, width]."""
-    width = out.shape[1]
+@kernel(fastmath=CONTRACT, inline=True)
+def multiply(left: Any, right: Any, n_labels: Any, width: Any, out: Any) -> None:
+    """out = left · right, four rows at a time, from place to place; left and out: [width, width], right: [N, width]."""
     for i in range(0, n_labels, 4):
         for c in range(0, width, WIDTH):
             sum0, sum1, sum2, sum3 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+            at = i * width
             for f in range(n_labels):
                 row = load(right, f * width + c)
-                sum0 = fma(splat(left[i, f]), row, sum0)
-                sum1 = fma(splat(left[i + 1, f]), row, sum1)
-                sum2 = fma(splat(left[i + 2, f]), row, sum2)
-                sum3 = fma(splat(left[i + 3, f]), row, sum3)
-            at = i * width + c
+                sum0 = fma(splat(number(left, at + f)), row, sum0)
+                sum1 = fma(splat(number(left, at + width + f)), row, sum1)
+                sum2 = fma(splat(number(left, at + 2 * width + f)), row, sum2)
+                sum3 = fma(splat(number(left, at + 3 * width + f)), row, sum3)
+            at += c
             store(out, at, sum0)
             store(out, at + width, sum1)
             store(out, at + 2 * width, sum2)
@@ -63,10 +63,20 @@ def row_agrees(row: Any, ignore: Any, alpha: Any, n_labels: Any, tolerance: Any)
     """Do the columns agree in this row, those of impossible labels f left out? Rows below `ignore` need not."""
     low, high = np.inf, 0.0
     for f in range(n_labels):
-        if alpha[f] > 0.0:  # of a wide number the first part: it may still matter where a double would underflow
-            low = min(low, row[f])
-            high = max(high, row[f])
-    return high < ignore or (low > _SUBNORMAL and high - low <= tolerance * low)
+        if number(alpha, f) > 0.0:  # of a wide number the first part: it may matter where a double would underflow
+            x = number(row, f)
+            low, high = min(low, x), max(high, x)
+    return high < ignore or (low > SUBNORMAL and high - low <= tolerance * low)
+
+
+@kernel(fastmath=STRICT, inline=True)
+def disagreeing(q: Any, doubtful: Any, ignore: Any, alpha: Any, n_labels: Any, width: Any, tolerance: Any) -> Any:
+    """A row of q whose columns do not agree, the doubtful one asked first; -1 if there is none."""
+    for k in range(-1, n_labels):
+        i = doubtful if k < 0 else k
+        if not row_agrees(place(q, i * width), number(ignore, i), alpha, n_labels, tolerance):
+            return i
+    return -1
 
 
 @kernel(fastmath=STRICT, inline=True)
@@ -89,32 +99,35 @@ def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, 
     q holds Q on entry and, where the block did not settle it, on return; where it did, gamma is the posterior of the
     boundary. ignore: [width], for each row how small it must be to count as zero.
     """
-    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
-    step = 1 if edge.shape[0] > 1 else 0
-    weight = np.zeros(q.shape[1])
+    starts, alpha, wide, n_labels, width = lattice.starts, lattice.alpha, lattice.wide, lattice.n_labels, q.shape[1]
+    predicted, edge, entry = lattice.predicted, lattice.edge, lattice.entry
+    fixed, columns = edge.shape[0] == 1, alpha.shape[1]
+    weight, joint = np.zeros(width), scratch[0]
     doubtful = 0  # the row that disagreed last is asked first
     for t in range(alpha.shape[0]):
-        previous = alpha[t - 1] if t > 0 else lattice.entry
-        if lattice.starts[t]:
+        if number(starts, t):
+            previous = alpha[t - 1] if t > 0 else entry
             for f in range(n_labels):
                 weight[f] = real(previous, f, wide)
             mix(q, weight, n_labels, gamma)
             return True, t
-        transfer(previous, lattice.predicted[t], edge[t * step], wide, n_labels, scratch[0])
-        multiply(q, scratch[0], n_labels, scratch[1])
+        at = 0 if fixed else t
+        if wide:
+            transfer(alpha[t - 1] if t > 0 else entry, predicted[t], edge[at], True, n_labels, joint)
+        else:
+            before = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
+            move = place(edge, at * n_labels * width)
+            transfer_real(before, place(predicted, t * width), move, n_labels, width, place(scratch, 0))
+        multiply(place(q, 0), place(scratch, 0), n_labels, width, place(scratch, width * width))
         for c in range(0, q.size, WIDTH):
-            store(q, c, load(scratch[1], c))
-        if row_agrees(q[doubtful], ignore[doubtful], alpha[t], n_labels, tolerance):
-            certified = True
-            for i in range(n_labels):
-                if not row_agrees(q[i], ignore[i], alpha[t], n_labels, tolerance):
-                    certified, doubtful = False, i
-                    break
-            if certified:
-                for f in range(n_labels):
-                    weight[f] = real(alpha[t], f, wide)
-                mix(q, weight, n_labels, gamma)
-                return True, t + 1
+            store(q, c, load(scratch, width * width + c))
+        row = disagreeing(q, doubtful, ignore, place(alpha, t * columns), n_labels, width, tolerance)
+        if row < 0:
+            for f in range(n_labels):
+                weight[f] = real(alpha[t], f, wide)
+            mix(q, weight, n_labels, gamma)
+            return True, t + 1
+        doubtful = row
     return False, alpha.shape[0]
 
 
@@ -127,34 +140,34 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
     from the head back. The boundary t = -1 is the entry of the lattice. Returns t and gamma, its posterior, or -2; q is
     Q_{t+1}, from which the next call continues. Before a start mark the posterior is α.
     """
-    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
-    width = q.shape[1]
-    step = 1 if edge.shape[0] > 1 else 0
-    head = alpha[alpha.shape[0] - 1]
-    weight = np.zeros(width)
+    starts, alpha, wide, n_labels, width = lattice.starts, lattice.alpha, lattice.wide, lattice.n_labels, q.shape[1]
+    predicted, edge, entry = lattice.predicted, lattice.edge, lattice.entry
+    fixed, head = edge.shape[0] == 1, alpha.shape[0] - 1
+    weight, joint, product = np.zeros(width), scratch[0], scratch[1]
     doubtful = 0
     for i in range(width):
         for f in range(width):
             q[i, f] = 1.0 if i == f else 0.0
-    for t in range(alpha.shape[0] - 1, -1, -1):
-        previous = alpha[t - 1] if t > 0 else lattice.entry
-        if lattice.starts[t]:
-            end_posterior(previous, wide, n_labels, gamma)
+    for t in range(head, -1, -1):
+        if number(starts, t):
+            end_posterior(alpha[t - 1] if t > 0 else entry, wide, n_labels, gamma)
             return t - 1
-        transfer(previous, lattice.predicted[t], edge[t * step], wide, n_labels, scratch[0])
-        multiply(scratch[0], q, n_labels, scratch[1])
-        certified = row_agrees(scratch[1, doubtful], ignore[doubtful], head, n_labels, tolerance)
-        if certified:
-            for i in range(n_labels):
-                if not row_agrees(scratch[1, i], ignore[i], head, n_labels, tolerance):
-                    certified, doubtful = False, i
-                    break
-        if certified:
+        at = 0 if fixed else t
+        if wide:
+            transfer(alpha[t - 1] if t > 0 else entry, predicted[t], edge[at], True, n_labels, joint)
+        else:
+            before = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
+            move = place(edge, at * n_labels * width)
+            transfer_real(before, place(predicted, t * width), move, n_labels, width, place(scratch, 0))
+        multiply(place(scratch, 0), place(q, 0), n_labels, width, place(scratch, width * width))
+        row = disagreeing(product, doubtful, ignore, place(alpha, head * alpha.shape[1]), n_labels, width, tolerance)
+        if row < 0:
             for f in range(n_labels):
-                weight[f] = real(head, f, wide)
-            mix(scratch[1], weight, n_labels, gamma)
+                weight[f] = real(alpha[head], f, wide)
+            mix(product, weight, n_labels, gamma)
             return t - 1
+        doubtful = row
         if t > 0:
             for c in range(0, q.size, WIDTH):
-                store(q, c, load(scratch[1], c))
+                store(q, c, load(product, c))
     return -2

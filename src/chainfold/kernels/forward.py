@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numba.extending import overload
 
 from chainfold.kernels.faults import NOT_FINITE, OK, UNSAFE, ZERO
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, row_sum, two_sum
@@ -33,11 +34,11 @@ from chainfold.kernels.simd import (
     where_positive,
     zeros,
 )
-from chainfold.kernels.slots import WIDTH
+from chainfold.kernels.slots import LINE, WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-_LEAST_SUM, _MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
+LEAST_SUM, MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
 _AHEAD = 4  # positions from a step to the one whose exponentials are taken meanwhile: they wait for nothing
 _SHORT = 24  # numbers in a row that is better spread from a register than read one by one
 
@@ -63,9 +64,37 @@ def exponentiate_edges(edge: Any, shift: Any) -> Any:
     return widest
 
 
+def by_tiles(matrix: Any, n_labels: Any, tiles: Any) -> Any:
+    """The matrix [N · width] with all rows of the first tile first, then those of the next, as steps read it.
+
+    A matrix that is larger than the first cache is read from the next one, which is up to twice as fast in order.
+    """
+    raise NotImplementedError
+
+
+@overload(by_tiles, strict=False)
+def _choose_by_tiles(matrix: Any, n_labels: Any, tiles: Any) -> Any:
+    if tiles[1].count == 1:
+        return lambda matrix, n_labels, tiles: matrix
+    return lambda matrix, n_labels, tiles: _arranged(matrix, n_labels, tiles)
+
+
+@kernel(fastmath=STRICT)
+def _arranged(matrix: Any, n_labels: Any, tiles: Any) -> Any:
+    """A copy of the matrix, tile by tile, that begins a line of the cache."""
+    tile, columns, width = sizes(tiles)
+    memory = np.empty(n_labels * width + WIDTH)
+    skip = -place(memory, 0) % LINE // 8
+    arranged = memory[skip : skip + n_labels * width]
+    for c in range(0, width, columns):
+        for i in range(n_labels):
+            store(arranged, c * n_labels + i * columns, load_tile(matrix, i * width + c, tile))
+    return arranged.reshape((1, n_labels * width))
+
+
 @kernel(fastmath=CONTRACT, inline=True)
-def step_row(vector: Any, held: Any, matrix: Any, base: Any, n_labels: Any, c: Any, tiles: Any) -> Any:
-    """Σ_i vector(i) M(i, ·), a tile of it from column c on; the matrix begins at matrix[base].
+def step_row(vector: Any, held: Any, matrix: Any, at: Any, stride: Any, n_labels: Any, tiles: Any) -> Any:
+    """Σ_i vector(i) M(i, ·), a tile of it; that of row i begins at matrix[at + i · stride].
 
     held: the vector in registers, where it is short: a step then does not wait for memory.
 
@@ -73,13 +102,12 @@ def step_row(vector: Any, held: Any, matrix: Any, base: Any, n_labels: Any, c: A
     """
     tile, _, width = sizes(tiles)
     if width <= _SHORT:
-        return spread(held, matrix, base, n_labels)
+        return spread(held, matrix, at, n_labels)
     even, odd = zeros(tile), zeros(tile)
-    at = base + c
     for i in range(0, n_labels - 1, 2):
         even = fma(splat(number(vector, i)), load_tile(matrix, at, tile), even)
-        odd = fma(splat(number(vector, i + 1)), load_tile(matrix, at + width, tile), odd)
-        at += 2 * width
+        odd = fma(splat(number(vector, i + 1)), load_tile(matrix, at + stride, tile), odd)
+        at += 2 * stride
     if n_labels % 2:
         even = fma(splat(number(vector, n_labels - 1)), load_tile(matrix, at, tile), even)
     return even + odd
@@ -112,7 +140,9 @@ def forward(
     Returns (status, log of the scale in two numbers, the logarithm of the last vector's sum included).
     """
     tile, columns, width = sizes(tiles)
-    step = 1 if edge.shape[0] > 1 else 0
+    step, matrix, ahead_by, stride = 1, edge, 1, width  # of a tile: the begin of the next one, and of its next row
+    if edge.shape[0] == 1:
+        step, matrix, ahead_by, stride = 0, by_tiles(edge, n_labels, tiles), n_labels, columns
     previous, held = place(entry, 0), load_tile(entry, 0, tile)
     total, compensation, moves = 0.0, 0.0, 0
     zero = zeros(tile)
@@ -140,7 +170,8 @@ def forward(
         for c in range(0, width, columns):
             ahead = one
             if not start:
-                ahead = step_row(previous, held, edge, t * step * n_labels * width, n_labels, c, tiles)
+                at = t * step * n_labels * width + c * ahead_by
+                ahead = step_row(previous, held, matrix, at, stride, n_labels, tiles)
             store(predicted, row + c, ahead)
             current = load_tile(alpha, row + c, tile) * ahead
             store(alpha, row + c, current)
@@ -149,7 +180,7 @@ def forward(
                 least = minimum(least, where_positive(current, current, one))
         total, compensation = two_sum(total, compensation, peak)
         scale = sum_lanes(lane_sum)
-        if not (scale > _LEAST_SUM and scale < _MOST_SUM):
+        if not (scale > LEAST_SUM and scale < MOST_SUM):
             if not (scale > 0.0 and scale < np.inf):
                 return UNSAFE, (0.0, 0.0)
             total, compensation = two_sum(total, compensation, math.log(scale))
@@ -157,7 +188,7 @@ def forward(
                 store(alpha, row + c, load_tile(alpha, row + c, tile) / splat(scale))
             current = current / splat(scale)
         previous, held = place(alpha, row), current
-    if watch and (min_lanes(least) < LEAST_ALPHA * _MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
+    if watch and (min_lanes(least) < LEAST_ALPHA * MOST_SUM or min_lanes(least_score) < LEAST_STATE_SCORE):
         return UNSAFE, (0.0, 0.0)
     scale = 0.0
     for j in range(n_labels):
@@ -177,7 +208,8 @@ def predict(starts: Any, alpha: Any, edge: Any, entry: Any, n_labels: Any, tiles
             ahead = zeros(tile) + splat(1.0)
             if not starts[t]:
                 held = load_tile(previous, 0, tile)
-                ahead = step_row(previous, held, edge, t * step * n_labels * width, n_labels, c, tiles)
+                at = t * step * n_labels * width + c
+                ahead = step_row(previous, held, edge, at, width, n_labels, tiles)
             store(predicted, t * width + c, ahead)
 
 

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.simd import load, maximum, splat, store
+from chainfold.kernels.simd import load, maximum, number, place, splat, store
 from chainfold.kernels.slots import WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, power, real, wide_exp
 from chainfold.system.jit import STRICT, kernel
@@ -109,10 +109,16 @@ def transfer(previous: Any, predicted: Any, edge: Any, wide: Any, n_labels: Any,
             for i in range(n_labels):
                 out[i, j] *= inverse
     else:
-        for c in range(0, width, WIDTH):
-            inverse = splat(1.0) / maximum(load(predicted, c), splat(TINY))
-            for i in range(n_labels):
-                store(out, i * width + c, splat(previous[i]) * load(edge, i * width + c) * inverse)
+        transfer_real(place(previous, 0), place(predicted, 0), place(edge, 0), n_labels, width, place(out, 0))
+
+
+@kernel(fastmath=STRICT, inline=True)
+def transfer_real(previous: Any, predicted: Any, edge: Any, n_labels: Any, width: Any, out: Any) -> None:
+    """`transfer` in doubles, from place to place."""
+    for c in range(0, width, WIDTH):
+        inverse = splat(1.0) / maximum(load(predicted, c), splat(TINY))
+        for i in range(n_labels):
+            store(out, i * width + c, splat(number(previous, i)) * load(edge, i * width + c) * inverse)
 
 
 @kernel(fastmath=STRICT, inline=True)

@@ -40,11 +40,11 @@ intrinsic: Any = extending.intrinsic  # what it decorates is called without the 
 
 
 class LanesType(types.Type):  # type: ignore[misc]
-    """Numba's name for a row of vectors."""
+    """Numba's name for a row of vectors, of eight doubles each unless there are fewer."""
 
-    def __init__(self, vectors: int) -> None:
-        self.vectors = vectors
-        super().__init__(f"Lanes({vectors})")
+    def __init__(self, vectors: int, lanes: int = WIDTH) -> None:
+        self.vectors, self.lanes = vectors, lanes
+        super().__init__(f"Lanes({vectors}, {lanes})")
 
 
 lanes = LanesType(1)
@@ -56,7 +56,8 @@ _INDEX = ir.IntType(32)
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, front_end_type: Any) -> None:
-        super().__init__(manager, front_end_type, ir.ArrayType(_VECTOR, front_end_type.vectors))
+        kind = ir.VectorType(ir.DoubleType(), front_end_type.lanes)
+        super().__init__(manager, front_end_type, ir.ArrayType(kind, front_end_type.vectors))
 
 
 def _parts(builder: Any, row: Any) -> list[Any]:
@@ -65,7 +66,7 @@ def _parts(builder: Any, row: Any) -> list[Any]:
 
 
 def _joined(builder: Any, parts: list[Any]) -> Any:
-    row = ir.Constant(ir.ArrayType(_VECTOR, len(parts)), ir.Undefined)
+    row = ir.Constant(ir.ArrayType(parts[0].type, len(parts)), ir.Undefined)
     for k, part in enumerate(parts):
         row = builder.insert_value(row, part, k)
     return row
@@ -82,14 +83,21 @@ def _longest(*rows: Any) -> Any:
     return max(rows, key=lambda row: row.vectors)
 
 
-def _constant(value: float) -> ir.Constant:
-    return ir.Constant(_VECTOR, [value] * WIDTH)
+def _constant(value: float, kind: Any = _VECTOR) -> ir.Constant:
+    return ir.Constant(kind, [value] * kind.count)
 
 
 def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
-    signature = ir.FunctionType(_VECTOR, [_VECTOR] * len(arguments))
-    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v{WIDTH}f64")
+    kind = arguments[0].type
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v{kind.count}f64")
     return builder.call(function, arguments)
+
+
+def _shuffled(builder: Any, value: Any, lanes: list[int], other: Any = None) -> Any:
+    """These lanes of a vector, or of two, the other's counted from the end of the first."""
+    chosen = ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes)
+    return builder.shuffle_vector(value, value if other is None else other, chosen)
 
 
 def _number(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
@@ -166,8 +174,10 @@ def load_tile(typing_context: Any, array: Any, offset: Any, tile: Any) -> Any:
 def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, offset, value = arguments
-        address = _address(context, builder, signature.args[0], array, offset)
-        for k, part in enumerate(_parts(builder, value)):
+        parts = _parts(builder, value)
+        first = _number(context, builder, signature.args[0], array, offset)
+        address = builder.bitcast(first, parts[0].type.as_pointer())
+        for k, part in enumerate(parts):
             stored = builder.store(part, _element(builder, address, k))
             stored.align = 8
         return context.get_dummy_value()
@@ -265,11 +275,20 @@ def where_positive(typing_context: Any, test: Any, a: Any, b: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def choose(test: Any, a: Any, b: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", test, _constant(0.0)), a, b)
+            return builder.select(builder.fcmp_ordered(">", test, _constant(0.0, test.type)), a, b)
 
         return _each(builder, arguments, choose)
 
     return _longest(test, a, b)(test, a, b), generate
+
+
+def _folded(builder: Any, value: Any, combine: Any) -> Any:
+    half = value.type.count // 2
+    while half:
+        low, high = (_shuffled(builder, value, list(range(k, k + half))) for k in (0, half))
+        value = combine(builder, low, high)
+        half //= 2
+    return builder.extract_element(value, ir.Constant(_INDEX, 0))
 
 
 def _reduction(combine: Any) -> Any:
@@ -281,14 +300,7 @@ def _reduction(combine: Any) -> Any:
             value, *others = _parts(builder, arguments[0])
             for other in others:
                 value = combine(builder, value, other)
-            half = WIDTH // 2
-            while half:
-                kind = ir.VectorType(_INDEX, half)
-                low = builder.shuffle_vector(value, value, ir.Constant(kind, list(range(half))))
-                high = builder.shuffle_vector(value, value, ir.Constant(kind, list(range(half, 2 * half))))
-                value = combine(builder, low, high)
-                half //= 2
-            return builder.extract_element(value, ir.Constant(_INDEX, 0))
+            return _folded(builder, value, combine)
 
         return types.float64(row), generate
 

@@ -17,19 +17,21 @@ WIDTH = 8
 MOST_VECTORS = 8
 """Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
 
-_LINE = 64  # bytes; a vector that lies across two lines of the cache takes two loads
+LINE = 64
+"""Bytes in a line of the cache; a vector that lies across two of them takes two loads."""
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
     """Zeros whose first number begins a line of the cache."""
     size = math.prod(shape)
-    memory = np.zeros(size + _LINE // 8)
-    skip = -memory.ctypes.data % _LINE // 8
+    memory = np.zeros(size + LINE // 8)
+    skip = -memory.ctypes.data % LINE // 8
     return memory[skip : skip + size].reshape(shape)
 
 
-Tiles = tuple[tuple[int, ...], tuple[int, ...]]
-"""The shape of a padded row, as part of a type: as long as a tile has vectors, and as there are tiles; see `simd`."""
+Tiles = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The shape of a padded row, as part of a type: as long as a tile has vectors, as there are tiles, and as a row has
+lanes where several rows fit into a vector; see `simd`."""
 
 
 class RowLayout(NamedTuple):
@@ -74,10 +76,16 @@ def tiles_of(n_labels: int) -> Tiles:
     tile = vectors
     if vectors > MOST_VECTORS:
         tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    return (0,) * tile, (0,) * -(-vectors // tile)
+    lanes = (2 if n_labels <= 2 else 4) if is_few(n_labels) else 0
+    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * lanes
+
+
+def is_few(n_labels: int) -> bool:
+    """Do several rows fit into a vector?"""
+    return n_labels <= WIDTH // 2
 
 
 def padded(n_labels: int) -> int:
     """The width of a row of labels, a whole number of tiles."""
-    tile, tiles = tiles_of(n_labels)
+    tile, tiles, _ = tiles_of(n_labels)
     return WIDTH * len(tile) * len(tiles)

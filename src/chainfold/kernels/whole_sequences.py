@@ -4,13 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba.extending import overload
+
 from chainfold.kernels.backward import backward
 from chainfold.kernels.faults import OK
+from chainfold.kernels.few import backward_few, forward_few
 from chainfold.kernels.forward import forward
 from chainfold.kernels.lattice import Lattice, two_sum
 from chainfold.kernels.scores import PORTION, fold, state_scores
 from chainfold.kernels.slots import BlockRows
 from chainfold.system.jit import CONTRACT, kernel
+
+
+def go_forward(lattice: Any, shift: Any, watch: Any, tiles: Any) -> Any:
+    """`forward` or, where there are few labels, `forward_few`."""
+    raise NotImplementedError
+
+
+def go_back(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
+    """`backward` or, where there are few labels, `backward_few`."""
+    raise NotImplementedError
+
+
+@overload(go_forward, strict=False)
+def _choose_forward(lattice: Any, shift: Any, watch: Any, tiles: Any) -> Any:
+    kernel = forward_few if tiles[2].count else forward
+    return lambda lattice, shift, watch, tiles: kernel(
+        lattice.starts,
+        lattice.alpha,
+        lattice.predicted,
+        lattice.edge,
+        shift,
+        lattice.entry,
+        lattice.n_labels,
+        watch,
+        tiles,
+    )
+
+
+@overload(go_back, strict=False)
+def _choose_backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> Any:
+    kernel = backward_few if rows.types[rows.fields.index("tiles")][2].count else backward
+    return lambda block_rows, lattice, edge_t, gamma, rows, pairs, counts: kernel(
+        block_rows, lattice, edge_t, gamma, rows, pairs, counts
+    )
 
 
 @kernel(fastmath=CONTRACT)
@@ -57,9 +94,7 @@ def whole_sequences(
             n_labels,
         )
         state_scores(here, rows, weights, blank, part.alpha)
-        status, scale = forward(
-            part.starts, part.alpha, part.predicted, part.edge, shift, part.entry, n_labels, watch, rows.tiles
-        )
+        status, scale = go_forward(part, shift, watch, rows.tiles)
         if status != OK:
             break
         total, compensation = two_sum(total, compensation, scale[0])
@@ -69,7 +104,7 @@ def whole_sequences(
             sum_ += last[j]
         for j in range(gamma.size):
             gamma[j] = last[j] / sum_
-        backward(here, part, edge_t, gamma, rows, pairs, counts)
+        go_back(here, part, edge_t, gamma, rows, pairs, counts)
         low = high
         if low - folded >= PORTION:
             fold(counts)
