@@ -18,7 +18,8 @@ from typing import Any
 
 import numba
 
-from chainfold.system.kernel_cache import KernelCache, keep_runtime, writable_folder
+from chainfold.system.kernel_cache import KernelCache, KernelStore, keep_runtime
+from chainfold.system.machine import give_back_memory
 
 STRICT: frozenset[str] = frozenset()
 """No liberties: infinities, true zeros and the order of sums are as written."""
@@ -31,16 +32,22 @@ OK = 0
 """No fault."""
 
 
+def _sources() -> list[Path]:
+    """The files that have kernels, or decide how they are compiled."""
+    package = Path(__file__).parents[1]
+    return sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")])
+
+
 def _package_stamp() -> str:
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")]):
+    for path in _sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 _STAMP = _package_stamp()
 keep_runtime(_STAMP)
+give_back_memory()  # that loading LLVM took
 
 
 def kernel(
@@ -61,6 +68,6 @@ def kernel(
     return compile_lazily
 
 
-def writable_cache() -> Path:
-    """The folder of compiled kernels, which exists; raises `ChainfoldError` unless files can be written there."""
-    return writable_folder(_STAMP)
+def kernel_store() -> KernelStore:
+    """Where all kernels are kept; raises `ChainfoldError` unless files can be written there."""
+    return KernelStore(_STAMP, _sources())

@@ -6,9 +6,14 @@ import ctypes
 import os
 import resource
 import sys
+from mmap import MADV_DONTNEED, PAGESIZE
 from pathlib import Path
+from typing import Any
 
 _STATUS = Path("/proc/self/status")
+_LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy", b"/libpython", b"/libcrypto", b"/pydantic_core/"
+_ARENA_MAX = -8  # M_ARENA_MAX of mallopt
+_LOADED, _WRITABLE = 1, 2  # PT_LOAD and PF_W of a segment
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
 
 
@@ -31,11 +36,61 @@ def address_room() -> int | None:
 
 
 def give_back_memory() -> None:
-    """Return memory that was freed to the operating system, where the C library would keep it for itself (glibc)."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+    """Return memory to the operating system: what was freed (glibc), and pages of libraries (Linux).
+
+    Loading LLVM alone maps 36 MB of its file that are needed at no other time. A page that is needed again comes from
+    the system's cache of files.
+    """
+    if sys.platform != "linux":
+        return
+    process = ctypes.PyDLL(None)  # no other thread of Python may load a library meanwhile
+    if sys.maxsize >> 32 and hasattr(process, "dl_iterate_phdr"):
+        process.dl_iterate_phdr(_UNMAP(_unmap), None)
+    if hasattr(process, "malloc_trim"):
+        process.malloc_trim(0)
+
+
+def keep_less_free() -> None:
+    """Let the C library (glibc) keep freed memory for one thread a core, not for eight, unless the user has said."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_ARENA_MAX, cores())
+
+
+class _Segment(ctypes.Structure):
+    """Elf64_Phdr: a part of a library's file, and where it is mapped."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("kind", "flags")),
+        *((name, ctypes.c_uint64) for name in ("offset", "address", "unused", "of_file", "size", "align")),
+    )
+
+
+class _Library(ctypes.Structure):
+    """dl_phdr_info."""
+
+    _fields_ = (
+        ("base", ctypes.c_uint64),
+        ("name", ctypes.c_char_p),
+        ("segments", ctypes.POINTER(_Segment)),
+        ("count", ctypes.c_uint16),
+    )
+
+
+_UNMAP = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
+
+
+def _unmap(library: Any, size: int, nothing: Any) -> int:
+    """Unmap the pages of segments that nobody can have written to; whoever reads them maps them again."""
+    about, advise = library.contents, ctypes.PyDLL(None).madvise
+    if any(part in about.name for part in _LIBRARIES):
+        for segment in about.segments[: about.count]:
+            if segment.kind == _LOADED and not segment.flags & _WRITABLE:
+                begin = about.base + segment.address
+                first, last = -(-begin // PAGESIZE), (begin + segment.size) // PAGESIZE
+                span = ctypes.c_size_t(max(last - first, 0) * PAGESIZE)
+                advise(ctypes.c_void_p(first * PAGESIZE), span, MADV_DONTNEED)
+    return 0
 
 
 def _status() -> dict[str, int]:
