@@ -42,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         for (int i = 0; i < PADDED; ++i) pairs[i] = 0;
         if (b.tags)
             for (int k = lane; k < N * N; k += 32) counted[warp][k] = 0;
+        __syncwarp();
         long long place = place_of(b, where, s, a + size - 1);
         int tag = b.tags ? (int)b.tags[place / N] : -1;
         if (a + size == length && lane < N) {

@@ -53,11 +53,19 @@ class Kernels:
             )
         if n_labels > MOST_LABELS:
             raise ChainfoldError(f"there are {n_labels} labels, but CUDA tensors may have {MOST_LABELS} at most.")
+        self._device = device
         self._architecture = 10 * major + minor
         self._options = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ()))
         self._driver = _driver()
         self._launch = self._driver.cuLaunchKernel
         self._functions: dict[str, ctypes.c_void_p] = {}
+
+    def stream(self) -> int:
+        """The current stream of the card."""
+        import torch
+
+        stream: int = torch._C._cuda_getCurrentRawStream(self._device)
+        return stream
 
     def launch(self, file: str, name: str, blocks: int, threads: int, stream: int, batch: Batch) -> None:
         """Start the kernel NAME of FILE.cu."""

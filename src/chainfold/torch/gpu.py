@@ -31,7 +31,7 @@ class GpuBatch:
         self.inputs, self.device, self.dtype = inputs, emissions.device, inputs.result_type
         self.n_labels, self.sequences, self.positions = inputs.n_labels, inputs.n_sequences, inputs.positions
         self.kernels = kernels_for(self.device.index or 0, self.n_labels, self.dtype == torch.float64)
-        self.stream = torch.cuda.current_stream(self.device).cuda_stream
+        self.stream = self.kernels.stream()
         self.in_chunks = self.n_labels <= CHUNK_LABELS and inputs.edges is None
         self._alive: list[Tensor] = []
         self.batch = batch = Batch()
