@@ -89,3 +89,74 @@ def test_small_batches_agree_with_enumeration(shape: tuple[int, int, int], mask:
         labels, scores = in_both_orders(lambda: gpu_paths.best(arguments_of(module, given)))
     assert labels == truth.best
     np.testing.assert_allclose(scores, [own[0] for own in truth.scores], rtol=1e-10, atol=1e-9)
+
+
+LONG = [  # sequences, positions, labels; float64; most positions of one chunk; positions of a chunk
+    (2, 60, 3, True, 512, 128),
+    (2, 60, 3, True, 8, 16),
+    (3, 70, 23, True, 8, 32),
+    (2, 40, 32, False, 8, 16),
+    (2, 90, 5, False, 8, 16),
+    (1, 700, 9, False, 512, 128),
+    (2, 20, 33, True, 512, 128),
+    (1, 12, 300, False, 512, 128),
+    (2, 5, 1, False, 512, 128),
+]
+SETTINGS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"]
+
+
+def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, dict[str, Tensor], Tensor]:
+    """A module, what is given to it beside tags, and the tags."""
+    torch.manual_seed(SETTINGS.index(kind))
+    size, length, n = shape
+    dtype = torch.float64 if double else torch.float32
+    forbid = [(i, (i + 1) % n) for i in range(n)] if kind == "forbidden" and n > 2 else []
+    if kind == "cycle":
+        forbid = [(i, j) for i in range(n) for j in range(n) if j != (i + 1) % n]
+    module: CRF = CRF(n, batch_first=kind != "time first", forbid=forbid).to(dtype)
+    module.transitions.data.mul_(20.0)
+    given, tags = {"emissions": torch.randn(shape, dtype=dtype)}, torch.randint(n, (size, length))
+    if kind == "strong":
+        module.transitions.data.mul_(50.0)
+    if kind == "mask":
+        given["mask"] = torch.rand(size, length) < 0.6
+    if kind == "packed":
+        given = {"emissions": given["emissions"].reshape(-1, n)}
+        given["cu_seqlens"] = torch.tensor([0, 0, size * length // 3, size * length // 3 + 1, size * length])
+        tags = tags.reshape(-1)
+    if kind == "unknown":
+        tags[torch.rand(size, length) < 0.4] = -100
+    if kind == "edges":
+        given["edges"] = torch.randn(*shape, n, dtype=dtype)
+    if kind == "nan":
+        given["emissions"][0, length // 2] = torch.nan
+    if kind == "none":
+        given["emissions"][-1, length // 2] = -torch.inf
+    if kind == "time first":
+        given = {name: tensor.transpose(0, 1).contiguous() for name, tensor in given.items()}
+        tags = tags.T.contiguous()
+    return module, given, tags
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [(case, kind) for case in LONG for kind in (SETTINGS if case[2] < 300 else ["plain", "mask", "strong", "nan"])],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value)),
+)
+def test_likelihood_gradient_and_labels_are_those_of_the_host(
+    case: tuple[Any, ...], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *shape, double, whole, chunk = case
+    monkeypatch.setattr(gpu, "_WHOLE", whole)
+    monkeypatch.setattr(gpu, "_CHUNK", chunk)
+    module, given, tags = setting(tuple(shape), double, kind)
+    tolerance = 1e-10 if double else 2e-6
+    assert_equal_to_host(module, given, tags, tolerance)
+    assert_equal_to_host(module, given, None, tolerance)
+    if kind in ("nan", "none"):
+        return
+    with torch.no_grad():
+        labels, scores = in_both_orders(lambda: gpu_paths.best(arguments_of(module, given)))
+    best = module.best(**given)
+    np.testing.assert_allclose(scores, best.scores, rtol=tolerance)
+    assert labels == best.labels

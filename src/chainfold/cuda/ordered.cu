@@ -9,7 +9,7 @@
 // vectors are logarithms; flag 2: back in order, they are numbers. A score that is not a number makes log Z not a number
 // and the first kept vector too; a sequence without a possible labelling has log Z = -inf.
 
-#define NEVER (-(double)INFINITE)
+#define MOST_THREADS (LABEL_THREADS > 512 ? LABEL_THREADS : 512)
 
 __device__ inline double edge_of(const Batch &b, long long row, int i, int j) {
     double score = (double)b.transitions[i * N + j];
@@ -30,12 +30,14 @@ __device__ inline double predicted_of(const Batch &b, const double *alpha, long 
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch b) {
-    __shared__ double alpha[N], room[33];
+    __shared__ double alpha[N], room[32];
     int j = threadIdx.x;
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
-        long long length = length_of(b, s);
+        const long long length = length_of(b, s);
+        const bool in_chunks = b.flag && b.flag[s] != 1;
+        if (in_chunks && b.whole) continue;
         double total = 0.0, own = 0.0;
-        if (length > 0 && b.flag[s] != 1) {
+        if (length > 0 && in_chunks) {
             long long first = first_chunk(b, s), count = (length + b.chunk - 1) / b.chunk;
             for (long long c = j; c < count; c += blockDim.x) {
                 total += b.scale[first + c];
@@ -44,11 +46,12 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch
             total = block_sum(total, room);
             own = block_sum(own, room);
         } else if (length > 0) {
+            const Rows rows = rows_of(b, s);
             REAL *out = b.vectors + kept(b, s) * N;
-            if (b.tags) own = block_sum(score_of_tags(b, s, length, j, length, blockDim.x), room);
+            if (b.tags) own = block_sum(score_of_tags(b, rows, length, j, length, blockDim.x), room);
             bool wrong = false;
             for (long long t = 0; t < length && !wrong; ++t) {
-                long long row = row_of(b, s, t);
+                long long row = rows.at(t);
                 double now = NEVER;
                 if (j < N) {
                     now = (double)score_of(b, row, t, length, j);
@@ -76,17 +79,20 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_backward(Batch b) {
-    __shared__ double alpha[N], gamma[N], predicted[N], room[33];
+    __shared__ double alpha[N], gamma[N], predicted[N], room[32];
     int j = threadIdx.x;
     double *table = b.tables + (b.warps + blockIdx.x) * (N + 2) * N;
+    for (int k = j; k < (N + 2) * N; k += blockDim.x) table[k] = 0.0;
+    __syncthreads();
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
-        long long length = length_of(b, s);
-        if (length == 0 || b.flag[s] == 0) continue;
+        const long long length = length_of(b, s);
+        if (length == 0 || (b.flag && b.flag[s] == 0)) continue;
+        const Rows rows = rows_of(b, s);
         const REAL *own = b.vectors + kept(b, s) * N;
-        bool logs = b.flag[s] == 1, wrong = own[0] != own[0];
-        double share = (double)b.factor[s];
+        const bool logs = !b.flag || b.flag[s] == 1, wrong = own[0] != own[0];
+        const double share = (double)factor_of(b, s);
         for (long long t = length - 1; t >= 0; --t) {
-            long long row = row_of(b, s, t);
+            long long row = rows.at(t);
             int tag = b.tags ? (int)b.tags[row] : -1;
             if (t == length - 1) {
                 double last = j < N ? (double)own[t * N + j] : NEVER;
@@ -108,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_backward(Batc
                 alpha[j] = logs ? before : log(before);
             }
             __syncthreads();
-            int last = b.tags ? (int)b.tags[row_of(b, s, t - 1)] : -1;
+            int last = b.tags ? (int)b.tags[rows.at(t - 1)] : -1;
             if (j < N) {
                 predicted[j] = predicted_of(b, alpha, row, j);
 #pragma unroll 1

@@ -24,12 +24,13 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     if gpu.empty:
         return [[] for _ in range(gpu.sequences)], scores.to(inputs.result_type)
     back = gpu.room(gpu.positions, gpu.n_labels, dtype=torch.uint8 if gpu.n_labels <= 256 else torch.int16)
-    labels, flags = gpu.room(gpu.positions, dtype=torch.int64), gpu.flags()
+    labels, flags = gpu.room(gpu.positions, dtype=torch.int64), gpu.room(gpu.sequences, dtype=torch.int32)
+    gpu.batch.flag = flags.data_ptr()
     gpu.batch.back, gpu.batch.labels, gpu.batch.best = back.data_ptr(), labels.data_ptr(), scores.data_ptr()
-    gpu.launch("viterbi", "viterbi", min(gpu.sequences, 1 << 20), -(-gpu.n_labels // 32) * 32)
+    gpu.launch("viterbi", min(gpu.sequences, 1 << 20), -(-gpu.n_labels // 32) * 32)
     lengths = _lengths(inputs)
     flat = labels.tolist()
-    for s, fault in enumerate(flags[: gpu.sequences].tolist()):
+    for s, fault in enumerate(flags.tolist()):
         if fault:
             raise ChainfoldError(f"sequence {s} {_FAULTS[fault]}")
     paths = [flat[first : first + length] for first, length in lengths]
