@@ -10,6 +10,7 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,7 +24,7 @@ import torch
 from chainfold.cuda import compiler
 from chainfold.cuda.launch import FILES as FILE_OF
 from chainfold.cuda.launch import CHUNK_LABELS, Status
-from chainfold.torch import gpu
+from chainfold.torch import gpu, gpu_paths, ops, paths
 
 GXX = shutil.which("g++")
 FLAGS = ("-O1", "-w", "-std=c++17", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
@@ -106,8 +107,17 @@ def card_on_host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu, "kernels_for", lambda device, n_labels, double: HostKernels(n_labels, double))
         patch.setattr(gpu.GpuBatch, "room", _room)
-        yield
-        HostKernels.rooms.clear()
+        patch.setattr(paths, "_backend", lambda inputs: gpu_paths)
+        operators = torch.library.Library("chainfold", "IMPL")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch warns of what is overridden
+            operators.impl("crf", ops._card, "CPU", allow_override=True)
+            operators.impl("crf_backward", ops._card_backward, "CPU", allow_override=True)
+        try:
+            yield
+        finally:
+            operators._destroy()
+            HostKernels.rooms.clear()
 
 
 def in_both_orders(compute: Callable[[], Any]) -> Any:

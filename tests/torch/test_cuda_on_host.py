@@ -12,6 +12,7 @@ import torch
 from batch_oracle import Batch, enumerate_batch
 from chainfold.torch import CRF, gpu, gpu_paths
 from chainfold.torch.arguments import Arguments
+from experiments.bench.gpu_checks import cases, check
 from test_torch_oracle import KINDS, MASKS, batch_of, module_of, turned
 from torch import Tensor
 
@@ -160,3 +161,13 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     best = module.best(**given)
     np.testing.assert_allclose(scores, best.scores, rtol=tolerance)
     assert labels == best.labels
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "double"), [case for case in cases() if case[0] in ((4, 7, 3), (2, 60, 40))]
+)
+def test_the_checks_of_a_card_hold_on_the_host(shape: tuple[int, int, int], kind: str, double: bool) -> None:
+    with cuda_on_host.card_on_host():
+        wrong = [result for result in check(shape, kind, double, "cpu") if not result.holds]
+        assert cuda_on_host.HostKernels.launches
+    assert not wrong
