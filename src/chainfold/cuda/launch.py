@@ -21,11 +21,19 @@ WARPS = 4
 
 _LEAST_CAPABILITY = 80
 
-FILES = {"unmasked_rows": "rows", "ordered_forward": "ordered", "ordered_backward": "ordered", "sum_tables": "sums"}
+SHARED_LABELS = 64
+"""Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
+
+FILES = {
+    **{name: "ordered" for name in ("ordered_forward", "ordered_backward", "edge_matrix")},
+    "unmasked_rows": "rows",
+    "sum_tables": "sums",
+}
 """The file of a kernel that has another name than its file."""
 
 POINTERS = (
-    *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "mask", "index", "lengths", "packed"),
+    *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "mask", "weights", "matrix"),
+    *("index", "lengths", "packed"),
     *("vectors", "entries", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
     *("back", "labels", "best"),

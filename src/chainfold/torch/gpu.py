@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 import torch
-from chainfold.cuda.launch import CHUNK_LABELS, WARPS, Batch, kernels_for
+from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from torch import Tensor
@@ -22,8 +22,8 @@ _WHOLE = 512  # positions of a sequence that is one chunk
 _CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
 _LONG = 1 << 20  # positions of a batch whose chunks are long
 _TABLES = 3168  # warps with tables of their own, whatever the card: 12 a multiprocessor of an H200, twice
-_ORDERED_BLOCKS = 64
-_ORDERED_BYTES = 64 << 20  # of the tables of blocks
+_ORDERED_BLOCKS = 128
+_ORDERED_BYTES = 128 << 20  # of the tables of blocks
 
 UNKNOWN_TAGS, KNOWN, IN_NUMBERS = 0, 1, 2
 """What is known after the forward pass: nothing of the tags; they are labels; and all vectors are numbers as well."""
@@ -110,6 +110,13 @@ class GpuBatch:
 
     def launch(self, name: str, blocks: int, threads: int) -> None:
         self.kernels.launch(name, blocks, threads, self.stream, self._argument)
+
+    def launch_ordered(self, name: str, blocks: int, threads: int) -> None:
+        """A kernel that does sequences in order."""
+        if self.n_labels > SHARED_LABELS and not self.batch.matrix:
+            self.batch.matrix = self._keep(self.room(2, self.n_labels, self.n_labels, dtype=torch.float64))
+            self.launch("edge_matrix", -(-self.n_labels**2 // 1024), 256)
+        self.launch(name, blocks, threads)
 
     def launch_warps(self, name: str, warps: int) -> None:
         """A kernel whose warps work on their own."""
@@ -228,13 +235,13 @@ def _forward(gpu: GpuBatch) -> tuple[Tensor, Tensor, list[int]]:
         gpu.launch_warps("chunk_forward", gpu.chunks)
     complete = gpu.in_chunks and gpu.whole and status is not None  # unless the status says otherwise
     if not complete:
-        gpu.launch("ordered_forward", min(count, 1 << 20), gpu.threads)
+        gpu.launch_ordered("ordered_forward", min(count, 1 << 20), gpu.threads)
     if status is None:
         return values, vectors, [0, 0, 0]
     gpu.kernels.wait(gpu.stream)
     numbers: list[int] = status.numbers.tolist()
     if complete and numbers[2]:
-        gpu.launch("ordered_forward", min(count, 1 << 20), gpu.threads)
+        gpu.launch_ordered("ordered_forward", min(count, 1 << 20), gpu.threads)
     return values, vectors, numbers if complete else [*numbers[:2], 1]
 
 
@@ -266,6 +273,6 @@ def _backward(
     if gpu.in_chunks:
         gpu.launch_warps("chunk_backward", batch.warps)
     if blocks:
-        gpu.launch("ordered_backward", blocks, -(-n // 32) * 32)
+        gpu.launch_ordered("ordered_backward", blocks, -(-n // 32) * 32)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))
     return Gradient(gradient, pairs, first, last, edges)
