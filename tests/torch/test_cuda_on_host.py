@@ -38,7 +38,7 @@ def likelihood_on_card(
         def compute() -> Any:
             values, vectors, known = gpu.log_likelihoods(inputs, tags, weights)
             factor = torch.ones_like(values)
-            return values, list(gpu.gradients(inputs, tags, known, vectors, factor))
+            return values, list(gpu.gradients(inputs, tags, known, weights, vectors, factor))
 
         values, gradient = in_both_orders(compute)
     return values, gradient

@@ -4,6 +4,7 @@
 
 #define PADDED ((N + 3) / 4 * 4)
 #define FULL 0xffffffffu
+#define WARPS 4 // of a block whose warps work on their own
 #define LABEL_THREADS ((N + 31) / 32 * 32)
 #define UNKNOWN -100 // the tag of a position whose tag is unknown
 
@@ -57,14 +58,18 @@ struct Batch {
     REAL *pairs, *first, *last;   // [N, N], [N], [N] their sums
     // labels
     unsigned char *back;          // [R, N] of POINTER
-    long long *labels;            // [R]
-    double *best;                 // [S]
+    long long *labels;            // [R], or [R, draws]
+    double *best;                 // [S], or [S, draws]
+    const double *uniforms;       // [R, draws] from [0, 1)
+    double *ranked;               // [blocks, 2, N, draws] the best scores of each label; see ranked.cu
+    unsigned *choices;            // [R, N, draws]
     long long sequences, length;  // S, T
     long long row_sequence, row_position; // row = s * row_sequence + t * row_position without an index
     long long chunk;              // positions of a chunk
     long long whole;              // is every sequence one chunk?
     long long warps, table_count; // warps with a table, and all tables
     long long factor_step;        // 0 where all sequences have one factor
+    long long draws;              // labellings of each sequence
     double sign;                  // of posteriors in the gradient
 };
 
@@ -102,6 +107,14 @@ __device__ inline long long sequence_of(const Batch &b, long long chunk) {
     }
     return low;
 }
+
+// Are the forward vectors of a sequence logarithms, of which the largest is zero, or not a number? By a warp.
+__device__ inline bool in_logarithms(const REAL *vectors) {
+    bool positive = false;
+    for (int j = threadIdx.x % 32; j < N; j += 32) positive = positive || vectors[j] > 0;
+    return !__any_sync(FULL, positive);
+}
+__device__ inline double log_of(REAL number, bool logs) { return logs ? (double)number : log((double)number); }
 
 // s_t(j), with the scores of starting and ending, -inf for a label that is not allowed.
 __device__ inline REAL score_of(const Batch &b, long long row, long long t, long long length, int j) {

@@ -1,7 +1,5 @@
 // What the kernels of chunks share: E = exp(transition - shift) in shared memory and registers. N is at most 32.
 
-#define WARPS 4
-
 struct Edges {
     REAL shift;    // what was taken out of the transitions
     bool watch;    // some transition is forbidden
@@ -82,10 +80,4 @@ __device__ inline REAL dot_row(const REAL (&x)[PADDED], const REAL *row) {
     REAL y[PADDED];
     read_row(row, y);
     return dot(x, y);
-}
-
-// Does a warp see the forward vectors of a sequence as logarithms, of which the largest is zero, or as not a number?
-__device__ inline bool in_logarithms(const REAL *vectors) {
-    int lane = threadIdx.x % 32;
-    return !__any_sync(FULL, lane < N && vectors[lane] > 0);
 }

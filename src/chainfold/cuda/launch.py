@@ -17,7 +17,7 @@ CHUNK_LABELS = 32
 """Up to this many labels, a warp works on a chunk; beyond it, a block on a sequence."""
 
 WARPS = 4
-"""Warps of a block in the kernels of chunks."""
+"""Warps of a block whose warps work on their own."""
 
 _LEAST_CAPABILITY = 80
 
@@ -36,10 +36,10 @@ POINTERS = (
     *("index", "lengths", "packed"),
     *("vectors", "entries", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
-    *("back", "labels", "best"),
+    *("back", "labels", "best", "uniforms", "ranked", "choices"),
 )
 SIZES = (
-    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole", "warps", "table_count", "factor_step"),
+    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole", "warps", "table_count", "factor_step", "draws"),
 )
 
 

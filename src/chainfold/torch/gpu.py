@@ -21,6 +21,7 @@ from torch import Tensor
 _WHOLE = 512  # positions of a sequence that is one chunk
 _CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
 _LONG = 1 << 20  # positions of a batch whose chunks are long
+_GROUP = 32  # positions of a warp in the kernels of entropies and weights
 _TABLES = 3168  # warps with tables of their own, whatever the card: 12 a multiprocessor of an H200, twice
 _ORDERED_BLOCKS = 128
 _ORDERED_BYTES = 128 << 20  # of the tables of blocks
@@ -98,10 +99,15 @@ class GpuBatch:
         return self.sequences == 0 or self.positions == 0
 
     @property
+    def label_threads(self) -> int:
+        """A thread for each label."""
+        return -(-self.n_labels // 32) * 32
+
+    @property
     def threads(self) -> int:
         """A thread for each label; more of them where the shares of many chunks are added."""
         shares: int = min(512, self.chunks // max(self.sequences, 1) // 4)
-        return -(-max(self.n_labels, shares) // 32) * 32
+        return max(self.label_threads, -(-shares // 32) * 32)
 
     @property
     def ordered_blocks(self) -> int:
@@ -128,6 +134,11 @@ class GpuBatch:
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
+
+    def weigh(self, weights: Tensor) -> None:
+        """Give the positions weights; then they are done in order."""
+        self.batch.weights = self._keep(weights.detach().double())
+        self.in_chunks = False
 
     def flags(self) -> Tensor | None:
         """[S] zeros where sequences have several chunks; room where they have one; None where they are done in order."""
@@ -159,12 +170,10 @@ class Gradient(NamedTuple):
 
 def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, int]:
     """[S] log likelihoods, or log Z without tags; the forward vectors; what is known of the tags and the vectors."""
-    if weights is not None:
-        raise ChainfoldError(
-            "weights of positions and labels are for CPU tensors: move the emissions and the CRF there with `.cpu()`."
-        )
     if tags is None:
         return (*_forward(GpuBatch(inputs))[:2], KNOWN)
+    if weights is not None:
+        return _weighted(inputs, tags, weights)
     values, vectors, (wrong, unknown, flagged) = _forward(GpuBatch(inputs._replace(allowed=None), tags))
     if wrong:
         _raise_tag(inputs, tags)
@@ -175,11 +184,13 @@ def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | No
 
 
 def gradients(
-    inputs: Arguments, tags: Tensor | None, known: int, vectors: Tensor, factor: Tensor
+    inputs: Arguments, tags: Tensor | None, known: int, weights: Tensor | None, vectors: Tensor, factor: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
         parts = _backward(inputs, None, vectors, factor, 1.0)
+    elif weights is not None:
+        parts = _backward(inputs._replace(allowed=None), tags, vectors, factor, -1.0, weights=weights)
     elif known:
         parts = _backward(inputs, tags, vectors, factor, -1.0, known == KNOWN)
     else:
@@ -245,13 +256,60 @@ def _forward(gpu: GpuBatch) -> tuple[Tensor, Tensor, list[int]]:
     return values, vectors, numbers if complete else [*numbers[:2], 1]
 
 
+def posteriors_of(inputs: Arguments, vectors: Tensor) -> Tensor:
+    """The posterior of every label at every position, in the shape of the emissions."""
+    factor = torch.ones(1, dtype=inputs.result_type, device=inputs.emissions.device).expand(inputs.n_sequences)
+    return _backward(inputs, None, vectors, factor, 1.0).emissions
+
+
+def shares_of(gpu: GpuBatch, name: str) -> Tensor:
+    """[S] the sums of a kernel's shares of groups of positions."""
+    groups = -(-gpu.batch.length // _GROUP)
+    shares = gpu.room(gpu.sequences, groups, dtype=torch.float64)
+    gpu.batch.scale = shares.data_ptr()
+    gpu.launch_warps(name, shares.numel())
+    return shares.sum(1)
+
+
+def _weighted(inputs: Arguments, tags: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, int]:
+    """[S] Σ_t w_t log p(y_t | y_{t+1}, x up to t) of each sequence."""
+    if not bool(((weights >= 0.0) & (weights < torch.inf)).all()):
+        raise ChainfoldError("weights must be finite numbers from 0 up.")
+    known, inputs = inputs.allowed is None, inputs._replace(allowed=None)
+    log_z, vectors, _ = _forward(GpuBatch(inputs))
+    gpu = GpuBatch(inputs, tags)
+    if gpu.empty:
+        return log_z, vectors, KNOWN
+    status = gpu.kernels.status()
+    status.numbers[:] = 0
+    gpu.batch.status, gpu.batch.vectors = status.pointer, vectors.data_ptr()
+    gpu.weigh(weights)
+    values = shares_of(gpu, "weighted")
+    gpu.kernels.wait(gpu.stream)
+    wrong, unknown, _ = status.numbers.tolist()
+    if wrong:
+        _raise_tag(inputs, tags)
+    if unknown or not known:
+        raise ChainfoldError("weights require known tags: remove `weights`, or tags of -100 and `allowed`.")
+    impossible = torch.where(log_z.isfinite(), 0.0, torch.nan)
+    return (values + impossible).to(gpu.dtype), vectors, KNOWN
+
+
 def _backward(
-    inputs: Arguments, tags: Tensor | None, vectors: Tensor, factor: Tensor, sign: float, flagged: bool = True
+    inputs: Arguments,
+    tags: Tensor | None,
+    vectors: Tensor,
+    factor: Tensor,
+    sign: float,
+    flagged: bool = True,
+    weights: Tensor | None = None,
 ) -> Gradient:
-    """flagged: may some sequence have a flag?"""
+    """flagged: may some sequence have a flag? With weights, all are done in order."""
     emissions, n, dtype = inputs.emissions, inputs.n_labels, inputs.result_type
     gradient = torch.empty(emissions.shape, dtype=dtype, device=emissions.device)
     gpu = GpuBatch(inputs, tags, gradient)
+    if weights is not None:
+        gpu.weigh(weights)
     edges = gpu.room(0) if inputs.edges is None else gpu.zeros(*inputs.edges.shape)
     if gpu.empty:
         return Gradient(gradient, gpu.zeros(n, n), gpu.zeros(n), gpu.zeros(n), edges)
@@ -273,6 +331,6 @@ def _backward(
     if gpu.in_chunks:
         gpu.launch_warps("chunk_backward", batch.warps)
     if blocks:
-        gpu.launch_ordered("ordered_backward", blocks, -(-n // 32) * 32)
+        gpu.launch_ordered("ordered_backward", blocks, gpu.label_threads)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))
     return Gradient(gradient, pairs, first, last, edges)

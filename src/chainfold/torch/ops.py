@@ -75,7 +75,8 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
 def _card_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
     from chainfold.torch.gpu import gradients
 
-    return gradients(Arguments(*arguments[:-2]), arguments[-2], int(known), vectors, factor)
+    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
+    return gradients(inputs, tags, int(known), weights, vectors, factor)
 
 
 def _fake_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
