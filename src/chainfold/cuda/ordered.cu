@@ -33,28 +33,28 @@ struct Matrix {
     bool watch, in_range;
 };
 
-// The range of the transitions, by every warp on its own.
-__device__ inline void range_of(const Batch &b, Matrix &matrix) {
-    float most = -INFINITE, least = INFINITE;
+// The range of the transitions, by a block.
+__device__ inline void range_of(const Batch &b, Matrix &matrix, double *room) {
+    double most = NEVER, least = INFINITE;
     bool watch = false;
 #pragma unroll 4
-    for (int k = threadIdx.x % 32; k < N * N; k += 32) {
-        float score = (float)b.transitions[k];
-        most = fmaxf(most, score);
-        if (score > -INFINITE) least = fminf(least, score); else watch = true;
-        if (score != score) most = INFINITE;
+    for (int k = threadIdx.x; k < N * N; k += blockDim.x) {
+        double score = (double)b.transitions[k];
+        if (!(score <= most)) most = score == score ? score : (double)INFINITE;
+        if (score > NEVER) least = score < least ? score : least; else watch = true;
     }
-    most = warp_peak(most);
-    least = -warp_peak(-least);
-    matrix.shift = most > -INFINITE ? (double)most : 0.0;
-    matrix.watch = __any_sync(FULL, watch);
+    most = block_max(most, room);
+    least = -block_max(-least, room);
+    matrix.shift = most > NEVER ? most : 0.0;
+    matrix.watch = __syncthreads_or(watch);
     matrix.in_range = !b.edges && most < INFINITE && !(most - least > EDGE_RANGE);
 }
 
 // E and its transpose in `matrix`, for more than 64 labels.
 extern "C" __global__ void __launch_bounds__(256) edge_matrix(Batch b) {
+    __shared__ double room[32];
     Matrix matrix;
-    range_of(b, matrix);
+    range_of(b, matrix, room);
     for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < N * N; k += gridDim.x * blockDim.x) {
         double e = exp((double)b.transitions[k] - matrix.shift);
         b.matrix[k] = e;
@@ -62,9 +62,9 @@ extern "C" __global__ void __launch_bounds__(256) edge_matrix(Batch b) {
     }
 }
 
-__device__ inline Matrix load_matrix(const Batch &b, double *shared) {
+__device__ inline Matrix load_matrix(const Batch &b, double *shared, double *room) {
     Matrix matrix;
-    range_of(b, matrix);
+    range_of(b, matrix, room);
 #ifdef SHARED_MATRIX
     for (int k = threadIdx.x; k < N * N; k += blockDim.x)
         shared[k / N * STRIDE + k % N] = exp((double)b.transitions[k] - matrix.shift);
@@ -224,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch
             total = block_sum(total, room);
             own = block_sum(own, room);
         } else if (length > 0) {
-            if (!loaded) matrix = load_matrix(b, edges);
+            if (!loaded) matrix = load_matrix(b, edges, room);
             loaded = true;
             if (b.tags) own = block_sum(score_of_tags(b, rows_of(b, s), length, j, length, blockDim.x), room);
             bool done = matrix.in_range && forward_in_numbers(b, s, length, matrix, pool, room, total);
@@ -255,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(LABEL_THREADS) ordered_backward(Bat
         const REAL *own = b.vectors + kept(b, s) * N;
         const bool numbers = __syncthreads_or(j < N && own[j] > 0);
         if (numbers) {
-            if (!loaded) matrix = load_matrix(b, edges);
+            if (!loaded) matrix = load_matrix(b, edges, room);
             loaded = true;
             backward_in_numbers(b, s, length, matrix, pool, room, table);
         } else {

@@ -121,7 +121,7 @@ class GpuBatch:
         """A kernel that does sequences in order."""
         if self.n_labels > SHARED_LABELS and not self.batch.matrix:
             self.batch.matrix = self._keep(self.room(2, self.n_labels, self.n_labels, dtype=torch.float64))
-            self.launch("edge_matrix", -(-self.n_labels**2 // 1024), 256)
+            self.launch("edge_matrix", min(32, -(-self.n_labels**2 // 1024)), 256)
         self.launch(name, blocks, threads)
 
     def launch_warps(self, name: str, warps: int) -> None:
