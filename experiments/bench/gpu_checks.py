@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments.bench.gpu_reference import Expected, best, chain_of, expected
 
 import torch
 from chainfold.torch import CRF
+from experiments.bench.gpu_reference import Expected, best, chain_of, expected
 
 SHAPES = [(2, 1, 1), (4, 7, 3), (8, 128, 9), (2, 700, 23), (3, 300, 32), (2, 60, 40), (2, 30, 130)]
 KINDS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "weak", "nan"]
@@ -67,7 +67,7 @@ def batch_of(shape: tuple[int, int, int], kind: str) -> dict[str, Any]:
 
 def module_of(batch: dict[str, Any], kind: str, dtype: torch.dtype, device: str) -> CRF:
     n = batch["start"].size
-    forbid = [tuple(map(int, place)) for place in np.argwhere(np.isneginf(batch["transitions"]))]
+    forbid = [(int(i), int(j)) for i, j in np.argwhere(np.isneginf(batch["transitions"]))]
     module: CRF = CRF(n, batch_first=kind != "time first", forbid=forbid)
     with torch.no_grad():
         finite = np.where(np.isneginf(batch["transitions"]), 0.0, batch["transitions"])
@@ -129,12 +129,13 @@ def check(shape: tuple[int, int, int], kind: str, double: bool, device: str) -> 
 def _gradient(
     batch: dict[str, Any], kind: str, free: list[Expected], bound: list[Expected], values: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    out = np.zeros_like(batch["emissions"])
+    out: np.ndarray[Any, Any] = np.zeros(batch["emissions"].shape)
+    on: np.ndarray[Any, Any] = batch["mask"]
     for s, value in enumerate(values):
         if not np.isneginf(value):  # a forbidden tag is left out of the sum
-            out[s, batch["mask"][s]] = bound[s].states - free[s].states if np.isfinite(value) else np.nan
+            out[s, on[s]] = bound[s].states - free[s].states if np.isfinite(value) else np.nan
     if kind == "packed":
-        return out[batch["mask"]]
+        out = out[on]
     return out.transpose(1, 0, 2) if kind == "time first" else out
 
 

@@ -2,9 +2,9 @@
 
     python -m experiments.bench.gpu_layer --out FOLDER [--peers FOLDER] [--seconds 440]
 
-Needs torch, NumPy and a card; numba and Arrow are not imported. Peers are imported from where they are installed or from
-the folders of --peers. Results are written line by line to FOLDER/results.jsonl; a table is printed at the end. What does
-not fit into the time is left out and named.
+Needs torch, NumPy and a card; numba and Arrow are not imported. Peers are imported from where they are installed, or
+from the folders of --peers. Results are written line by line to FOLDER/results.jsonl; a table is printed at the end.
+What does not fit into the time is left out and named.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from experiments.bench.gpu_checks import SHAPES, Check, arguments_of, batch_of, cases, check, difference, module_of
-from experiments.bench.gpu_reference import chain_of, expected
 
 import torch
 from chainfold.cuda.compiler import compiled
+from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.torch import CRF, gpu
+from experiments.bench.gpu_checks import SHAPES, Check, arguments_of, batch_of, cases, check, difference, module_of
+from experiments.bench.gpu_reference import chain_of, expected
 
 Shape = tuple[int, int, int]
 TABLE: tuple[Shape, ...] = (
@@ -64,7 +65,7 @@ def compile_all(session: Session) -> None:
     major, minor = torch.cuda.get_device_capability()
     tasks = []
     for n in sorted({shape[2] for shape in (*SHAPES, *TABLE)}):
-        files = (*FILES, *CHUNK_FILES) if n <= gpu.CHUNK_LABELS else FILES
+        files = (*FILES, *CHUNK_FILES) if n <= CHUNK_LABELS else FILES
         for double in (("-DREAL_IS_DOUBLE",), ()):
             tasks += [(file, 10 * major + minor, (f"-DN={n}", *double)) for file in files]
     begin = time.monotonic()
@@ -251,7 +252,7 @@ def kernels(session: Session) -> None:
 def chunk_lengths(session: Session) -> None:
     """Milliseconds of 10,000,000 positions by the length of a chunk."""
     before = gpu._LONG_CHUNK
-    for chunk in (256, 512, 1024, 2048, 4096):
+    for chunk in (256, 512, 632, 1053, 1579, 3157):
         if session.has_time(f"chunks of {chunk}", 10.0):
             gpu._LONG_CHUNK = chunk
             run = runs_of((1, 10_000_000, 23))["likelihood"]

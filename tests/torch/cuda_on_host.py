@@ -22,8 +22,8 @@ import pytest
 
 import torch
 from chainfold.cuda import compiler
+from chainfold.cuda.launch import CHUNK_LABELS, HostStatus
 from chainfold.cuda.launch import FILES as FILE_OF
-from chainfold.cuda.launch import CHUNK_LABELS, Status
 from chainfold.torch import gpu, gpu_paths, ops, paths
 
 GXX = shutil.which("g++")
@@ -73,8 +73,8 @@ class HostKernels:
     def stream(self) -> int:
         return 0
 
-    def status(self) -> Status:
-        return Status(pinned=False)
+    def status(self) -> HostStatus:
+        return HostStatus(pinned=False)
 
     def wait(self, stream: int) -> None:
         pass

@@ -15,10 +15,9 @@ from chainfold.torch import CRF, gpu, gpu_paths
 from chainfold.torch.arguments import Arguments
 from experiments.bench.gpu_checks import cases, check
 from experiments.bench.gpu_reference import Chain, expected
-from test_torch_oracle import KINDS, MASKS, batch_of, module_of, turned
 from torch import Tensor
 
-cuda_on_host = pytest.importorskip("cuda_on_host")
+cuda_on_host, small = pytest.importorskip("cuda_on_host"), pytest.importorskip("test_torch_oracle")
 in_both_orders = cuda_on_host.in_both_orders
 
 pytestmark = pytest.mark.skipif(cuda_on_host.GXX is None, reason="g++ is not installed, so CUDA kernels are not run")
@@ -66,14 +65,14 @@ def assert_equal_to_host(
         np.testing.assert_allclose(card, host, rtol=tolerance, atol=tolerance * max(1.0, float(host.abs().max())))
 
 
-@pytest.mark.parametrize(("mask", "kind"), list(itertools.product(MASKS, KINDS)))
+@pytest.mark.parametrize(("mask", "kind"), list(itertools.product(small.MASKS, small.KINDS)))
 @pytest.mark.parametrize("shape", [(2, 1, 3), (2, 4, 1), (3, 4, 3)])
 def test_small_batches_agree_with_enumeration(shape: tuple[int, int, int], mask: str, kind: str) -> None:
-    batch = batch_of(shape, mask, kind)
+    batch: Batch = small.batch_of(shape, mask, kind)
     truth, batch_first = enumerate_batch(batch), kind != "plain"
-    module = module_of(batch, batch_first)
+    module = small.module_of(batch, batch_first)
     given = {
-        name: None if array is None else turned(array, batch_first)
+        name: None if array is None else small.turned(array, batch_first)
         for name, array in (
             ("emissions", batch.emissions),
             ("mask", batch.mask),
@@ -81,7 +80,7 @@ def test_small_batches_agree_with_enumeration(shape: tuple[int, int, int], mask:
             ("allowed", batch.allowed),
         )
     }
-    values, _ = likelihood_on_card(module, given, turned(batch.tags, batch_first))
+    values, _ = likelihood_on_card(module, given, small.turned(batch.tags, batch_first))
     np.testing.assert_allclose(values, truth.log_likelihood, rtol=1e-10, atol=1e-9)
     given["allowed"] = None
     values, gradient = likelihood_on_card(module, given, None)
@@ -253,9 +252,7 @@ def test_bad_input_gets_the_sentence_of_the_host(kind: str) -> None:
         assert str(card.value) == str(host.value)
 
 
-@pytest.mark.parametrize(
-    ("shape", "kind", "double"), [case for case in cases() if case[0] in ((4, 7, 3), (2, 60, 40))]
-)
+@pytest.mark.parametrize(("shape", "kind", "double"), [case for case in cases() if case[0] in ((4, 7, 3), (2, 60, 40))])
 def test_the_checks_of_a_card_hold_on_the_host(shape: tuple[int, int, int], kind: str, double: bool) -> None:
     with cuda_on_host.card_on_host():
         wrong = [result for result in check(shape, kind, double, "cpu") if not result.holds]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from experiments.bench.gpu_checks import arguments_of, batch_of, cases, check, module_of
 
 import torch
 from chainfold.errors import ChainfoldError
+from experiments.bench.gpu_checks import arguments_of, batch_of, cases, check, module_of
 
 on_card = [
     pytest.mark.gpu,

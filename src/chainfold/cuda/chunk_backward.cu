@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         const REAL *vectors = b.vectors + (kept(b, chunk.s) + a) * N + lane; // of position 0 of the chunk
         if (b.whole) {
             bool logs = in_logarithms(vectors - lane);
-            if (lane == 0) b.flag[chunk.s] = logs;
+            if (lane == 0 && b.flag) b.flag[chunk.s] = logs;
             if (logs) continue;
         } else if (b.flag[chunk.s]) {
             continue;

@@ -25,7 +25,7 @@ SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
 
 FILES = {
-    **{name: "ordered" for name in ("ordered_forward", "ordered_backward", "edge_matrix")},
+    **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
     "unmasked_rows": "rows",
     "sum_tables": "sums",
 }
@@ -39,7 +39,18 @@ POINTERS = (
     *("back", "labels", "best", "uniforms", "ranked", "choices"),
 )
 SIZES = (
-    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole", "warps", "table_count", "factor_step", "draws"),
+    *(
+        "sequences",
+        "length",
+        "row_sequence",
+        "row_position",
+        "chunk",
+        "whole",
+        "warps",
+        "table_count",
+        "factor_step",
+        "draws",
+    ),
 )
 
 
@@ -53,7 +64,7 @@ class Batch(ctypes.Structure):
     )
 
 
-class Status:
+class HostStatus:
     """Three numbers in the host's memory that kernels write when something is wrong: `status` of batch.cuh."""
 
     def __init__(self, pinned: bool = True) -> None:
@@ -97,11 +108,11 @@ class Kernels:
         if status:
             raise ChainfoldError(f"the CUDA driver could not start {name}: status {status}.")
 
-    def status(self) -> Status:
+    def status(self) -> HostStatus:
         """The status of the calls of this thread: each of them waits before the next one begins."""
-        status: Status | None = getattr(_of_thread, "status", None)
+        status: HostStatus | None = getattr(_of_thread, "status", None)
         if status is None:
-            status = _of_thread.status = Status()
+            status = _of_thread.status = HostStatus()
         return status
 
     def wait(self, stream: int) -> None:

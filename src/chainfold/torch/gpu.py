@@ -121,7 +121,7 @@ class GpuBatch:
         """A kernel that does sequences in order."""
         if self.n_labels > SHARED_LABELS and not self.batch.matrix:
             self.batch.matrix = self._keep(self.room(2, self.n_labels, self.n_labels, dtype=torch.float64))
-            self.launch("edge_matrix", min(32, -(-self.n_labels**2 // 1024)), 256)
+            self.launch("edge_matrix", min(32, -(-(self.n_labels**2) // 1024)), 256)
         self.launch(name, blocks, threads)
 
     def launch_warps(self, name: str, warps: int) -> None:
@@ -141,7 +141,7 @@ class GpuBatch:
         self.in_chunks = False
 
     def flags(self) -> Tensor | None:
-        """[S] zeros where sequences have several chunks; room where they have one; None where they are done in order."""
+        """[S] zeros where sequences have several chunks, room where they have one, None where all are done in order."""
         if not self.in_chunks:
             return None
         flags = (self.room if self.whole else self.zeros)(self.sequences, dtype=torch.int32)
@@ -313,7 +313,13 @@ def _backward(
     edges = gpu.room(0) if inputs.edges is None else gpu.zeros(*inputs.edges.shape)
     if gpu.empty:
         return Gradient(gradient, gpu.zeros(n, n), gpu.zeros(n), gpu.zeros(n), edges)
-    pairs, first, last, _flags, batch = gpu.room(n, n), gpu.room(n), gpu.room(n), gpu.flags(), gpu.batch
+    pairs, first, last, _flags, batch = (
+        gpu.room(n, n),
+        gpu.room(n),
+        gpu.room(n),
+        gpu.flags() if flagged else None,
+        gpu.batch,
+    )
     blocks = gpu.ordered_blocks if flagged else 0
     batch.sign, batch.warps = sign, min(gpu.chunks, _TABLES) if gpu.in_chunks else 0
     batch.table_count = batch.warps + blocks
