@@ -1,12 +1,11 @@
 // A batch as kernels see it, and sums and maxima over a warp or a block, always in one order.
 //
-//
-// Position t of sequence s is row row_of(s, t) of the emissions and row kept(s) + t of the forward vectors.
+// Position t of sequence s is row rows_of(b, s).at(t) of the emissions and row kept(b, s) + t of the forward vectors.
 
 #define PADDED ((N + 3) / 4 * 4)
 #define FULL 0xffffffffu
+#define WARPS 4 // of a block whose warps work on their own
 #define LABEL_THREADS ((N + 31) / 32 * 32)
-#define MOST_THREADS (LABEL_THREADS > 512 ? LABEL_THREADS : 512) // of a block that does sequences in order
 #define UNKNOWN -100 // the tag of a position whose tag is unknown
 
 #ifdef REAL_IS_DOUBLE
@@ -24,6 +23,7 @@ struct __align__(16) REAL4 { float x, y, z, w; };
 #endif
 
 #define INFINITE __int_as_float(0x7f800000)
+#define NEVER (-(double)INFINITE)
 
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
@@ -36,19 +36,21 @@ struct Batch {
     const REAL *edges;            // [R, N, N] or null
     const unsigned char *allowed; // [R, N] or null
     const long long *tags;        // [R] or null
-    const long long *index;       // [S, T] row of each position, or null
-    const long long *lengths;     // [S] or null: all T
+    const unsigned char *mask;    // [R] or null
+    const double *weights;        // [R] of positions, or null: all ones
+    double *matrix;               // [2, N, N] exp(transition - shift) and its transpose; see ordered.cu
+    long long *index;             // [S, T] rows of the unmasked positions, then of the others; null without a mask
+    long long *lengths;           // [S] or null: all T
     const long long *packed;      // [S + 1] first row of each sequence, or null
-    const long long *chunks;      // [S + 1] first chunk of each sequence where they are packed, or null
     // forward
     REAL *vectors;                // [R, N] forward vectors
     REAL *entries;                // [chunks, N] the forward vector before each chunk
     double *scale, *score;        // [chunks] shares of log Z and of the score of the tags
     int *flag;                    // [S] 0: done in chunks; see ordered.cu
-    int *status;                  // [2] is some tag no label, is some tag unknown
+    int *status;                  // [3] is some tag no label, is some tag unknown, has some sequence a flag
     REAL *values;                 // [S] results
     // backward
-    const REAL *factor;           // [S]
+    const REAL *factor;           // factor[s * factor_step] of sequence s
     REAL *posteriors;             // [chunks, N] of the last position of each chunk
     REAL *gradient;               // [R, N]
     REAL *edge_gradient;          // [R, N, N] or null
@@ -56,39 +58,63 @@ struct Batch {
     REAL *pairs, *first, *last;   // [N, N], [N], [N] their sums
     // labels
     unsigned char *back;          // [R, N] of POINTER
-    long long *labels;            // [R]
-    double *best;                 // [S]
+    long long *labels;            // [R], or [R, draws]
+    double *best;                 // [S], or [S, draws]
+    const double *uniforms;       // [R, draws] from [0, 1)
+    double *ranked;               // [blocks, 2, N, draws] the best scores of each label; see ranked.cu
+    unsigned *choices;            // [R, N, draws]
     long long sequences, length;  // S, T
     long long row_sequence, row_position; // row = s * row_sequence + t * row_position without an index
     long long chunk;              // positions of a chunk
+    long long whole;              // is every sequence one chunk?
     long long warps, table_count; // warps with a table, and all tables
+    long long factor_step;        // 0 where all sequences have one factor
+    long long draws;              // labellings of each sequence
     double sign;                  // of posteriors in the gradient
 };
 
 __device__ inline long long length_of(const Batch &b, long long s) {
     return b.packed ? b.packed[s + 1] - b.packed[s] : b.lengths ? b.lengths[s] : b.length;
 }
-__device__ inline long long row_of(const Batch &b, long long s, long long t) {
-    return b.packed ? b.packed[s] + t : b.index ? b.index[s * b.length + t] : s * b.row_sequence + t * b.row_position;
-}
 __device__ inline long long kept(const Batch &b, long long s) { return b.packed ? b.packed[s] : s * b.length; }
-__device__ inline long long chunks_of(const Batch &b) { return (b.length + b.chunk - 1) / b.chunk; }
+__device__ inline REAL factor_of(const Batch &b, long long s) { return b.factor[s * b.factor_step]; }
+
+// The rows of a sequence.
+struct Rows {
+    const long long *index;
+    long long first, step;
+    __device__ long long at(long long t) const { return index ? index[t] : first + t * step; }
+};
+__device__ inline Rows rows_of(const Batch &b, long long s) {
+    Rows rows;
+    rows.index = b.index ? b.index + s * b.length : 0;
+    rows.first = b.packed ? b.packed[s] : s * b.row_sequence;
+    rows.step = b.packed ? 1 : b.row_position;
+    return rows;
+}
+
+// Chunks are numbered through all sequences. Packed sequences leave numbers unused, so that none has to count those before.
 __device__ inline long long first_chunk(const Batch &b, long long s) {
-    return b.chunks ? b.chunks[s] : s * chunks_of(b);
+    return b.packed ? b.packed[s] / b.chunk + s : s * ((b.length + b.chunk - 1) / b.chunk);
 }
 __device__ inline long long all_chunks(const Batch &b) { return first_chunk(b, b.sequences); }
-
-// The sequence that a chunk belongs to.
 __device__ inline long long sequence_of(const Batch &b, long long chunk) {
-    if (!b.chunks) return chunk / chunks_of(b);
+    if (!b.packed) return chunk / ((b.length + b.chunk - 1) / b.chunk);
     long long low = 0, high = b.sequences;
     while (high - low > 1) {
         long long middle = (low + high) / 2;
-        if (b.chunks[middle] <= chunk) low = middle; else high = middle;
+        if (first_chunk(b, middle) <= chunk) low = middle; else high = middle;
     }
-    while (b.chunks[low + 1] <= chunk) ++low;
     return low;
 }
+
+// Are the forward vectors of a sequence logarithms, of which the largest is zero, or not a number? By a warp.
+__device__ inline bool in_logarithms(const REAL *vectors) {
+    bool positive = false;
+    for (int j = threadIdx.x % 32; j < N; j += 32) positive = positive || vectors[j] > 0;
+    return !__any_sync(FULL, positive);
+}
+__device__ inline double log_of(REAL number, bool logs) { return logs ? (double)number : log((double)number); }
 
 // s_t(j), with the scores of starting and ending, -inf for a label that is not allowed.
 __device__ inline REAL score_of(const Batch &b, long long row, long long t, long long length, int j) {
@@ -99,6 +125,31 @@ __device__ inline REAL score_of(const Batch &b, long long row, long long t, long
     return score;
 }
 
+struct Sum {
+    template <class T> __device__ T operator()(T x, T y) const { return x + y; }
+};
+struct Most {
+    template <class T> __device__ T operator()(T x, T y) const { return y > x ? y : x; }
+};
+template <class T, class Combine> __device__ inline T over_warp(T x, Combine combine) {
+    for (int k = 16; k; k /= 2) x = combine(x, __shfl_xor_sync(FULL, x, k));
+    return x;
+}
+// Over a block of at most 1,024 threads; every thread gets the result. `room`: 32 numbers.
+template <class T, class Combine> __device__ inline T over_block(T x, T *room, Combine combine) {
+    x = over_warp(x, combine);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
+    __syncthreads();
+    T all = room[0];
+    for (int k = 1; k < (int)blockDim.x / 32; ++k) all = combine(all, room[k]);
+    return all;
+}
+template <class T> __device__ inline T warp_sum(T x) { return over_warp(x, Sum()); }
+template <class T> __device__ inline T warp_max(T x) { return over_warp(x, Most()); }
+template <class T> __device__ inline T block_sum(T x, T *room) { return over_block(x, room, Sum()); }
+template <class T> __device__ inline T block_max(T x, T *room) { return over_block(x, room, Most()); }
+
 // Some float that is at least nearly the largest of the warp: what is taken out of an exponent need not be exact.
 __device__ inline float warp_peak(float x) {
     int bits = __float_as_int(x);
@@ -106,55 +157,14 @@ __device__ inline float warp_peak(float x) {
     bits = __reduce_max_sync(FULL, bits);
     return __int_as_float(bits ^ ((bits >> 31) & 0x7fffffff));
 }
-template <class T> __device__ inline T warp_sum(T x) {
-    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(FULL, x, k);
-    return x;
-}
-template <class T> __device__ inline T warp_max(T x) {
-    for (int k = 16; k; k /= 2) { T y = __shfl_xor_sync(FULL, x, k); x = y > x ? y : x; }
-    return x;
-}
-// Over a block of at most 1,024 threads; every thread gets the result. `room`: 33 numbers.
-template <class T> __device__ inline T block_sum(T x, T *room) {
-    x = warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
-    __syncthreads();
-    T total = 0;
-    for (int k = 0; k < (int)(blockDim.x + 31) / 32; ++k) total += room[k];
-    return total;
-}
-template <class T> __device__ inline T block_max(T x, T *room) {
-    x = warp_max(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
-    __syncthreads();
-    T most = room[0];
-    for (int k = 1; k < (int)(blockDim.x + 31) / 32; ++k) most = room[k] > most ? room[k] : most;
-    return most;
-}
-
-// Where the emissions of a sequence are: row t is at `first` + t * `step` numbers, where there is no index.
-struct Rows {
-    long long first, step;
-};
-__device__ inline Rows rows_of(const Batch &b, long long s) {
-    Rows rows;
-    rows.first = b.packed ? b.packed[s] * N : s * b.row_sequence * N;
-    rows.step = b.packed ? N : b.row_position * N;
-    return rows;
-}
-__device__ inline long long place_of(const Batch &b, const Rows &rows, long long s, long long t) {
-    return b.index ? b.index[s * b.length + t] * N : rows.first + t * rows.step;
-}
 
 // The score of the tags of positions t, t + step, ... below until.
 // A tag that is no label is reported.
-__device__ inline double score_of_tags(const Batch &b, long long s, long long length, long long t, long long until,
-                                       int step) {
+__device__ inline double score_of_tags(const Batch &b, const Rows &rows, long long length, long long t,
+                                       long long until, int step) {
     double score = 0.0;
     for (; t < until; t += step) {
-        long long row = row_of(b, s, t), tag = b.tags[row], before = t > 0 ? b.tags[row_of(b, s, t - 1)] : 0;
+        long long row = rows.at(t), tag = b.tags[row], before = t > 0 ? b.tags[rows.at(t - 1)] : 0;
         if (tag < 0 || tag >= N) {
             b.status[tag == UNKNOWN ? 1 : 0] = 1;
             continue;

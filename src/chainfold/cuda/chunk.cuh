@@ -1,7 +1,5 @@
 // What the kernels of chunks share: E = exp(transition - shift) in shared memory and registers. N is at most 32.
 
-#define WARPS 4
-
 struct Edges {
     REAL shift;    // what was taken out of the transitions
     bool watch;    // some transition is forbidden
@@ -32,26 +30,54 @@ __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     return edges;
 }
 
-// The power of two below a positive number, and powers of two between 2^-126 and 2^126: both exact.
-__device__ inline int exponent_of(float x) { return (__float_as_int(x) >> 23) - 127; }
-__device__ inline int exponent_of(double x) { return (__double2hiint(x) >> 20) - 1023; }
+// A chunk: positions a, ..., a + size - 1 of sequence s; size is 0 for a number that no chunk has.
+struct Chunk {
+    long long s, a, length;
+    int size;
+};
+__device__ inline Chunk chunk_at(const Batch &b, long long number) {
+    Chunk chunk;
+    chunk.s = b.whole ? number : sequence_of(b, number);
+    chunk.length = length_of(b, chunk.s);
+    chunk.a = b.whole ? 0 : (number - first_chunk(b, chunk.s)) * b.chunk;
+    long long rest = chunk.length - chunk.a;
+    chunk.size = (int)(rest < 0 ? 0 : rest < b.chunk ? rest : b.chunk);
+    return chunk;
+}
+__device__ inline long long chunk_count(const Batch &b) { return b.whole ? b.sequences : all_chunks(b); }
+
+// The power of two below the largest of the numbers of a warp, none of which is negative: one instruction, and exact.
+__device__ inline int peak_exponent(float x) { return (__reduce_max_sync(FULL, __float_as_int(x)) >> 23) - 127; }
+__device__ inline int peak_exponent(double x) { return (__reduce_max_sync(FULL, __double2hiint(x)) >> 20) - 1023; }
 #ifdef REAL_IS_DOUBLE
+#define LEAST_EXPONENT -930 // of LEAST
+#define MOST_EXPONENT 1000
 __device__ inline double power_of_two(int k) { return __hiloint2double((k + 1023) << 20, 0); }
 #else
+#define LEAST_EXPONENT -99
+#define MOST_EXPONENT 120
 __device__ inline float power_of_two(int k) { return __int_as_float((k + 127) << 23); }
 #endif
 
-// sum_k matrix(k) row[k], the row being the same for all lanes.
-__device__ inline REAL dot(const REAL (&matrix)[PADDED], const REAL *row) {
-    REAL even = 0, odd = 0;
+// A row of shared memory, 16 bytes at a time, the same for all lanes.
+__device__ inline void read_row(const REAL *row, REAL (&out)[PADDED]) {
     const REAL4 *four = (const REAL4 *)row;
 #pragma unroll
     for (int k = 0; k < PADDED / 4; ++k) {
-        REAL4 x = four[k];
-        even += matrix[4 * k] * x.x;
-        odd += matrix[4 * k + 1] * x.y;
-        even += matrix[4 * k + 2] * x.z;
-        odd += matrix[4 * k + 3] * x.w;
+        REAL4 here = four[k];
+        out[4 * k] = here.x; out[4 * k + 1] = here.y; out[4 * k + 2] = here.z; out[4 * k + 3] = here.w;
     }
-    return even + odd;
+}
+
+// sum_k x(k) y(k): four sums in turns, which do not wait for one another.
+__device__ inline REAL dot(const REAL (&x)[PADDED], const REAL (&y)[PADDED]) {
+    REAL sums[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int k = 0; k < PADDED; ++k) sums[k % 4] += x[k] * y[k];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+__device__ inline REAL dot_row(const REAL (&x)[PADDED], const REAL *row) {
+    REAL y[PADDED];
+    read_row(row, y);
+    return dot(x, y);
 }

@@ -8,6 +8,7 @@
 // a warp adds the counts of its chunks, in their order, to a table of its own: [N + 2, N], the transitions, then what
 // starts and what ends a sequence.
 
+#undef AHEAD
 #define AHEAD 4
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b) {
@@ -27,30 +28,46 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
     REAL *row = rows[warp][0];
     for (int k = lane; k < 4 * PADDED; k += 32) row[k] = 0;
     double *table = b.tables + own * (N + 2) * N;
-    for (long long chunk = own; chunk < all_chunks(b); chunk += b.warps) {
-        long long s = sequence_of(b, chunk), length = length_of(b, s);
-        long long a = (chunk - first_chunk(b, s)) * b.chunk;
-        if (a >= length || b.flag[s]) continue;
-        int size = (int)(a + b.chunk < length ? b.chunk : length - a);
-        const REAL *vectors = b.vectors + (kept(b, s) + a) * N + lane; // of position 0 of the chunk
-        const Rows where = rows_of(b, s);
-        const int starts = a == 0 ? 0 : -1;
-        REAL gamma = lane < N ? b.posteriors[chunk * N + lane] : (REAL)0;
-        const REAL share = b.factor[s], signed_share = (REAL)(b.sign * share);
+    for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
+    __syncwarp();
+    for (long long number = own; number < chunk_count(b); number += b.warps) {
+        const Chunk chunk = chunk_at(b, number);
+        const long long a = chunk.a;
+        const int size = chunk.size, starts = a == 0 ? 0 : -1;
+        if (!size) continue;
+        const REAL *vectors = b.vectors + (kept(b, chunk.s) + a) * N + lane; // of position 0 of the chunk
+        if (b.whole) {
+            bool logs = in_logarithms(vectors - lane);
+            if (lane == 0 && b.flag) b.flag[chunk.s] = logs;
+            if (logs) continue;
+        } else if (b.flag[chunk.s]) {
+            continue;
+        }
+        const Rows where = rows_of(b, chunk.s);
+        const bool last_chunk = a + size == chunk.length;
+        REAL gamma = 0;
+        if (lane < N) gamma = last_chunk ? vectors[(long long)(size - 1) * N] : b.posteriors[number * N + lane];
+        if (last_chunk) gamma /= warp_sum(gamma);
+        const REAL share = factor_of(b, chunk.s), signed_share = (REAL)(b.sign * share);
         REAL pairs[PADDED];
 #pragma unroll
         for (int i = 0; i < PADDED; ++i) pairs[i] = 0;
         if (b.tags)
             for (int k = lane; k < N * N; k += 32) counted[warp][k] = 0;
-        long long place = place_of(b, where, s, a + size - 1);
-        int tag = b.tags ? (int)b.tags[place / N] : -1;
-        if (a + size == length && lane < N) {
-            table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
-        }
-        REAL before[AHEAD]; // forward vectors of the positions before
+        __syncwarp();
+        long long place = where.at(a + size - 1);
+        int tag = b.tags ? (int)b.tags[place] : -1;
+        if (last_chunk && lane < N) table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
+        REAL before[AHEAD]; // of the positions before: forward vectors, rows and tags
+        long long places[AHEAD];
+        int tags[AHEAD];
+        auto load = [&](int k, int t) {
+            before[k] = lane < N && t >= starts ? vectors[(long long)t * N] : (REAL)0;
+            places[k] = t >= starts && a + t >= 0 ? where.at(a + t) : 0;
+            tags[k] = b.tags ? (int)b.tags[places[k]] : -1;
+        };
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k)
-            before[k] = lane < N && size - 2 - k >= starts ? vectors[(long long)(size - 2 - k) * N] : (REAL)0;
+        for (int k = 0; k < AHEAD; ++k) load(k, size - 2 - k);
         bool more = true;
         for (int t = size - 1; more; t -= AHEAD) {
 #pragma unroll
@@ -58,37 +75,24 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
                 if (more) {
                     REAL value = signed_share * gamma;
                     if (lane == tag) value += share;
-                    if (lane < N) b.gradient[place + lane] = value;
+                    if (lane < N) b.gradient[place * N + lane] = value;
                     if (t - k == starts) {
                         if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
                         more = false;
                         continue;
                     }
-                    REAL earlier = before[k];
-                    int later = t - k - 1 - AHEAD;
-                    before[k] = lane < N && later >= starts ? vectors[(long long)later * N] : (REAL)0;
-                    place = a + t - k > 0 ? place_of(b, where, s, a + t - k - 1) : 0;
-                    int last = tag;
-                    if (b.tags) {
-                        tag = (int)b.tags[place / N];
-                        if (lane == last) counted[warp][tag * N + last] += 1;
-                    }
+                    const REAL earlier = before[k];
+                    const int last = tag;
+                    place = places[k];
+                    tag = tags[k];
+                    load(k, t - k - 1 - AHEAD);
+                    if (lane == last && b.tags) counted[warp][tag * N + last] += 1;
                     REAL *now = row + (k % 2) * 2 * PADDED; // two pairs of rows in turns
                     if (lane < N) now[lane] = earlier;
                     __syncwarp();
-                    REAL known[PADDED], even = 0, odd = 0;
-                    const REAL4 *four = (const REAL4 *)now;
-#pragma unroll
-                    for (int i = 0; i < PADDED / 4; ++i) {
-                        REAL4 x = four[i];
-                        known[4 * i] = x.x; known[4 * i + 1] = x.y; known[4 * i + 2] = x.z; known[4 * i + 3] = x.w;
-                        even += column[4 * i] * x.x;
-                        odd += column[4 * i + 1] * x.y;
-                        even += column[4 * i + 2] * x.z;
-                        odd += column[4 * i + 3] * x.w;
-                    }
-                    REAL predicted = even + odd;
-                    REAL v = predicted > 0 ? gamma / predicted : (REAL)0;
+                    REAL known[PADDED];
+                    read_row(now, known);
+                    const REAL predicted = dot(column, known), v = predicted > 0 ? gamma / predicted : (REAL)0;
 #pragma unroll
                     for (int i = 0; i < PADDED; ++i) pairs[i] += known[i] * v;
                     if (t - k == 0) {
@@ -97,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
                     }
                     if (lane < N) now[PADDED + lane] = v;
                     __syncwarp();
-                    gamma = earlier * dot(matrix, now + PADDED);
+                    gamma = earlier * dot_row(matrix, now + PADDED);
                     if (k == AHEAD - 1) gamma /= warp_sum(gamma);
                 }
             }

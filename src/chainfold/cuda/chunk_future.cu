@@ -8,6 +8,7 @@
 // of the sequence alpha weighs them. A chunk for which they do not agree within LIMIT positions flags the sequence, which
 // then goes back in order, as one whose vectors are logarithms (`ordered.cu`).
 
+#undef LIMIT
 #define LIMIT 512
 
 __device__ bool posterior_of(const Batch &b, const REAL (*shared)[PADDED], const REAL (&column)[PADDED], REAL *row,
@@ -22,7 +23,7 @@ __device__ bool posterior_of(const Batch &b, const REAL (*shared)[PADDED], const
         __syncwarp();
         if (lane < PADDED) row[lane] = lane < N ? before : (REAL)0;
         __syncwarp();
-        REAL predicted = dot(column, row);
+        REAL predicted = dot_row(column, row);
         REAL inverse = predicted > 0 ? 1 / predicted : (REAL)0, weight = now / warp_sum(now);
         if (lane < PADDED) {
             row[PADDED + lane] = lane < N ? inverse : (REAL)0;
@@ -72,27 +73,21 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_future(Batch b) {
     __shared__ __align__(16) REAL rows[WARPS][3][PADDED];
     load_edges(b, shared);
     int lane = threadIdx.x % 32;
-    long long chunk = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (chunk >= all_chunks(b)) return;
-    long long s = sequence_of(b, chunk), length = length_of(b, s);
-    long long a = (chunk - first_chunk(b, s)) * b.chunk, until = a + b.chunk < length ? a + b.chunk : length;
-    if (a >= length) return;
-    const REAL *own = b.vectors + kept(b, s) * N;
-    if (!__any_sync(FULL, lane < N && own[lane] > 0)) { // logarithms, of which the largest is zero
-        if (a == 0 && lane == 0) b.flag[s] = 1;
+    long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (number >= all_chunks(b)) return;
+    Chunk chunk = chunk_at(b, number);
+    if (!chunk.size) return;
+    const REAL *own = b.vectors + kept(b, chunk.s) * N;
+    if (in_logarithms(own)) {
+        if (chunk.a == 0 && lane == 0) b.flag[chunk.s] = 1;
         return;
     }
-    REAL gamma = 0;
-    bool known = true;
-    if (until == length) {
-        gamma = lane < N ? own[(until - 1) * N + lane] : (REAL)0;
-        gamma /= warp_sum(gamma);
-    } else {
-        REAL column[PADDED];
+    if (chunk.a + chunk.size == chunk.length) return; // its posterior is the forward vector
+    REAL column[PADDED], gamma = 0;
 #pragma unroll
-        for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][lane] : (REAL)0;
-        known = posterior_of(b, shared, column, rows[threadIdx.x / 32][0], own, until, length, gamma);
-    }
-    if (lane < N) b.posteriors[chunk * N + lane] = gamma;
-    if (!known && lane == 0) b.flag[s] = 2;
+    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][lane] : (REAL)0;
+    REAL *row = rows[threadIdx.x / 32][0];
+    bool known = posterior_of(b, shared, column, row, own, chunk.a + chunk.size, chunk.length, gamma);
+    if (lane < N) b.posteriors[number * N + lane] = gamma;
+    if (!known && lane == 0) b.flag[chunk.s] = 2;
 }

@@ -11,9 +11,10 @@
 
 #define LIMIT 512
 
-__device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared)[PADDED], REAL *row, long long s,
-                         long long a, long long length, REAL &alpha) {
-    int lane = threadIdx.x % 32;
+__device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared)[PADDED], REAL *row,
+                         const Chunk &chunk, REAL &alpha) {
+    const int lane = threadIdx.x % 32;
+    const Rows where = rows_of(b, chunk.s);
     REAL m[PADDED];
     unsigned follows = 0, reach = N == 32 ? FULL : (1u << N) - 1; // labels that may follow mine; rows that are not zero
 #pragma unroll
@@ -23,8 +24,8 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared
     }
     unsigned boundary = 0;
     int depth = 0;
-    for (long long t = a - 1;; --t) {
-        REAL score = lane < N ? score_of(b, row_of(b, s, t), t, length, lane) : (REAL)-INFINITE;
+    for (long long t = chunk.a - 1;; --t) {
+        REAL score = lane < N ? score_of(b, where.at(t), t, chunk.length, lane) : (REAL)-INFINITE;
         float peak = warp_peak((float)score);
         if (!(peak > -INFINITE && peak < INFINITE)) return false;
         unsigned possible = __ballot_sync(FULL, score > -INFINITE);
@@ -33,7 +34,7 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared
         if (lane < PADDED) row[lane] = lane < N ? exponential(score - (REAL)peak) : (REAL)0;
         __syncwarp();
         if (t == 0) {
-            alpha = dot(m, row);
+            alpha = dot_row(m, row);
             REAL sum = warp_sum(alpha);
             alpha /= sum;
             bool lost = edges.watch && lane < N && alpha < LEAST && (boundary >> lane & 1);
@@ -45,7 +46,7 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared
         REAL most = 0;
 #pragma unroll
         for (int i = 0; i < PADDED; ++i) {
-            next[i] = i < N ? dot(m, shared[i]) : (REAL)0;
+            next[i] = i < N ? dot_row(m, shared[i]) : (REAL)0;
             most = next[i] > most ? next[i] : most;
         }
         reach = __ballot_sync(FULL, (follows & possible & reach) != 0);
@@ -85,13 +86,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_past(Batch b) {
     __shared__ __align__(16) REAL rows[WARPS][PADDED];
     Edges edges = load_edges(b, shared);
     int lane = threadIdx.x % 32;
-    long long chunk = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (chunk >= all_chunks(b)) return;
-    long long s = sequence_of(b, chunk), length = length_of(b, s), a = (chunk - first_chunk(b, s)) * b.chunk;
-    if (a >= length) return;
+    long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (number >= all_chunks(b)) return;
+    Chunk chunk = chunk_at(b, number);
+    if (!chunk.size) return;
     REAL alpha = 0;
     bool known = edges.in_range;
-    if (known && a > 0) known = entry_of(b, edges, shared, rows[threadIdx.x / 32], s, a, length, alpha);
-    if (lane < N) b.entries[chunk * N + lane] = alpha;
-    if (!known && lane == 0) b.flag[s] = 1;
+    if (known && chunk.a > 0) known = entry_of(b, edges, shared, rows[threadIdx.x / 32], chunk, alpha);
+    if (lane < N) b.entries[number * N + lane] = alpha;
+    if (!known && lane == 0) b.flag[chunk.s] = 1;
 }

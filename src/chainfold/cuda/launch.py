@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from functools import cache
 
 from chainfold.cuda.compiler import compiled
@@ -16,18 +17,41 @@ CHUNK_LABELS = 32
 """Up to this many labels, a warp works on a chunk; beyond it, a block on a sequence."""
 
 WARPS = 4
-"""Warps of a block in the kernels of chunks."""
+"""Warps of a block whose warps work on their own."""
 
 _LEAST_CAPABILITY = 80
 
+SHARED_LABELS = 64
+"""Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
+
+FILES = {
+    **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
+    "unmasked_rows": "rows",
+    "sum_tables": "sums",
+}
+"""The file of a kernel that has another name than its file."""
 
 POINTERS = (
-    *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "index", "lengths", "packed", "chunks"),
+    *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "mask", "weights", "matrix"),
+    *("index", "lengths", "packed"),
     *("vectors", "entries", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
-    *("back", "labels", "best"),
+    *("back", "labels", "best", "uniforms", "ranked", "choices"),
 )
-SIZES = ("sequences", "length", "row_sequence", "row_position", "chunk", "warps", "table_count")
+SIZES = (
+    *(
+        "sequences",
+        "length",
+        "row_sequence",
+        "row_position",
+        "chunk",
+        "whole",
+        "warps",
+        "table_count",
+        "factor_step",
+        "draws",
+    ),
+)
 
 
 class Batch(ctypes.Structure):
@@ -38,6 +62,17 @@ class Batch(ctypes.Structure):
         *((name, ctypes.c_int64) for name in SIZES),
         ("sign", ctypes.c_double),
     )
+
+
+class HostStatus:
+    """Three numbers in the host's memory that kernels write when something is wrong: `status` of batch.cuh."""
+
+    def __init__(self, pinned: bool = True) -> None:
+        import torch
+
+        self._tensor = torch.zeros(3, dtype=torch.int32, pin_memory=pinned)
+        self.numbers = self._tensor.numpy()
+        self.pointer = self._tensor.data_ptr()
 
 
 class Kernels:
@@ -53,21 +88,41 @@ class Kernels:
             )
         if n_labels > MOST_LABELS:
             raise ChainfoldError(f"there are {n_labels} labels, but CUDA tensors may have {MOST_LABELS} at most.")
-        self._architecture = 10 * major + minor
+        self._device, self._architecture = device, 10 * major + minor
         self._options = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ()))
         self._driver = _driver()
         self._launch = self._driver.cuLaunchKernel
         self._functions: dict[str, ctypes.c_void_p] = {}
 
-    def launch(self, file: str, name: str, blocks: int, threads: int, stream: int, batch: Batch) -> None:
-        """Start the kernel NAME of FILE.cu."""
-        function = self._functions.get(name) or self._load(file, name)
-        argument = ctypes.c_void_p(ctypes.addressof(batch))
-        status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, ctypes.byref(argument), None)
+    def stream(self) -> int:
+        """The current stream of the card."""
+        import torch
+
+        stream: int = torch._C._cuda_getCurrentRawStream(self._device)
+        return stream
+
+    def launch(self, name: str, blocks: int, threads: int, stream: int, batch: int) -> None:
+        """Start a kernel; `batch` is the address of the address of a Batch."""
+        function = self._functions.get(name) or self._load(name)
+        status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, batch, None)
         if status:
             raise ChainfoldError(f"the CUDA driver could not start {name}: status {status}.")
 
-    def _load(self, file: str, name: str) -> ctypes.c_void_p:
+    def status(self) -> HostStatus:
+        """The status of the calls of this thread: each of them waits before the next one begins."""
+        status: HostStatus | None = getattr(_of_thread, "status", None)
+        if status is None:
+            status = _of_thread.status = HostStatus()
+        return status
+
+    def wait(self, stream: int) -> None:
+        """Wait until all kernels of a stream are done; other threads of Python run meanwhile."""
+        status = _waiting_driver().cuStreamSynchronize(ctypes.c_void_p(stream))
+        if status:
+            raise ChainfoldError(f"the CUDA driver failed while it waited for kernels: status {status}.")
+
+    def _load(self, name: str) -> ctypes.c_void_p:
+        file = FILES.get(name, name)
         code = compiled(file, self._architecture, self._options)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
@@ -84,9 +139,18 @@ def kernels_for(device: int, n_labels: int, double: bool) -> Kernels:
     return Kernels(device, n_labels, double)
 
 
+_of_thread = threading.local()
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
 @cache
-def _driver() -> ctypes.CDLL:
-    driver = ctypes.PyDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")  # a launch does not wait
+def _driver() -> ctypes.PyDLL:
+    driver = ctypes.PyDLL(_LIBRARY)  # a launch does not wait
     launch = driver.cuLaunchKernel
     launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     return driver
+
+
+@cache
+def _waiting_driver() -> ctypes.CDLL:
+    return ctypes.CDLL(_LIBRARY)

@@ -1,13 +1,20 @@
-// Tables of counts added up, each number by one block in one order: out(k) = sum_w table(w, k).
+// Tables of counts added up, each number in one order: out(k) = sum_w table(w, k). A lane adds one number; warp v of a
+// block adds tables v, v + warps, ..., and the first warp the sums of all warps.
 
-extern "C" __global__ void sum_tables(Batch b) {
-    __shared__ double room[33];
+extern "C" __global__ void __launch_bounds__(1024) sum_tables(Batch b) {
+    __shared__ double parts[32][32];
     const long long size = (N + 2) * N;
-    for (long long k = blockIdx.x; k < size; k += gridDim.x) {
-        double sum = 0.0;
-        for (long long w = threadIdx.x; w < b.table_count; w += blockDim.x) sum += b.tables[w * size + k];
-        sum = block_sum(sum, room);
-        REAL *out = k < N * N ? b.pairs + k : k < (N + 1) * N ? b.first + (k - N * N) : b.last + (k - (N + 1) * N);
-        if (threadIdx.x == 0) *out = (REAL)sum;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const long long k = (long long)blockIdx.x * 32 + lane;
+    double sum = 0.0;
+    if (k < size) {
+#pragma unroll 4
+        for (long long w = warp; w < b.table_count; w += warps) sum += b.tables[w * size + k];
     }
+    parts[warp][lane] = sum;
+    __syncthreads();
+    if (warp || k >= size) return;
+    for (int v = 1; v < warps; ++v) sum += parts[v][lane];
+    REAL *out = k < N * N ? b.pairs + k : k < (N + 1) * N ? b.first + (k - N * N) : b.last + (k - (N + 1) * N);
+    *out = (REAL)sum;
 }

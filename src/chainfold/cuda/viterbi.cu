@@ -4,7 +4,6 @@
 //
 // Of equal ones the smaller i is chosen. flag: 0, 2 where no labelling is possible, 3 where a score is NaN or +inf.
 
-#define NEVER (-(double)INFINITE)
 #define GROUP 16
 
 #if N <= 256
@@ -30,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
         const long long length = length_of(b, s), base = kept(b, s);
         const Rows where = rows_of(b, s);
         auto load = [&](long long t) {
-            return lane < N && t < length ? (double)b.emissions[place_of(b, where, s, t) + lane] : NEVER;
+            return lane < N && t < length ? (double)b.emissions[where.at(t) * N + lane] : NEVER;
         };
         double total = 0.0, delta = NEVER, next[GROUP];
         int fault = 0;
@@ -57,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
 #pragma unroll
                         for (int i = 0; i < PADDED; ++i) here[i] = column[i];
                         if (b.edges && lane < N) {
-                            const REAL *edges = b.edges + place_of(b, where, s, t + k) * N + lane;
+                            const REAL *edges = b.edges + where.at(t + k) * N * N + lane;
 #pragma unroll
                             for (int i = 0; i < N; ++i) {
                                 here[i] += (double)edges[i * N];
@@ -126,17 +125,18 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
 #else
 
 extern "C" __global__ void __launch_bounds__(LABEL_THREADS) viterbi(Batch b) {
-    __shared__ double delta[N], room[33];
+    __shared__ double delta[N], room[32];
     __shared__ POINTER staged[GROUP][N];
     __shared__ int label;
     POINTER *back = (POINTER *)b.back;
     int j = threadIdx.x;
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
-        long long length = length_of(b, s), base = kept(b, s);
+        const long long length = length_of(b, s), base = kept(b, s);
+        const Rows where = rows_of(b, s);
         double total = 0.0;
         int fault = 0;
         for (long long t = 0; t < length && !fault; ++t) {
-            long long row = row_of(b, s, t);
+            long long row = where.at(t);
             double now = NEVER;
             if (j < N) {
                 now = (double)b.emissions[row * N + j];

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
-from typing import NoReturn
 
 import torch
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.gpu import GpuBatch
+from chainfold.torch.gpu import GpuBatch, log_likelihoods, posteriors_of, shares_of
 from torch import Tensor
 
 _FAULTS = {
     2: "has no possible labelling: constraints or scores of -inf forbid all; allow a label or a transition.",
     3: "has an emission or a transition that is NaN or +inf; labels need scores below +inf.",
 }
+_BLOCKS = 1024  # with lists of their own, at most
 
 
 def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
@@ -24,12 +25,13 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     if gpu.empty:
         return [[] for _ in range(gpu.sequences)], scores.to(inputs.result_type)
     back = gpu.room(gpu.positions, gpu.n_labels, dtype=torch.uint8 if gpu.n_labels <= 256 else torch.int16)
-    labels, flags = gpu.room(gpu.positions, dtype=torch.int64), gpu.flags()
+    labels, flags = gpu.room(gpu.positions, dtype=torch.int64), gpu.room(gpu.sequences, dtype=torch.int32)
+    gpu.batch.flag = flags.data_ptr()
     gpu.batch.back, gpu.batch.labels, gpu.batch.best = back.data_ptr(), labels.data_ptr(), scores.data_ptr()
-    gpu.launch("viterbi", "viterbi", min(gpu.sequences, 1 << 20), -(-gpu.n_labels // 32) * 32)
+    gpu.launch("viterbi", min(gpu.sequences, 1 << 20), gpu.label_threads)
     lengths = _lengths(inputs)
     flat = labels.tolist()
-    for s, fault in enumerate(flags[: gpu.sequences].tolist()):
+    for s, fault in enumerate(flags.tolist()):
         if fault:
             raise ChainfoldError(f"sequence {s} {_FAULTS[fault]}")
     paths = [flat[first : first + length] for first, length in lengths]
@@ -49,20 +51,59 @@ def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
     return [(s * length, count) for s, count in enumerate(counts)]
 
 
-def ranked(inputs: Arguments, k: int) -> NoReturn:
-    """Not on CUDA."""
-    raise _on_host("nbest")
+def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
+    """The k best labellings of each sequence and their scores."""
+    _, top = best(inputs)
+    gpu = GpuBatch(inputs)
+    gaps = gpu.zeros(gpu.sequences, k, dtype=torch.float64)
+    labels = gpu.room(gpu.positions, k, dtype=torch.int64)
+    if not gpu.empty:
+        blocks = min(gpu.sequences, _BLOCKS)
+        lists = gpu.room(blocks, 2, gpu.n_labels, k, dtype=torch.float64)
+        choices = gpu.room(gpu.positions, gpu.n_labels, k, dtype=torch.int32)
+        batch = gpu.batch
+        batch.ranked, batch.choices, batch.best = lists.data_ptr(), choices.data_ptr(), gaps.data_ptr()
+        batch.labels, batch.draws = labels.data_ptr(), k
+        gpu.launch("ranked", blocks, gpu.label_threads)
+    results = []
+    counts, paths = (gaps > -torch.inf).sum(1).tolist(), labels.T.tolist()
+    for s, (first, length) in enumerate(_lengths(inputs)):
+        count = counts[s] if length else 1
+        results.append(([path[first : first + length] for path in paths[:count]], _scores(top[s], gaps[s, :count])))
+    return results
 
 
-def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> NoReturn:
-    """Not on CUDA."""
-    raise _on_host("sample")
+def _scores(top: Tensor, gaps: Tensor) -> Tensor:
+    return top + gaps.to(top.dtype)
 
 
-def entropies(inputs: Arguments) -> NoReturn:
-    """Not on CUDA."""
-    raise _on_host("entropy")
+def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:
+    """k labellings of each sequence, drawn from their distribution; a generator of the host may be given."""
+    gpu, vectors = _passed(inputs)
+    device = gpu.device if generator is None else generator.device
+    uniforms = torch.rand((gpu.positions, k), generator=generator, dtype=torch.float64, device=device).to(gpu.device)
+    labels = gpu.room(gpu.positions, k, dtype=torch.int64)
+    if not gpu.empty:
+        gpu.batch.vectors, gpu.batch.uniforms = vectors.data_ptr(), uniforms.data_ptr()
+        gpu.batch.labels, gpu.batch.draws = labels.data_ptr(), k
+        gpu.launch_warps("drawn", gpu.sequences * k)
+    return [labels[first : first + length].T.contiguous() for first, length in _lengths(inputs)]
 
 
-def _on_host(name: str) -> ChainfoldError:
-    return ChainfoldError(f"`{name}` is for CPU tensors: move the emissions and the CRF there with `.cpu()`.")
+def entropies(inputs: Arguments) -> Tensor:
+    """[S] the entropy of each sequence's labelling."""
+    gpu, vectors = _passed(inputs)
+    if gpu.empty:
+        return gpu.zeros(gpu.sequences)
+    posteriors = posteriors_of(inputs, vectors)
+    gpu.batch.vectors, gpu.batch.gradient = vectors.data_ptr(), posteriors.data_ptr()
+    return shares_of(gpu, "entropy").to(gpu.dtype)
+
+
+def _passed(inputs: Arguments) -> tuple[GpuBatch, Tensor]:
+    """A batch and its forward vectors; raises where a sequence has no labelling."""
+    values, vectors, _ = log_likelihoods(inputs, None, None)
+    for s, value in enumerate(values.tolist()):
+        if not math.isfinite(value):
+            raise ChainfoldError(f"sequence {s} {_FAULTS[2 if value == -math.inf else 3]}")
+    return GpuBatch(inputs), vectors

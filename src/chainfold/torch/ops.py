@@ -1,6 +1,6 @@
 """The operators: log likelihoods with their gradient, on the device of the emissions.
 
-    chainfold::crf           log likelihoods [S], or log Z without tags; forward vectors; are all tags known?
+    chainfold::crf           log likelihoods [S], or log Z without tags; forward vectors; 0 where tags are unknown
     chainfold::crf_backward  the gradient by emissions, transitions, start, end and edges
 
 Of what is computed, the forward vectors alone are kept between the two. There is no second derivative: asking for one
@@ -42,7 +42,7 @@ def _host(*arguments: Any) -> Results:
     inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
     vectors = _new_vectors(inputs)
     values, known = log_likelihoods(inputs, tags, weights, vectors.numpy())
-    return torch.from_numpy(values).to(inputs.result_type), vectors, torch.tensor(known)
+    return torch.from_numpy(values).to(inputs.result_type), vectors, torch.tensor(int(known))
 
 
 def _card(*arguments: Any) -> Results:
@@ -55,7 +55,7 @@ def _card(*arguments: Any) -> Results:
 def _fake(*arguments: Any) -> Results:
     inputs = Arguments(*arguments[:-2])
     values = inputs.emissions.new_empty(inputs.n_sequences, dtype=inputs.result_type)
-    return values, _new_vectors(inputs), torch.empty((), dtype=torch.bool)
+    return values, _new_vectors(inputs), torch.empty((), dtype=torch.int64)
 
 
 def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
@@ -75,7 +75,8 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
 def _card_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
     from chainfold.torch.gpu import gradients
 
-    return gradients(Arguments(*arguments[:-2]), arguments[-2], bool(known), vectors, factor)
+    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
+    return gradients(inputs, tags, int(known), weights, vectors, factor)
 
 
 def _fake_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:

@@ -1,0 +1,260 @@
+"""Every CUDA kernel, run on the host (`cuda_on_host`), against enumeration and against the numba kernels."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import torch
+from batch_oracle import Batch, enumerate_batch
+from chainfold.errors import ChainfoldError
+from chainfold.torch import CRF, gpu, gpu_paths
+from chainfold.torch.arguments import Arguments
+from experiments.bench.gpu_checks import cases, check
+from experiments.bench.gpu_reference import Chain, expected
+from torch import Tensor
+
+cuda_on_host, small = pytest.importorskip("cuda_on_host"), pytest.importorskip("test_torch_oracle")
+in_both_orders = cuda_on_host.in_both_orders
+
+pytestmark = pytest.mark.skipif(cuda_on_host.GXX is None, reason="g++ is not installed, so CUDA kernels are not run")
+
+
+def arguments_of(module: CRF, given: dict[str, Tensor | None]) -> Arguments:
+    return module._inputs(
+        given["emissions"], given.get("mask"), given.get("edges"), given.get("cu_seqlens"), given.get("allowed")
+    )
+
+
+def likelihood_on_card(
+    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, weights: Tensor | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """Values of the sequences, and the gradient of their sum."""
+    with torch.no_grad():
+        inputs = arguments_of(module, given)
+
+        def compute() -> Any:
+            values, vectors, known = gpu.log_likelihoods(inputs, tags, weights)
+            factor = torch.ones_like(values)
+            return values, list(gpu.gradients(inputs, tags, known, weights, vectors, factor))
+
+        values, gradient = in_both_orders(compute)
+    return values, gradient
+
+
+def likelihood_on_host(
+    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, weights: Tensor | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    inputs = arguments_of(module, given)
+    leaves = [tensor.detach().double().requires_grad_() for tensor in inputs[:5] if tensor is not None]
+    scores = [*leaves, None][:5]
+    values, *_ = torch.ops.chainfold.crf(*scores, *inputs[5:], tags, weights)
+    return values.detach(), list(torch.autograd.grad(values.sum(), leaves))
+
+
+def assert_equal_to_host(
+    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, tolerance: float, **options: Any
+) -> None:
+    values, gradient = likelihood_on_card(module, given, tags, **options)
+    expected, gradient_on_host = likelihood_on_host(module, given, tags, **options)
+    np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
+    for card, host in zip(gradient, gradient_on_host, strict=False):
+        np.testing.assert_allclose(card, host, rtol=tolerance, atol=tolerance * max(1.0, float(host.abs().max())))
+
+
+@pytest.mark.parametrize(("mask", "kind"), list(itertools.product(small.MASKS, small.KINDS)))
+@pytest.mark.parametrize("shape", [(2, 1, 3), (2, 4, 1), (3, 4, 3)])
+def test_small_batches_agree_with_enumeration(shape: tuple[int, int, int], mask: str, kind: str) -> None:
+    batch: Batch = small.batch_of(shape, mask, kind)
+    truth, batch_first = enumerate_batch(batch), kind != "plain"
+    module = small.module_of(batch, batch_first)
+    given = {
+        name: None if array is None else small.turned(array, batch_first)
+        for name, array in (
+            ("emissions", batch.emissions),
+            ("mask", batch.mask),
+            ("edges", batch.edges),
+            ("allowed", batch.allowed),
+        )
+    }
+    values, _ = likelihood_on_card(module, given, small.turned(batch.tags, batch_first))
+    np.testing.assert_allclose(values, truth.log_likelihood, rtol=1e-10, atol=1e-9)
+    given["allowed"] = None
+    values, gradient = likelihood_on_card(module, given, None)
+    np.testing.assert_allclose(values, truth.log_z, rtol=1e-10, atol=1e-9)
+    marginals = gradient[0] if batch_first else gradient[0].transpose(0, 1)
+    np.testing.assert_allclose(marginals, truth.marginals, rtol=1e-9, atol=1e-9)
+    with torch.no_grad():
+        labels, scores = in_both_orders(lambda: gpu_paths.best(arguments_of(module, given)))
+    assert labels == truth.best
+    np.testing.assert_allclose(scores, [own[0] for own in truth.scores], rtol=1e-10, atol=1e-9)
+
+
+LONG = [  # sequences, positions, labels; float64; most positions of one chunk; positions of a chunk
+    (2, 60, 3, True, 512, 128),
+    (2, 60, 3, True, 8, 16),
+    (3, 70, 23, True, 8, 32),
+    (2, 40, 32, False, 8, 16),
+    (2, 90, 5, False, 8, 16),
+    (1, 700, 9, False, 512, 128),
+    (2, 20, 33, True, 512, 128),
+    (2, 14, 70, False, 512, 128),
+    (1, 3, 300, False, 512, 128),
+    (2, 5, 1, False, 512, 128),
+]
+SETTINGS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"]
+
+
+def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, dict[str, Tensor], Tensor]:
+    """A module, what is given to it beside tags, and the tags."""
+    torch.manual_seed(SETTINGS.index(kind))
+    size, length, n = shape
+    dtype = torch.float64 if double else torch.float32
+    forbid = [(i, (i + 1) % n) for i in range(n)] if kind == "forbidden" and n > 2 else []
+    if kind == "cycle":
+        forbid = [(i, j) for i in range(n) for j in range(n) if j != (i + 1) % n]
+    module: CRF = CRF(n, batch_first=kind != "time first", forbid=forbid).to(dtype)
+    module.transitions.data.mul_(20.0)
+    given, tags = {"emissions": torch.randn(shape, dtype=dtype)}, torch.randint(n, (size, length))
+    if kind == "strong":
+        module.transitions.data.mul_(50.0)
+    if kind == "mask":
+        given["mask"] = torch.rand(size, length) < 0.6
+    if kind == "packed":
+        given = {"emissions": given["emissions"].reshape(-1, n)}
+        given["cu_seqlens"] = torch.tensor([0, 0, size * length // 3, size * length // 3 + 1, size * length])
+        tags = tags.reshape(-1)
+    if kind == "unknown":
+        tags[torch.rand(size, length) < 0.4] = -100
+    if kind == "edges":
+        given["edges"] = torch.randn(*shape, n, dtype=dtype)
+    if kind == "nan":
+        given["emissions"][0, length // 2] = torch.nan
+    if kind == "none":
+        given["emissions"][-1, length // 2] = -torch.inf
+    if kind == "time first":
+        given = {name: tensor.transpose(0, 1).contiguous() for name, tensor in given.items()}
+        tags = tags.T.contiguous()
+    return module, given, tags
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [(case, kind) for case in LONG for kind in (SETTINGS if case[2] < 300 else ["plain"])],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value)),
+)
+def test_likelihood_gradient_and_labels_are_those_of_the_host(
+    case: tuple[Any, ...], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *shape, double, whole, chunk = case
+    monkeypatch.setattr(gpu, "_WHOLE", whole)
+    monkeypatch.setattr(gpu, "_CHUNK", chunk)
+    module, given, tags = setting(tuple(shape), double, kind)
+    tolerance = 1e-10 if double else 2e-6
+    assert_equal_to_host(module, given, tags, tolerance)
+    assert_equal_to_host(module, given, None, tolerance)
+    if kind in ("nan", "none"):
+        return
+    with torch.no_grad():
+        labels, scores = in_both_orders(lambda: gpu_paths.best(arguments_of(module, given)))
+    best = module.best(**given)
+    np.testing.assert_allclose(scores, best.scores, rtol=tolerance)
+    assert labels == best.labels
+
+
+OTHERS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "edges"]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("case", [(2, 12, 3, True), (2, 40, 33, True), (3, 30, 5, False)], ids=str)
+def test_entropies_ranked_labellings_and_weights_are_those_of_the_host(case: tuple[Any, ...], kind: str) -> None:
+    *shape, double = case
+    module, given, tags = setting(tuple(shape), double, kind)
+    tolerance = 1e-10 if double else 2e-6
+    entropy = in_both_orders(lambda: module.entropy(**given))
+    np.testing.assert_allclose(entropy, module.entropy(**given), rtol=tolerance, atol=tolerance)
+    ranked = in_both_orders(lambda: module.nbest(k=7, **given))
+    for card, host in zip(ranked, module.nbest(k=7, **given), strict=True):
+        assert card.labels == host.labels
+        np.testing.assert_allclose(card.scores, host.scores, rtol=tolerance)
+    weights = torch.rand(tags.shape) * 3.0
+    if kind != "forbidden":
+        assert_equal_to_host(module, given, tags, tolerance, weights=weights)
+
+
+def test_drawn_labellings_have_the_probabilities_of_the_model() -> None:
+    module, given, _ = setting((1, 4, 3), True, "forbidden")
+    generator = torch.Generator().manual_seed(0)
+    (drawn,) = in_both_orders(lambda: module.sample(k=1000, generator=generator.manual_seed(0), **given))
+    (host,) = module.sample(k=1000, **given)
+    log_z = module.log_partition(**given).detach()
+    ranked = module.nbest(k=81, **given)[0]
+    for labels, score in zip(ranked.labels, ranked.scores, strict=True):
+        probability = float((score - log_z[0]).exp())
+        share = float((drawn == torch.tensor(labels)).all(1).double().mean())
+        assert abs(share - probability) < 5.0 * (probability / 1000) ** 0.5 + 1e-9
+    assert drawn.shape == host.shape
+    possible = set(map(tuple, ranked.labels))
+    assert set(map(tuple, drawn.tolist())) <= possible
+
+
+@pytest.mark.parametrize("n", [3, 33])
+def test_drawn_labellings_follow_their_numbers(n: int) -> None:
+    """The label of a position is the first whose cumulative share is above the number drawn for it."""
+    module, given, _ = setting((2, 6, n), True, "mask")
+    found = in_both_orders(lambda: module.sample(k=2, generator=torch.Generator().manual_seed(1), **given))
+    uniforms = torch.rand((12, 2), generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()
+    transitions = module.transitions.detach().numpy()
+    for s, drawn in enumerate(found):
+        states = given["emissions"][s][given["mask"][s]].detach().numpy().copy()
+        states[0] += module.start_transitions.detach().numpy()
+        states[-1] += module.end_transitions.detach().numpy()
+        for k, labels in enumerate(drawn.tolist()):
+            for t in range(len(labels)):
+                alpha = expected(Chain(states[: t + 1], transitions)).states[-1]
+                following = transitions[:, labels[t + 1]] if t + 1 < len(labels) else 0.0
+                shares = np.cumsum(alpha * np.exp(following))
+                assert labels[t] == int(np.searchsorted(shares, uniforms[6 * s + t, k] * shares[-1], side="right"))
+
+
+BAD = ["a tag", "a weight", "an unknown tag with weights", "offsets", "no labelling", "not a number"]
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_gets_the_sentence_of_the_host(kind: str) -> None:
+    module, given, tags = setting((2, 5, 3), True, "packed" if kind == "offsets" else "plain")
+    weights = torch.rand(tags.shape)
+    calls = {"a tag": lambda: module(tags=tags, **given)}
+    if kind == "a tag":
+        tags[1, 3] = 7
+    elif kind == "offsets":
+        given["cu_seqlens"][1] = 9
+        calls[kind] = lambda: module(tags=tags, **given)
+    elif kind in ("no labelling", "not a number"):
+        given["emissions"][1, 2] = -torch.inf if kind == "no labelling" else torch.nan
+        calls[kind] = lambda: module.entropy(**given)
+    else:
+        if kind == "a weight":
+            weights[0, 0] = -1.0
+        else:
+            tags[0, 0] = -100
+        calls[kind] = lambda: module(tags=tags, weights=weights, **given)
+    with pytest.raises(ChainfoldError) as host:
+        calls[kind]()
+    with cuda_on_host.card_on_host(), pytest.raises(ChainfoldError) as card:
+        calls[kind]()
+    if kind in ("no labelling", "not a number"):
+        assert str(card.value).startswith("sequence 1 has ")  # the card says which one
+    else:
+        assert str(card.value) == str(host.value)
+
+
+@pytest.mark.parametrize(("shape", "kind", "double"), [case for case in cases() if case[0] in ((4, 7, 3), (2, 60, 40))])
+def test_the_checks_of_a_card_hold_on_the_host(shape: tuple[int, int, int], kind: str, double: bool) -> None:
+    with cuda_on_host.card_on_host():
+        wrong = [result for result in check(shape, kind, double, "cpu") if not result.holds]
+        assert cuda_on_host.HostKernels.launches
+    assert not wrong
