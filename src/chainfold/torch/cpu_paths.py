@@ -14,8 +14,8 @@ from chainfold.kernels.faults import NOT_FINITE, OK
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.cpu import run_tasks
 from chainfold.torch.cpu_batch import CpuBatch
+from chainfold.torch.cpu_threads import run
 from torch import Tensor
 
 
@@ -31,9 +31,7 @@ class Flat:
 
     def states(self) -> Floats:
         """[P, width]"""
-        out = np.empty((self.rows.size, self.batch.width))
-        self.batch.states(0, self.lengths.size, out)
-        return out
+        return self.batch.states(0, self.rows.size)
 
     def edges(self) -> Floats | None:
         """[P, N · width], or None"""
@@ -97,8 +95,7 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
         if first == last:
             return
         here = slice(first, last)
-        states = np.empty((last - first, batch.width))
-        batch.states(low, high, states)
+        states = batch.states(first, last)
         edges = batch.edge_scores(first, last)
         scores = batch.transitions.scores if edges is None else edges
         present = np.flatnonzero(flat.lengths[low:high]) + low
@@ -119,7 +116,7 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
         viterbi.trace(back, finals[-1], labels[here])
         score[present] = reached
 
-    run_tasks(work, batch)
+    run(work, layout.whole.tasks)
     return [part.tolist() for part in flat.split(labels)], torch.from_numpy(score).to(flat.result_type)
 
 
