@@ -32,16 +32,15 @@ class Transitions:
         """restricted: labels may be forbidden by state scores; has_edges: each position has a matrix of its own."""
         self.scores, self.n_labels, self.tiles = scores, n_labels, tiles
         self.width: int = scores.shape[1] // n_labels
-        self.edge = aligned(*scores.shape)
+        room = aligned(2, n_labels, self.width)
+        self.edge, self.edge_t = room[0].reshape(scores.shape), room[1]
         self.edge[:] = scores
         self.shift = np.zeros(1)
         widest = exponentiate_edges(self.edge, self.shift)
-        square = slice(None), slice(n_labels)
-        self.edge_t = aligned(n_labels, self.width)
-        self.edge_t[square] = self.edge.reshape(n_labels, self.width)[square].T
-        all_allowed = bool((scores.reshape(n_labels, self.width)[square] > -np.inf).all())
+        self.edge_t[:, :n_labels] = room[0, :, :n_labels].T
         self.only_wide = bool(widest > EDGE_RANGE) and not has_edges
-        self.watch = has_edges or restricted or not all_allowed
+        some_forbidden = np.count_nonzero(room[0]) < n_labels * n_labels  # or too rare: then only_wide is set
+        self.watch = has_edges or restricted or some_forbidden
 
     @cached_property
     def log_edge(self) -> Floats:

@@ -59,9 +59,9 @@ class Arguments(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
-def check_arguments(inputs: Arguments, n_labels: int) -> None:
+def check_arguments(inputs: Arguments) -> None:
     """Raise `ChainfoldError` where shapes, types or devices do not fit."""
-    emissions, cu_seqlens = inputs.emissions, inputs.cu_seqlens
+    emissions, cu_seqlens, n_labels = inputs.emissions, inputs.cu_seqlens, inputs.transitions.shape[0]
     dimensions, form = 3, "[batch, length, num_tags] or, time first, [length, batch, num_tags]"
     if cu_seqlens is not None:
         dimensions, form = 2, "packed, [positions, num_tags]"
@@ -97,8 +97,10 @@ def check_arguments(inputs: Arguments, n_labels: int) -> None:
         raise BadSetting("cu_seqlens", cu_seqlens, "one-dimensional, from 0 to the number of rows, without a mask")
 
 
-def check_tags(tags: Tensor, inputs: Arguments) -> None:
-    """Raise `ChainfoldError` where tags do not fit the emissions."""
+def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> None:
+    """Raise `ChainfoldError` where tags or weights do not fit the emissions."""
+    if tags is None:
+        return
     leading = inputs.emissions.shape[:-1]
     if tags.shape != leading:
         raise ChainfoldError(
@@ -108,3 +110,5 @@ def check_tags(tags: Tensor, inputs: Arguments) -> None:
         raise ChainfoldError(f"tags have dtype {tags.dtype}; give label numbers.")
     if tags.device != inputs.emissions.device:
         raise ChainfoldError(f"tags are on {tags.device} and emissions are on {inputs.emissions.device}.")
+    if weights is not None and weights.shape != leading:
+        raise ChainfoldError(f"weights must have shape {tuple(leading)}, got {tuple(weights.shape)}.")

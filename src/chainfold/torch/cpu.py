@@ -80,9 +80,11 @@ def gradients(
             partial, again = CpuBatch(_allowing(inputs, seen)), np.empty_like(alpha)
             _log_partitions(partial, again)
             _add_gradients(partial, again, factor, total)
-    shaped = [np.empty(like.shape, numpy_type(like)) for like in (inputs.transitions, inputs.start, inputs.end)]
-    take_sums(total.pairs, total.ends, *shaped)
-    return Gradients(total.emissions, *shaped, total.edges)
+    transitions, start, end = (
+        np.empty(like.shape, numpy_type(like)) for like in (inputs.transitions, inputs.start, inputs.end)
+    )
+    take_sums(total.pairs, total.ends, transitions, start, end)
+    return Gradients(total.emissions, transitions, start, end, total.edges)
 
 
 def _flat(tags: Tensor) -> NDArray[np.int64]:
@@ -163,9 +165,7 @@ def _tag_scores(batch: CpuBatch, seen: Observed) -> Floats:
     return layout.stretches.summed(score, layout.offsets.size - 1)
 
 
-def _add_gradients(
-    batch: CpuBatch, alpha: Floats, factor: Floats, total: Sums, seen: Observed | None = None
-) -> None:
+def _add_gradients(batch: CpuBatch, alpha: Floats, factor: Floats, total: Sums, seen: Observed | None = None) -> None:
     """Add factor times the gradient of log Z, or of its weighted flow, and take off that of the tags' scores.
 
     alpha: of `_log_partitions`
@@ -177,13 +177,9 @@ def _add_gradients(
 
     def work(low: int, high: int) -> tuple[Floats, Floats]:
         pairs, ends = np.zeros_like(total.pairs), np.zeros_like(total.ends)
-        backward_stretches(
-            places, batch.steps, futures, low, high, alpha, shares, total.emissions, pairs, ends
-        )
+        backward_stretches(places, batch.steps, futures, low, high, alpha, shares, total.emissions, pairs, ends)
         if seen is not None and counted:
-            count_tags(
-                places, seen.tags, seen.weights, low, high, -shares, total.emissions, pairs, ends, total.edges
-            )
+            count_tags(places, seen.tags, seen.weights, low, high, -shares, total.emissions, pairs, ends, total.edges)
         return pairs, ends
 
     for pairs, ends in run(work, stretches.tasks):

@@ -23,6 +23,7 @@ _LEAST_STRETCH = 4096  # positions
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _MOST_KEPT = 1 << 16  # positions of a batch without a mask whose layout is kept for the next one
 
+_NUMPY_TYPES = torch.float32, torch.float64
 _NO_TABLE = np.empty((0, 0), np.bool_)
 _NO_EDGES = np.empty((0, 0, 0))
 
@@ -40,7 +41,7 @@ class Stretches(NamedTuple):
 
     def summed(self, values: Floats, count: int) -> Floats:
         """[S] from [K]: sums over the stretches of each sequence, in their order."""
-        return values if self.sequence is None else np.bincount(self.sequence, values, count)
+        return values if self.sequence is None else np.bincount(self.sequence, values, count).astype(np.float64)
 
     @property
     def inner(self) -> NDArray[np.int64]:
@@ -105,7 +106,8 @@ class CpuBatch:
             return _packed(inputs)
         if inputs.mask is not None:
             return _masked(inputs)
-        return _unmasked(*inputs.emissions.shape, inputs.batch_first)
+        first, second, _ = inputs.emissions.shape
+        return _unmasked(first, second, self.n_labels, inputs.batch_first)
 
     def states(self, first: int, last: int) -> Floats:
         """[positions, width]  the state scores of positions first … last-1."""
@@ -124,10 +126,10 @@ class CpuBatch:
 
 def numbers(tensor: Tensor) -> NDArray[Any]:
     """The numbers of a tensor, in float32 unless they are in float64."""
-    tensor = tensor.detach()
-    if tensor.dtype not in (torch.float32, torch.float64):
+    if tensor.dtype not in _NUMPY_TYPES:
         tensor = tensor.float()
-    return np.ascontiguousarray(tensor.numpy())
+    array: NDArray[Any] = tensor.detach().contiguous().numpy()
+    return array
 
 
 def numpy_type(tensor: Tensor) -> type[np.float32] | type[np.float64]:
@@ -136,7 +138,8 @@ def numpy_type(tensor: Tensor) -> type[np.float32] | type[np.float64]:
 
 
 def doubles(tensor: Tensor) -> Floats:
-    return np.ascontiguousarray(tensor.detach().double().numpy())
+    array: Floats = tensor.detach().double().contiguous().numpy()
+    return array
 
 
 def _unmasked(first: int, second: int, n_labels: int, batch_first: bool) -> Rows:
@@ -187,7 +190,10 @@ def _of(rows: NDArray[np.int64], offsets: NDArray[np.int64], starts: NDArray[np.
         return Rows(rows, offsets, starts, whole, whole)
     counts = np.clip(lengths // least, 1, _MOST_STRETCHES)
     counts = 1 << np.log2(counts).astype(np.int64)  # a power of two: threads that come in twos have equal shares
-    inside = [low + length * np.arange(count) // count for low, length, count in zip(offsets, lengths, counts)]
+    inside = [
+        low + length * np.arange(count) // count
+        for low, length, count in zip(offsets[:-1], lengths, counts, strict=True)
+    ]
     cuts = np.concatenate([*inside, offsets[-1:]])
     return Rows(rows, offsets, starts, whole, _stretches(cuts, np.repeat(np.arange(lengths.size), counts)))
 

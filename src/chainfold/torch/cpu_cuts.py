@@ -80,9 +80,7 @@ def _past(batch: CpuBatch, position: int, most: int) -> Floats | None:
             return None
         begun, predicted = Belief(np.exp(first - first.max())), np.empty_like(alpha)
         starts = np.zeros(size, np.bool_)
-        status, _ = forward(
-            starts, alpha, predicted, p.edge, p.shift, begun.values, p.n_labels, p.watch, p.tiles
-        )
+        status, _ = forward(starts, alpha, predicted, p.edge, p.shift, begun.values, p.n_labels, p.watch, p.tiles)
         if status != OK:
             return None
         if Certificate.of_past(begun, TOLERANCE).extend(_lattice(batch, alpha, predicted, begun)):

@@ -103,8 +103,8 @@ def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None)
     """A new piece after its forward pass."""
     whole = torch.zeros(2, dtype=torch.int32, device=emissions.device)
     inputs = Arguments(emissions, *scores(), None, None, whole, None, True)
-    check_arguments(inputs, inputs.start.shape[0])
-    check_tags(tags, inputs)
+    check_arguments(inputs)
+    check_tags(inputs, tags, None)
     if bool((tags < 0).any()) or bool((tags >= inputs.n_labels).any()):
         raise ChainfoldError(f"a tag of the stream is not from 0 to {inputs.n_labels - 1}; all tags must be known.")
     with torch.no_grad():
