@@ -14,15 +14,8 @@ from tolerances import AT_LENGTH
 
 LENGTH = 40_000
 KINDS = ["plain", "forbidden", "cycle", "never", "sharp", "holes", "packed", "allowed", "unknown", "wide", "nan"]
-HOLD = {
-    "plain": True,
-    "forbidden": True,
-    "holes": True,
-    "allowed": True,
-    "cycle": False,
-    "never": False,
-    "sharp": False,
-}
+HOLD = {"plain", "forbidden", "holes", "allowed"}
+FAIL = {"cycle", "never", "sharp"}
 
 
 def setting(kind: str, n: int) -> tuple[CRF, dict[str, torch.Tensor]]:
