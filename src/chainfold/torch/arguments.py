@@ -42,8 +42,10 @@ class Arguments(NamedTuple):
     @property
     def n_sequences(self) -> int:
         if self.cu_seqlens is not None:
-            return int(self.cu_seqlens.shape[0]) - 1
-        return int(self.emissions.shape[0 if self.batch_first else 1])
+            count: int = self.cu_seqlens.shape[0] - 1
+        else:
+            count = self.emissions.shape[0 if self.batch_first else 1]
+        return count
 
     @property
     def result_type(self) -> torch.dtype:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import torch
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.torch.arguments import UNKNOWN, Arguments
-from chainfold.torch.ops import crf, crf_backward
+from chainfold.torch.ops import best, crf, crf_backward
 from chainfold.torch.paths import Paths, best_paths, drawn_paths, path_entropies, ranked_paths
 from chainfold.torch.piecewise import StreamPart, stream_gradient
 from chainfold.torch.scripted import ScriptedCRF, reduced
@@ -138,6 +138,11 @@ class CRF(nn.Module):  # type: ignore[misc]
         return paths.labels
 
     @torch.no_grad()
+    def labels(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
+        """The labels of `decode` in the shape of tags, -1 where the mask is; this can be compiled and exported."""
+        return best(*self._inputs(emissions, mask, **options))[0]
+
+    @torch.no_grad()
     def best(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Paths:
         """The best labels of each sequence, and their scores; `score - log_partition` is their log probability."""
         return best_paths(self._inputs(emissions, mask, **options))
@@ -209,8 +214,8 @@ class CRF(nn.Module):  # type: ignore[misc]
 
     def __prepare_scriptable__(self) -> nn.Module:
         """What `torch.jit.script` compiles in the place of this module."""
-        forbidden = (getattr(self, name) for name in _MASKS)
-        return ScriptedCRF(self, *forbidden)
+        follows, first, last = (getattr(self, name) for name in _MASKS)
+        return ScriptedCRF(self, (follows, first, last) if self._restricted else None)
 
     def _restrict(
         self,

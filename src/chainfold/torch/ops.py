@@ -35,6 +35,7 @@ _library.define(
 _library.define(f"best({_INPUTS}) -> (Tensor, Tensor)")
 crf = torch.ops.chainfold.crf.default
 crf_backward = torch.ops.chainfold.crf_backward.default
+best = torch.ops.chainfold.best.default
 
 Results = tuple[Tensor, Tensor, Tensor]
 Gradient = tuple[Tensor, ...]

@@ -27,16 +27,21 @@ def reduced(values: Tensor, reduction: str, tags: Tensor, mask: Tensor | None) -
 
 
 class ScriptedCRF(nn.Module):  # type: ignore[misc]
-    """The parameters of a CRF with the methods that can be scripted."""
+    """The parameters of a CRF with the methods that can be scripted.
 
-    def __init__(self, crf: nn.Module, never_follows: Tensor, never_first: Tensor, never_last: Tensor) -> None:
+    What is forbidden is part of the `state_dict` of a scripted module: TorchScript has no other buffers.
+    """
+
+    def __init__(self, crf: nn.Module, forbidden: tuple[Tensor, Tensor, Tensor] | None) -> None:
+        """forbidden: tables of transitions [N, N], starts [N] and ends [N]."""
         super().__init__()
         self.num_tags: int = crf.num_tags
         self.batch_first: bool = crf.batch_first
-        self._parameters.update(crf.named_parameters())  # also those that were made by an operation, as torch.jit does
-        self.register_buffer("never_follows", never_follows, persistent=False)
-        self.register_buffer("never_first", never_first, persistent=False)
-        self.register_buffer("never_last", never_last, persistent=False)
+        self._parameters.update(crf.named_parameters())  # also those that an operation made, as torch.jit takes them
+        follows, first, last = (None, None, None) if forbidden is None else forbidden
+        self.register_buffer("never_follows", follows)
+        self.register_buffer("never_first", first)
+        self.register_buffer("never_last", last)
 
     def forward(
         self,
@@ -45,24 +50,18 @@ class ScriptedCRF(nn.Module):  # type: ignore[misc]
         mask: Tensor | None = None,
         reduction: str = "sum",
     ) -> Tensor:
+        transitions, start, end = self.scores()
         values, _, _ = torch.ops.chainfold.crf(
-            emissions,
-            self.transitions.masked_fill(self.never_follows, -torch.inf),
-            self.start_transitions.masked_fill(self.never_first, -torch.inf),
-            self.end_transitions.masked_fill(self.never_last, -torch.inf),
-            None, mask, None, None, self.batch_first, tags, None,
-        )  # fmt: skip
+            emissions, transitions, start, end, None, mask, None, None, self.batch_first, tags, None
+        )
         return reduced(values, reduction, tags, mask)
 
     @torch.jit.export
     def decode(self, emissions: Tensor, mask: Tensor | None = None) -> list[list[int]]:
+        transitions, start, end = self.scores()
         labels, _ = torch.ops.chainfold.best(
-            emissions,
-            self.transitions.masked_fill(self.never_follows, -torch.inf),
-            self.start_transitions.masked_fill(self.never_first, -torch.inf),
-            self.end_transitions.masked_fill(self.never_last, -torch.inf),
-            None, mask, None, None, self.batch_first,
-        )  # fmt: skip
+            emissions, transitions, start, end, None, mask, None, None, self.batch_first
+        )
         if not self.batch_first:
             labels = labels.transpose(0, 1)
         paths: list[list[int]] = []
@@ -70,3 +69,10 @@ class ScriptedCRF(nn.Module):  # type: ignore[misc]
             path: list[int] = row[row >= 0].tolist()
             paths.append(path)
         return paths
+
+    def scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        transitions, start, end = self.transitions, self.start_transitions, self.end_transitions
+        if self.never_follows is not None:
+            transitions = transitions.masked_fill(self.never_follows, -torch.inf)
+            start, end = start.masked_fill(self.never_first, -torch.inf), end.masked_fill(self.never_last, -torch.inf)
+        return transitions, start, end
