@@ -112,7 +112,7 @@ class CRF(nn.Module):  # type: ignore[misc]
         without positions has 0. A forbidden tag gives -inf, a NaN among the emissions NaN.
         """
         if label_weights is not None:
-            own = label_weights[tags.clamp(0, self.num_tags - 1)]
+            own = label_weights[tags.long().clamp(0, self.num_tags - 1)]
             weights = own if weights is None else weights * own
         values, *_ = crf(*self._inputs(emissions, mask, **options), tags, weights)
         return reduced(values, reduction, tags, mask)
