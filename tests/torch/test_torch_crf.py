@@ -76,8 +76,11 @@ def test_packed_input_is_padded_input_without_padding() -> None:
         module(emissions[mask], tags[mask], reduction="token_mean", cu_seqlens=offsets),
         module(emissions, tags, mask, "token_mean"),
     )
-    with pytest.raises(ChainfoldError, match="cu_seqlens"):
-        module(emissions[mask], tags[mask], cu_seqlens=torch.tensor([0, 3]))
+    for wrong in (torch.tensor([0, 3]), torch.tensor([0, 7, 6, 10]), torch.tensor([0.0, 10.0]), torch.tensor(10)):
+        with pytest.raises(ChainfoldError, match="cu_seqlens"):
+            module(emissions[mask], tags[mask], cu_seqlens=wrong)
+    with pytest.raises(ChainfoldError, match="either a mask or cu_seqlens"):
+        module(emissions[mask], tags[mask], tags[mask], cu_seqlens=offsets)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -203,8 +206,9 @@ def test_nan_emissions_give_a_nan_likelihood_of_their_sequence_alone() -> None:
     assert torch.isnan(values).tolist() == [False, True, False]
     (gradient,) = torch.autograd.grad(values.sum(), spoilt)
     assert torch.isnan(gradient).any(-1).any(-1).tolist() == [False, True, False]
-    with pytest.raises(ChainfoldError, match="NaN"):
-        module.decode(spoilt)
+    for method in (module.decode, module.sample, module.entropy, lambda emissions: module.nbest(emissions, 2)):
+        with pytest.raises(ChainfoldError, match=r"NaN or \+inf at sequence 1, position 2"):
+            method(spoilt)
 
 
 def test_a_sequence_without_a_possible_labelling() -> None:
@@ -213,8 +217,9 @@ def test_a_sequence_without_a_possible_labelling() -> None:
     impossible[0, 3] = -math.inf
     assert module.log_partition(impossible)[0] == -torch.inf
     assert torch.isnan(module(impossible, tags, reduction="none")).tolist() == [True, False, False]
-    with pytest.raises(ChainfoldError, match="no possible labelling"):
-        module.decode(impossible)
+    for method in (module.decode, module.sample, module.entropy, lambda emissions: module.nbest(emissions, 2)):
+        with pytest.raises(ChainfoldError, match=r"no labelling is possible.* at sequence 0, position 3"):
+            method(impossible)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +237,11 @@ def test_a_sequence_without_a_possible_labelling() -> None:
         ({"weights": torch.ones(3)}, "weights must have shape"),
         ({"weights": -torch.ones(3, 6)}, "weights must be finite"),
         ({"edges": torch.ones(3, 6, 5)}, "edges needs the shape"),
+        ({"emissions": np.zeros((3, 6, 5))}, "emissions must be a tensor, got ndarray"),
+        ({"tags": [[0] * 6] * 3}, "tags must be a tensor, got list"),
+        ({"mask": "mean"}, "mask must be a tensor, got str"),
+        ({"label_weights": torch.ones(4)}, r"label_weights must have shape \(5,\), got \(4,\)"),
+        ({"cu_seqlens": torch.tensor([0, 6])}, "emissions must have dimension of 2, got 3"),
     ],
 )
 def test_input_that_does_not_fit_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -243,11 +253,14 @@ def test_input_that_does_not_fit_is_one_sentence(change: dict[str, Any], sentenc
 
 
 def test_numbers_of_tags_and_forbidden_places_are_checked() -> None:
+    assert CRF(np.int64(3)).num_tags == 3  # type: ignore[arg-type]
     for wrong in (0, -1, 2.0):
         with pytest.raises(ValueError, match="num_tags"):
             CRF(wrong)  # type: ignore[arg-type]
     with pytest.raises(ChainfoldError, match="forbid_start"):
         CRF(3, forbid_start=[3])
+    with pytest.raises(ChainfoldError, match="a chainfold"):
+        CRF(3, constraints="BIO")  # type: ignore[arg-type]
     with pytest.raises(ChainfoldError, match="on 5 labels"):
         CRF(3, constraints=cf.Constraints.of(LABELS, "BIO"))
 

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from torch import Tensor
 
 UNKNOWN = -100
@@ -61,6 +61,13 @@ class Arguments(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
+def check_tensors(**given: object) -> None:
+    """Raise `ChainfoldError` where something else than a tensor or None is given."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise ChainfoldError(f"{name} must be a tensor, got {type(value).__name__}; use torch.as_tensor.")
+
+
 def check_arguments(inputs: Arguments) -> None:
     """Raise `ChainfoldError` where shapes, types or devices do not fit."""
     emissions, cu_seqlens, n_labels = inputs.emissions, inputs.cu_seqlens, inputs.transitions.shape[0]
@@ -95,8 +102,15 @@ def check_arguments(inputs: Arguments) -> None:
         raise ChainfoldError(
             f"the CRF is on {inputs.transitions.device} and emissions are on {emissions.device}; move one with `.to`."
         )
-    if cu_seqlens is not None and (cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1 or inputs.mask is not None):
-        raise BadSetting("cu_seqlens", cu_seqlens, "one-dimensional, from 0 to the number of rows, without a mask")
+    if cu_seqlens is None:
+        return
+    if inputs.mask is not None:
+        raise ChainfoldError("give either a mask or cu_seqlens, which says itself where sequences begin and end.")
+    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1 or cu_seqlens.dtype.is_floating_point:
+        raise ChainfoldError(
+            "cu_seqlens must be a vector of whole numbers, from 0 to the number of rows, got shape "
+            f"{tuple(cu_seqlens.shape)} of {cu_seqlens.dtype}."
+        )
 
 
 def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> None:

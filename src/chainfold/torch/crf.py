@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import torch
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.torch.arguments import UNKNOWN, Arguments
+from chainfold.torch.arguments import UNKNOWN, Arguments, check_tensors
 from chainfold.torch.ops import best, crf, crf_backward
 from chainfold.torch.paths import Paths, best_paths, drawn_paths, path_entropies, ranked_paths
 from chainfold.torch.piecewise import StreamPart, stream_gradient
@@ -68,9 +68,10 @@ class CRF(nn.Module):  # type: ignore[misc]
         forbid_start: Sequence[int] = (),
         forbid_end: Sequence[int] = (),
     ) -> None:
-        if not isinstance(num_tags, int) or num_tags <= 0:
+        if not hasattr(num_tags, "__index__") or num_tags <= 0:
             raise ChainfoldError(f"invalid number of tags: {num_tags}; num_tags must be a whole number from 1 up.")
         super().__init__()
+        num_tags = int(num_tags)
         self.num_tags, self.batch_first = num_tags, batch_first
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
@@ -111,7 +112,12 @@ class CRF(nn.Module):  # type: ignore[misc]
         Returns a number, or [S] for reduction="none": float64 for emissions in float64, else float32. A sequence
         without positions has 0. A forbidden tag gives -inf, a NaN among the emissions NaN.
         """
+        check_tensors(tags=tags, weights=weights, label_weights=label_weights)
         if label_weights is not None:
+            if label_weights.shape != (self.num_tags,):
+                raise ChainfoldError(
+                    f"label_weights must have shape ({self.num_tags},), got {tuple(label_weights.shape)}."
+                )
             own = label_weights[tags.long().clamp(0, self.num_tags - 1)]
             weights = own if weights is None else weights * own
         values, *_ = crf(*self._inputs(emissions, mask, **options), tags, weights)
@@ -210,6 +216,7 @@ class CRF(nn.Module):  # type: ignore[misc]
         cu_seqlens: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> Arguments:
+        check_tensors(emissions=emissions, mask=mask, edges=edges, cu_seqlens=cu_seqlens, allowed=allowed)
         return Arguments(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
 
     def __prepare_scriptable__(self) -> nn.Module:
@@ -228,6 +235,8 @@ class CRF(nn.Module):  # type: ignore[misc]
         given: tuple[Sequence[int | tuple[int, ...]], ...] = (forbid, forbid_start, forbid_end)
         masks = [torch.zeros(n, n, dtype=torch.bool), *torch.zeros(2, n, dtype=torch.bool)]
         if constraints is not None:
+            if not hasattr(constraints, "allowed"):
+                raise BadSetting("constraints", constraints, "a chainfold.Constraints: Constraints.of(names, 'BIO')")
             if constraints.first.size != n:
                 raise ChainfoldError(f"the constraints are on {constraints.first.size} labels, but num_tags is {n}.")
             own = constraints.allowed, constraints.first, constraints.last
