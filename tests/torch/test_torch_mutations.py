@@ -28,7 +28,9 @@ MUTANTS = [
     Mutant("masks", _KERNELS, "if batch_first else t * size + s", "if batch_first else t + s", "holes", _ORACLE),
     Mutant("weights", "torch/cpu_general.py", _CHANGES, "weights", "weights", _ORACLE),
     Mutant("cuts", "torch/cpu_cuts.py", "TOLERANCE = 1e-13", "TOLERANCE = 1e-3", "numbers", _CUTS),
-    Mutant("cuts", "torch/cpu_cuts.py", "np.delete(vectors, dropped - 1", "np.delete(vectors, dropped", "", _CUTS),
+    Mutant(
+        "cuts", "torch/cpu_cuts.py", "np.delete(vectors, dropped - earlier", "np.delete(vectors, dropped", "", _CUTS
+    ),
     Mutant("pieces", "torch/piecewise.py", "tolerance * low)", "1e9 * low)", "", _STREAM),
     Mutant("pieces", "torch/piecewise.py", "posterior.log(), float(log_z)", "posterior, float(log_z)", "", _STREAM),
 ]

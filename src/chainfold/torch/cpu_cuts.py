@@ -8,6 +8,8 @@ done in order. Each way asks for itself, and both give the numbers of the whole 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from chainfold.torch.cpu_threads import run
 TOLERANCE = 1e-13
 
 _FIRST_HALO, _LAST_HALO = 64, 4096  # positions
+_SHARE = 4  # a halo costs N³ a position, its stretch N²: so many times as much as the largest halo
 
 
 class Cuts(NamedTuple):
@@ -36,38 +39,30 @@ class Cuts(NamedTuple):
 
 def cut_forward(batch: CpuBatch) -> Cuts:
     """Stretches with the forward vectors before them."""
-    stretches = batch.layout.stretches
-    inner = stretches.inner
-    if not inner.size:
-        return Cuts(stretches, np.empty((0, batch.width)))
-    found = run(_past, [(batch, int(stretches.cuts[k]), _most(batch, stretches, k)) for k in inner])
-    vectors = np.zeros((stretches.cuts.size - 1, batch.width))
-    for k, past in zip(inner, found, strict=True):
-        if past is not None:
-            vectors[k] = past
-    dropped = inner[[past is None for past in found]]
-    return Cuts(stretches.without(dropped), np.delete(vectors, dropped, axis=0))
+    return _cut(batch, partial(_past, batch), 0)
 
 
 def cut_backward(batch: CpuBatch, alpha: Floats) -> Cuts:
     """Stretches with the posteriors of their last positions; alpha: [P, width], the forward vectors."""
+    return _cut(batch, partial(_future, batch, alpha), 1)
+
+
+def _cut(batch: CpuBatch, find: Callable[[int, int], Floats | None], earlier: int) -> Cuts:
+    """find: the vector of a cut, from a halo of some size at most; it belongs to the stretch after the cut, or to the
+    earlier one."""
     stretches = batch.layout.stretches
-    inner = stretches.inner
+    inner, cuts = stretches.inner, stretches.cuts
     if not inner.size:
         return Cuts(stretches, np.empty((0, batch.width)))
-    found = run(_future, [(batch, alpha, int(stretches.cuts[k]), _most(batch, stretches, k)) for k in inner])
-    vectors = np.zeros((stretches.cuts.size - 1, batch.width))
-    for k, future in zip(inner, found, strict=True):
-        if future is not None:
-            vectors[k - 1] = future
-    dropped = inner[[future is None for future in found]]
-    return Cuts(stretches.without(dropped), np.delete(vectors, dropped - 1, axis=0))
-
-
-def _most(batch: CpuBatch, stretches: Stretches, k: int) -> int:
-    """Positions of a halo at most: it costs N³ a position and so may take a part of the time of its stretch."""
-    length = int(stretches.cuts[k] - stretches.cuts[k - 1])
-    return min(max(length // (4 * batch.n_labels), _FIRST_HALO), _LAST_HALO, length // 2)
+    lengths = np.minimum(np.diff(cuts)[inner - 1], np.diff(cuts)[inner])
+    most = (lengths // (_SHARE * batch.n_labels)).clip(_FIRST_HALO, _LAST_HALO)
+    found = run(find, list(zip(cuts[inner].tolist(), most.tolist(), strict=True)))
+    vectors = np.zeros((cuts.size - 1, batch.width))
+    for k, vector in zip(inner - earlier, found, strict=True):
+        if vector is not None:
+            vectors[k] = vector
+    dropped = inner[[vector is None for vector in found]]
+    return Cuts(stretches.without(dropped), np.delete(vectors, dropped - earlier, axis=0))
 
 
 def _past(batch: CpuBatch, position: int, most: int) -> Floats | None:
