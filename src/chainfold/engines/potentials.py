@@ -39,7 +39,7 @@ class Transitions:
         widest = exponentiate_edges(self.edge, self.shift)
         self.edge_t[:, :n_labels] = room[0, :, :n_labels].T
         self.only_wide = bool(widest > EDGE_RANGE) and not has_edges
-        some_forbidden = np.count_nonzero(room[0]) < n_labels * n_labels  # or too rare: then only_wide is set
+        some_forbidden = bool(np.count_nonzero(room[0]) < n_labels * n_labels)  # or too rare: then only_wide is set
         self.watch = has_edges or restricted or some_forbidden
 
     @cached_property

@@ -27,7 +27,14 @@ from chainfold.torch.batch_kernels import (
 )
 from chainfold.torch.cpu_batch import CpuBatch, numpy_type
 from chainfold.torch.cpu_cuts import cut_backward, cut_forward
-from chainfold.torch.cpu_general import NO_NUMBERS, Observed, Sums, add_sequence, passed_sequence, weighted_likelihoods
+from chainfold.torch.cpu_general import (
+    NO_NUMBERS,
+    GradientSums,
+    Observed,
+    add_sequence,
+    passed_sequence,
+    weighted_likelihoods,
+)
 from chainfold.torch.cpu_threads import run
 from torch import Tensor
 
@@ -70,11 +77,11 @@ def gradients(
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
         batch = CpuBatch(inputs)
-        total = Sums.of(batch)
+        total = GradientSums.of(batch)
         _add_gradients(batch, alpha, factor, total)
     else:
         batch = CpuBatch(inputs._replace(allowed=None))
-        seen, total = Observed(_flat(tags), _doubles(weights), known), Sums.of(batch)
+        seen, total = Observed(_flat(tags), _doubles(weights), known), GradientSums.of(batch)
         _add_gradients(batch, alpha, -factor, total, seen)
         if not known:
             partial, again = CpuBatch(_allowing(inputs, seen)), np.empty_like(alpha)
@@ -165,7 +172,9 @@ def _tag_scores(batch: CpuBatch, seen: Observed) -> Floats:
     return layout.stretches.summed(score, layout.offsets.size - 1)
 
 
-def _add_gradients(batch: CpuBatch, alpha: Floats, factor: Floats, total: Sums, seen: Observed | None = None) -> None:
+def _add_gradients(
+    batch: CpuBatch, alpha: Floats, factor: Floats, total: GradientSums, seen: Observed | None = None
+) -> None:
     """Add factor times the gradient of log Z, or of its weighted flow, and take off that of the tags' scores.
 
     alpha: of `_log_partitions`

@@ -30,7 +30,7 @@ class Observed(NamedTuple):
     known: bool  # else some positions have a set of labels
 
 
-class Sums(NamedTuple):
+class GradientSums(NamedTuple):
     """A gradient while it is added up."""
 
     emissions: NDArray[np.float32] | Floats  # [R, N]
@@ -39,7 +39,7 @@ class Sums(NamedTuple):
     ends: Floats  # [2, width]  by the start and end scores
 
     @classmethod
-    def of(cls, batch: CpuBatch) -> Sums:
+    def of(cls, batch: CpuBatch) -> GradientSums:
         """Zeros."""
         n, width, kind = batch.n_labels, batch.width, batch.emissions.dtype
         edges = np.zeros(batch.edges.shape, kind)
@@ -65,7 +65,7 @@ def _weighted(batch: CpuBatch, seen: Observed, s: int, passed: Passed) -> float:
     return float(total + last)
 
 
-def add_sequence(batch: CpuBatch, s: int, factor: float, total: Sums, seen: Observed | None) -> None:
+def add_sequence(batch: CpuBatch, s: int, factor: float, total: GradientSums, seen: Observed | None) -> None:
     """Add factor times the gradient of the log Z of a sequence, or of its flow where positions have weights."""
     n, rows = batch.n_labels, _rows(batch, s)
     passed, _ = passed_sequence(batch, s)
