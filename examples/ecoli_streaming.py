@@ -37,32 +37,31 @@ def main() -> None:
     bases = np.frombuffer(lzma.decompress((options.folder / "seq.txt.xz").read_bytes()), np.uint8)
     labels = np.frombuffer(lzma.decompress((options.folder / "labels4.u8.xz").read_bytes()), np.uint8)
     bases, labels = bases[: options.positions], labels[: options.positions]
-    codes = torch.from_numpy(np.searchsorted(np.frombuffer(b"ACGT", np.uint8), bases).clip(0, 3))
-    tags = torch.from_numpy(labels.astype(np.int64))
+    numbers = np.zeros(256, np.uint8)  # of a base; one that is not known counts as an A
+    numbers[np.frombuffer(b"ACGT", np.uint8)] = range(4)
+    codes = torch.from_numpy(np.pad(numbers[bases], CONTEXT, constant_values=4))  # a byte a position: 4 is no base
+    tags, one_hot = torch.from_numpy(labels.copy()), torch.eye(5, 4).to(options.device)
     encoder = nn.Sequential(nn.Conv1d(4, 16, 2 * CONTEXT + 1), nn.ReLU(), nn.Conv1d(16, 4, 1)).to(options.device)
     crf = CRF(4).to(options.device)
     optimiser = torch.optim.Adam([*encoder.parameters(), *crf.parameters()], 0.02)
 
     def pieces() -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs overlap by the context; each emission comes once."""
-        for at in range(0, len(codes), options.piece):
-            inside = torch.arange(at - CONTEXT, min(at + options.piece, len(codes)) + CONTEXT)
-            outside = (inside < 0) | (inside >= len(codes))
-            one_hot = nn.functional.one_hot(codes[inside.clamp(0, len(codes) - 1)], 4).float()
-            one_hot[outside] = 0.0
-            emissions = encoder(one_hot.t()[None].to(options.device))[0].t()
+        for at in range(0, len(tags), options.piece):
+            inside = codes[at : at + options.piece + 2 * CONTEXT].to(options.device)
+            emissions = encoder(one_hot[inside.int()].t()[None])[0].t()
             yield emissions, tags[at : at + options.piece].to(options.device)
 
     for step in range(1, options.steps + 1):
         begun = time.perf_counter()
         optimiser.zero_grad()
-        parts = list(crf.stream(pieces(), scale=-1.0 / len(codes)))
+        parts = list(crf.stream(pieces(), scale=-1.0 / len(tags)))
         optimiser.step()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if options.device != "cpu":
             memory = torch.cuda.max_memory_allocated() / 2**20
         print(
-            f"step {step}: log likelihood {sum(part.log_likelihood for part in parts) / len(codes):.6f} a position, "
+            f"step {step}: log likelihood {sum(part.log_likelihood for part in parts) / len(tags):.6f} a position, "
             f"{time.perf_counter() - begun:.1f} s, lookahead at most {max(part.lookahead for part in parts)}, "
             f"peak memory {memory:.0f} MB",
             flush=True,

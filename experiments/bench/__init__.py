@@ -11,5 +11,5 @@ peers            python-crfsuite, sklearn-crfsuite and chaine behind one interfa
 report, charts   the Markdown page and its charts
 
 The sections: gradient, kdd (one long sequence), training, encoding, tagging, streams, memory, scaling (length and
-threads), startup, roofline (with kernel_work), quality.
+threads), startup, roofline (with kernel_work), quality, torch_layer.
 """

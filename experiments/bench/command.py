@@ -35,6 +35,7 @@ from experiments.bench import (
     startup,
     streams,
     tagging,
+    torch_layer,
     training,
 )
 from experiments.bench.charts import draw
@@ -62,6 +63,7 @@ SECTIONS: dict[str, Section] = {
         startup,
         roofline,
         quality,
+        torch_layer,
     )
 }
 RESULTS, PAGE = "results.json", "benchmarks.md"

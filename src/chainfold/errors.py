@@ -115,6 +115,7 @@ class ValueNotFinite(BadChain):
 
 class ScoreNotFinite(ChainfoldError):
     def __init__(self, position: int) -> None:
+        self.position = position
         super().__init__(
             f"a score at position {position} is not a finite number: the weights and values there are too large, or a "
             f"negative value meets a weight of -inf; rescale the values or the weights."
@@ -130,6 +131,7 @@ class ResultNotFinite(ChainfoldError):
 
 class ZeroProbability(ChainfoldError):
     def __init__(self, position: int) -> None:
+        self.position = position
         super().__init__(
             f"no labelling of the chain is possible: at position {position} every label is forbidden; allow a label "
             f"or a transition there."

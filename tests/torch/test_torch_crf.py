@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -77,8 +76,11 @@ def test_packed_input_is_padded_input_without_padding() -> None:
         module(emissions[mask], tags[mask], reduction="token_mean", cu_seqlens=offsets),
         module(emissions, tags, mask, "token_mean"),
     )
-    with pytest.raises(ChainfoldError, match="cu_seqlens"):
-        module(emissions[mask], tags[mask], cu_seqlens=torch.tensor([0, 3]))
+    for wrong in (torch.tensor([0, 3]), torch.tensor([0, 7, 6, 10]), torch.tensor([0.0, 10.0]), torch.tensor(10)):
+        with pytest.raises(ChainfoldError, match="cu_seqlens"):
+            module(emissions[mask], tags[mask], cu_seqlens=wrong)
+    with pytest.raises(ChainfoldError, match="either a mask or cu_seqlens"):
+        module(emissions[mask], tags[mask], tags[mask], cu_seqlens=offsets)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -149,7 +151,9 @@ def test_samples_have_the_frequencies_of_the_marginals() -> None:
 def test_label_weights_are_weights_of_positions() -> None:
     module, emissions, tags = setting()
     own = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0])
-    assert torch.equal(module(emissions, tags, label_weights=own), module(emissions, tags, weights=own[tags]))
+    expected = module(emissions, tags, weights=own[tags])
+    for dtype in (torch.int64, torch.uint8, torch.int32):
+        assert torch.equal(module(emissions, tags.to(dtype), label_weights=own), expected)
 
 
 def test_compiles_into_one_graph() -> None:
@@ -180,8 +184,7 @@ def test_the_bits_are_the_same_for_any_number_of_threads(monkeypatch: pytest.Mon
     module, emissions, tags = setting((40, 150, 7))
     found = []
     for threads in (1, 2, 5):
-        pool = ThreadPoolExecutor(threads)
-        monkeypatch.setattr("chainfold.torch.cpu._pool", lambda pool=pool: pool)
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         for _ in range(20):
             module.zero_grad()
             (gradient,) = torch.autograd.grad(module(emissions, tags), emissions, retain_graph=False)
@@ -190,7 +193,6 @@ def test_the_bits_are_the_same_for_any_number_of_threads(monkeypatch: pytest.Mon
             value.backward()
             assert module.transitions.grad is not None
             found.append((value.item(), gradient, module.transitions.grad.clone()))
-        pool.shutdown()
     first = found[0]
     assert all(a == first[0] and torch.equal(b, first[1]) and torch.equal(c, first[2]) for a, b, c in found)
 
@@ -204,8 +206,9 @@ def test_nan_emissions_give_a_nan_likelihood_of_their_sequence_alone() -> None:
     assert torch.isnan(values).tolist() == [False, True, False]
     (gradient,) = torch.autograd.grad(values.sum(), spoilt)
     assert torch.isnan(gradient).any(-1).any(-1).tolist() == [False, True, False]
-    with pytest.raises(ChainfoldError, match="NaN"):
-        module.decode(spoilt)
+    for method in (module.decode, module.sample, module.entropy, lambda emissions: module.nbest(emissions, 2)):
+        with pytest.raises(ChainfoldError, match=r"NaN or \+inf at sequence 1, position 2"):
+            method(spoilt)
 
 
 def test_a_sequence_without_a_possible_labelling() -> None:
@@ -214,8 +217,9 @@ def test_a_sequence_without_a_possible_labelling() -> None:
     impossible[0, 3] = -math.inf
     assert module.log_partition(impossible)[0] == -torch.inf
     assert torch.isnan(module(impossible, tags, reduction="none")).tolist() == [True, False, False]
-    with pytest.raises(ChainfoldError, match="no possible labelling"):
-        module.decode(impossible)
+    for method in (module.decode, module.sample, module.entropy, lambda emissions: module.nbest(emissions, 2)):
+        with pytest.raises(ChainfoldError, match=r"no labelling is possible.* at sequence 0, position 3"):
+            method(impossible)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +237,11 @@ def test_a_sequence_without_a_possible_labelling() -> None:
         ({"weights": torch.ones(3)}, "weights must have shape"),
         ({"weights": -torch.ones(3, 6)}, "weights must be finite"),
         ({"edges": torch.ones(3, 6, 5)}, "edges needs the shape"),
+        ({"emissions": np.zeros((3, 6, 5))}, "emissions must be a tensor, got ndarray"),
+        ({"tags": [[0] * 6] * 3}, "tags must be a tensor, got list"),
+        ({"mask": "mean"}, "mask must be a tensor, got str"),
+        ({"label_weights": torch.ones(4)}, r"label_weights must have shape \(5,\), got \(4,\)"),
+        ({"cu_seqlens": torch.tensor([0, 6])}, "emissions must have dimension of 2, got 3"),
     ],
 )
 def test_input_that_does_not_fit_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -244,11 +253,14 @@ def test_input_that_does_not_fit_is_one_sentence(change: dict[str, Any], sentenc
 
 
 def test_numbers_of_tags_and_forbidden_places_are_checked() -> None:
+    assert CRF(np.int64(3)).num_tags == 3  # type: ignore[arg-type]
     for wrong in (0, -1, 2.0):
         with pytest.raises(ValueError, match="num_tags"):
             CRF(wrong)  # type: ignore[arg-type]
     with pytest.raises(ChainfoldError, match="forbid_start"):
         CRF(3, forbid_start=[3])
+    with pytest.raises(ChainfoldError, match="a chainfold"):
+        CRF(3, constraints="BIO")  # type: ignore[arg-type]
     with pytest.raises(ChainfoldError, match="on 5 labels"):
         CRF(3, constraints=cf.Constraints.of(LABELS, "BIO"))
 

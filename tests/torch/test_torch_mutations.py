@@ -11,22 +11,30 @@ import pytest
 import chainfold
 from test_mutations import FAILED, PASSED, Mutant, run
 
-_ORACLE, _STREAM, _CRF = (
+_ORACLE, _STREAM, _CRF, _CUTS = (
     ("torch/test_torch_oracle.py",),
     ("torch/test_torch_stream.py",),
     ("torch/test_torch_crf.py",),
+    ("torch/test_torch_cuts.py",),
 )
 _KERNELS = "torch/batch_kernels.py"
+_ENTRY = "end_posterior(alpha[t - 1], False, n_labels, entry)"
+_CHANGES = "np.where(starts, earlier, weights - earlier)"
 MUTANTS = [
-    Mutant("forward", _KERNELS, "entry[j] = alpha[t - 1, j] / sum_", "entry[j] = alpha[t - 1, j]", "long_seq", _CRF),
-    Mutant("backward", _KERNELS, "out[k, j] *= factor[s]", "out[k, j] *= 1.0", "differences", _ORACLE),
-    Mutant("backward", _KERNELS, "ends[0, j] += out[0, j]", "ends[0, j] += 0.0", "differences", _ORACLE),
-    Mutant("masks", "torch/cpu_batch.py", "mask.sum(axis=0)", "0 * mask.sum(axis=0) + len(mask)", "holes", _ORACLE),
-    Mutant("weights", "torch/cpu.py", "np.where(starts, earlier, weights - earlier)", "weights", "weights", _ORACLE),
+    Mutant("forward", _KERNELS, _ENTRY, "entry[:] = alpha[t - 1]", "long_seq", _CRF),
+    Mutant("backward", _KERNELS, "gradient[row, j] += factor[k] *", "gradient[row, j] +=", "differences", _ORACLE),
+    Mutant("backward", _KERNELS, "ends[0, j] += factor[k] *", "ends[0, j] += 0.0 *", "differences", _ORACLE),
+    Mutant("backward", _KERNELS, "if slot == 0:", "if slot == 1:", "differences", _ORACLE),
+    Mutant("masks", _KERNELS, "if batch_first else t * size + s", "if batch_first else t + s", "holes", _ORACLE),
+    Mutant("weights", "torch/cpu_general.py", _CHANGES, "weights", "weights", _ORACLE),
+    Mutant("cuts", "torch/cpu_cuts.py", "TOLERANCE = 1e-13", "TOLERANCE = 1e-3", "numbers", _CUTS),
+    Mutant(
+        "cuts", "torch/cpu_cuts.py", "np.delete(vectors, dropped - earlier", "np.delete(vectors, dropped", "", _CUTS
+    ),
     Mutant("pieces", "torch/piecewise.py", "tolerance * low)", "1e9 * low)", "", _STREAM),
     Mutant("pieces", "torch/piecewise.py", "posterior.log(), float(log_z)", "posterior, float(log_z)", "", _STREAM),
 ]
-CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
+CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 512", "BLOCK = 512", "differences or weights", _ORACLE)
 
 
 @pytest.mark.slow

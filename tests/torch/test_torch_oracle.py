@@ -102,6 +102,63 @@ def test_everything_agrees_with_enumeration(
         assert len(paths.labels) == len(set(map(tuple, paths.labels))) == len(paths.scores)
 
 
+@pytest.mark.parametrize("mask", ["none", "left", "holes", "empty"])
+@pytest.mark.parametrize("shape", [(2, 1, 3), (3, 3, 2), (2, 4, 3)])
+def test_what_is_not_allowed_has_no_probability_in_any_method(shape: tuple[int, int, int], mask: str) -> None:
+    batch = batch_of(shape, mask, "allowed")
+    assert batch.allowed is not None
+    module, allowed = module_of(batch, True), torch.from_numpy(batch.allowed)
+    emissions, on = torch.from_numpy(batch.emissions.copy()), torch.from_numpy(batch.mask)
+    batch.emissions[~batch.allowed] = -np.inf
+    truth = enumerate_batch(batch)
+    for found, expected in (
+        (module.log_partition(emissions, on, allowed=allowed), truth.log_z),
+        (module.entropy(emissions, on, allowed=allowed), truth.entropy),
+        (module.marginals(emissions, on, allowed=allowed), truth.marginals),
+        (module.best(emissions, on, allowed=allowed).scores, [scores[0] for scores in truth.scores]),
+    ):
+        np.testing.assert_allclose(found.detach(), expected, rtol=ORACLE, atol=ORACLE)
+    assert module.decode(emissions, on, allowed=allowed) == truth.best
+    for paths, scores in zip(module.nbest(emissions, 3, on, allowed=allowed), truth.scores, strict=True):
+        np.testing.assert_allclose(paths.scores, scores[:3], rtol=ORACLE, atol=ORACLE)
+    labels = module.labels(emissions, on, allowed=allowed)
+    assert [row[row >= 0].tolist() for row in labels] == truth.best
+    assert bool((labels[~on] == -1).all())
+    for s, drawn in enumerate(module.sample(emissions, 50, on, allowed=allowed)):
+        assert bool(allowed[s, on[s]].expand(50, -1, -1).gather(2, drawn[..., None]).all())
+
+
+@pytest.mark.parametrize("kind", ["plain", "forbidden", "edges", "wide"])
+def test_drawn_labellings_have_the_frequencies_of_enumeration(kind: str) -> None:
+    batch = batch_of((2, 4, 3), "holes", kind)
+    truth, module = enumerate_batch(batch), module_of(batch, True)
+    edges = None if batch.edges is None else torch.from_numpy(batch.edges)
+    generator, count = torch.Generator().manual_seed(1), 20_000
+    emissions, on = torch.from_numpy(batch.emissions), torch.from_numpy(batch.mask)
+    for s, drawn in enumerate(module.sample(emissions, count, on, generator=generator, edges=edges)):
+        places = np.flatnonzero(batch.mask[s])
+        assert drawn.shape == (count, places.size)
+        for k, place in enumerate(places):
+            frequency = np.bincount(drawn[:, k], minlength=3) / count
+            np.testing.assert_allclose(frequency, truth.marginals[s, place], atol=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_float32_agrees_with_enumeration_to_its_digits(kind: str) -> None:
+    batch = batch_of((4, 5, 2), "holes", kind)
+    for array in (batch.emissions, batch.transitions, batch.start, batch.end):
+        array[:] = array.astype(np.float32)
+    edges = None
+    if batch.edges is not None:
+        batch.edges = batch.edges.astype(np.float32).astype(np.float64)
+        edges = torch.from_numpy(batch.edges).float()
+    truth, module = enumerate_batch(batch), module_of(batch, True).float()
+    emissions, on = torch.from_numpy(batch.emissions).float(), torch.from_numpy(batch.mask)
+    np.testing.assert_allclose(module.log_partition(emissions, on, edges=edges).detach(), truth.log_z, rtol=1e-6)
+    np.testing.assert_allclose(module.marginals(emissions, on, edges=edges), truth.marginals, atol=2e-6)
+    assert module.decode(emissions, on, edges=edges) == truth.best
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_differences(kind: str) -> None:
     batch = batch_of((3, 4, 3), "holes", "edges" if kind == "edges" else kind)

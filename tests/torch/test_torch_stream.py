@@ -27,15 +27,17 @@ def gradients(*modules: torch.nn.Module) -> list[torch.Tensor]:
     return [parameter.grad.clone() for module in modules for parameter in module.parameters()]
 
 
-@pytest.mark.parametrize("size", [7, 64, 200, 600])
-def test_pieces_have_the_gradient_of_the_whole(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(7, torch.int64), (64, torch.uint8), (200, torch.int32), (600, torch.int8)]
+)
+def test_pieces_have_the_gradient_of_the_whole(size: int, dtype: torch.dtype) -> None:
     encoder, module, x, y = setting()
     loss = -module(encoder(x)[:, None], y[:, None])
     loss.backward()
     expected = gradients(encoder, module)
     encoder.zero_grad()
     module.zero_grad()
-    pieces = ((encoder(x[at : at + size]), y[at : at + size]) for at in range(0, LENGTH, size))
+    pieces = ((encoder(x[at : at + size]), y[at : at + size].to(dtype)) for at in range(0, LENGTH, size))
     parts = list(module.stream(pieces))
     assert sum(part.positions for part in parts) == LENGTH
     assert abs(sum(part.log_likelihood for part in parts) + float(loss.detach())) < 1e-9

@@ -34,16 +34,15 @@ class Transitions:
         self.scores, self.n_labels, self.tiles = scores, n_labels, tiles
         self.width: int = scores.shape[1] // n_labels
         self.few = bool(tiles[2])
-        self.edge = aligned(*scores.shape)
+        self.edge, self.edge_t = aligned(*scores.shape), aligned(n_labels, self.width)
         self.edge[:] = scores
         self.shift = np.zeros(1)
         widest = exponentiate_edges(self.edge, self.shift)
-        square = slice(None), slice(n_labels)
-        self.edge_t = aligned(n_labels, self.width)
-        self.edge_t[square] = self.edge.reshape(n_labels, self.width)[square].T
-        all_allowed = bool((scores.reshape(n_labels, self.width)[square] > -np.inf).all())
+        square = self.edge.reshape(n_labels, self.width)[:, :n_labels]
+        self.edge_t[:, :n_labels] = square.T
         self.only_wide = bool(widest > EDGE_RANGE) and not has_edges
-        self.watch = has_edges or restricted or not all_allowed
+        some_forbidden = bool(np.count_nonzero(square) < square.size)  # or too rare: then only_wide is set
+        self.watch = has_edges or restricted or some_forbidden
 
     @cached_property
     def log_edge(self) -> Floats:

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from torch import Tensor
 
 UNKNOWN = -100
@@ -42,8 +42,10 @@ class Arguments(NamedTuple):
     @property
     def n_sequences(self) -> int:
         if self.cu_seqlens is not None:
-            return int(self.cu_seqlens.shape[0]) - 1
-        return int(self.emissions.shape[0 if self.batch_first else 1])
+            count: int = self.cu_seqlens.shape[0] - 1
+        else:
+            count = self.emissions.shape[0 if self.batch_first else 1]
+        return count
 
     @property
     def result_type(self) -> torch.dtype:
@@ -59,9 +61,16 @@ class Arguments(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
-def check_arguments(inputs: Arguments, n_labels: int) -> None:
+def check_tensors(**given: object) -> None:
+    """Raise `ChainfoldError` where something else than a tensor or None is given."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise ChainfoldError(f"{name} must be a tensor, got {type(value).__name__}; use torch.as_tensor.")
+
+
+def check_arguments(inputs: Arguments) -> None:
     """Raise `ChainfoldError` where shapes, types or devices do not fit."""
-    emissions, cu_seqlens = inputs.emissions, inputs.cu_seqlens
+    emissions, cu_seqlens, n_labels = inputs.emissions, inputs.cu_seqlens, inputs.transitions.shape[0]
     dimensions, form = 3, "[batch, length, num_tags] or, time first, [length, batch, num_tags]"
     if cu_seqlens is not None:
         dimensions, form = 2, "packed, [positions, num_tags]"
@@ -93,12 +102,21 @@ def check_arguments(inputs: Arguments, n_labels: int) -> None:
         raise ChainfoldError(
             f"the CRF is on {inputs.transitions.device} and emissions are on {emissions.device}; move one with `.to`."
         )
-    if cu_seqlens is not None and (cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1 or inputs.mask is not None):
-        raise BadSetting("cu_seqlens", cu_seqlens, "one-dimensional, from 0 to the number of rows, without a mask")
+    if cu_seqlens is None:
+        return
+    if inputs.mask is not None:
+        raise ChainfoldError("give either a mask or cu_seqlens, which says itself where sequences begin and end.")
+    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1 or cu_seqlens.dtype.is_floating_point:
+        raise ChainfoldError(
+            "cu_seqlens must be a vector of whole numbers, from 0 to the number of rows, got shape "
+            f"{tuple(cu_seqlens.shape)} of {cu_seqlens.dtype}."
+        )
 
 
-def check_tags(tags: Tensor, inputs: Arguments) -> None:
-    """Raise `ChainfoldError` where tags do not fit the emissions."""
+def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> None:
+    """Raise `ChainfoldError` where tags or weights do not fit the emissions."""
+    if tags is None:
+        return
     leading = inputs.emissions.shape[:-1]
     if tags.shape != leading:
         raise ChainfoldError(
@@ -108,3 +126,5 @@ def check_tags(tags: Tensor, inputs: Arguments) -> None:
         raise ChainfoldError(f"tags have dtype {tags.dtype}; give label numbers.")
     if tags.device != inputs.emissions.device:
         raise ChainfoldError(f"tags are on {tags.device} and emissions are on {inputs.emissions.device}.")
+    if weights is not None and weights.shape != leading:
+        raise ChainfoldError(f"weights must have shape {tuple(leading)}, got {tuple(weights.shape)}.")

@@ -14,8 +14,8 @@ from chainfold.kernels.faults import NOT_FINITE, OK
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.cpu import run_tasks
 from chainfold.torch.cpu_batch import CpuBatch
+from chainfold.torch.cpu_threads import run
 from torch import Tensor
 
 
@@ -31,9 +31,7 @@ class Flat:
 
     def states(self) -> Floats:
         """[P, width]"""
-        out = np.empty((self.rows.size, self.batch.width))
-        self.batch.states(0, self.lengths.size, out)
-        return out
+        return self.batch.states(0, self.rows.size)
 
     def edges(self) -> Floats | None:
         """[P, N · width], or None"""
@@ -52,26 +50,20 @@ class Flat:
             passed = forward_pass(
                 batch.transitions, 0, self.starts, states, edges, Belief(np.zeros(batch.width)), score_again, watch=True
             )
-        except ScoreNotFinite as error:
-            raise self._not_finite() from error
-        except ZeroProbability as error:
-            raise self._impossible() from error
+        except (ScoreNotFinite, ZeroProbability) as error:
+            raise self.error(isinstance(error, ScoreNotFinite), error.position) from error
         labels = np.zeros(self.rows.size, np.int32)
         lattice = lattice_of(self.starts, labels, passed.alpha, passed.predicted, passed.edge, passed.entry)
         return lattice, passed.exit.posterior()
 
-    def check(self, status: int) -> None:
-        """Raise the error of a status of `viterbi`."""
-        if status != OK:
-            raise self._not_finite() if status == NOT_FINITE else self._impossible()
-
-    def _not_finite(self) -> ChainfoldError:
-        return ChainfoldError("an emission or a transition is NaN or +inf: labels need scores below +inf.")
-
-    def _impossible(self) -> ChainfoldError:
+    def error(self, not_finite: bool, position: int) -> ChainfoldError:
+        """What is wrong at a position of the chain."""
+        place = self.inputs.place(int(self.rows[position]))
+        if not_finite:
+            return ChainfoldError(f"a score is NaN or +inf at {place}: labels need scores below +inf.")
         return ChainfoldError(
-            "a sequence has no possible labelling: constraints or scores of -inf forbid all; allow a label or a "
-            "transition."
+            f"no labelling is possible: constraints or scores of -inf forbid every label at {place}; allow a label or "
+            "a transition."
         )
 
     def split(self, values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -97,14 +89,13 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
         if first == last:
             return
         here = slice(first, last)
-        states = np.empty((last - first, batch.width))
-        batch.states(low, high, states)
+        states = batch.states(first, last)
         edges = batch.edge_scores(first, last)
         scores = batch.transitions.scores if edges is None else edges
         present = np.flatnonzero(flat.lengths[low:high]) + low
         back = np.empty((last - first, batch.n_labels), pointer)
         finals, reached = np.zeros(present.size, np.int64), np.zeros(present.size)
-        status, _ = viterbi.viterbi(
+        status, fault = viterbi.viterbi(
             flat.starts[here],
             flat.ends[here],
             states,
@@ -115,11 +106,12 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
             finals,
             reached,
         )
-        flat.check(status)
+        if status != OK:
+            raise flat.error(status == NOT_FINITE, first + fault)
         viterbi.trace(back, finals[-1], labels[here])
         score[present] = reached
 
-    run_tasks(work, batch)
+    run(work, layout.whole.tasks)
     return [part.tolist() for part in flat.split(labels)], torch.from_numpy(score).to(flat.result_type)
 
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import torch
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.torch.arguments import UNKNOWN, Arguments, check_arguments, check_tags
-from chainfold.torch.ops import crf, crf_backward
+from chainfold.torch.arguments import UNKNOWN, Arguments, check_tensors
+from chainfold.torch.ops import best, crf, crf_backward
 from chainfold.torch.paths import Paths, best_paths, drawn_paths, path_entropies, ranked_paths
 from chainfold.torch.piecewise import StreamPart, stream_gradient
+from chainfold.torch.scripted import ScriptedCRF, reduced
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from chainfold.model.constraints import Constraints
 
-REDUCTIONS = ("none", "sum", "mean", "token_mean")
+
+class Options(TypedDict, total=False):
+    """What every method takes besides emissions and mask."""
+
+    edges: Tensor | None
+    cu_seqlens: Tensor | None
+    allowed: Tensor | None
 
 
 class CRF(nn.Module):  # type: ignore[misc]
@@ -31,10 +38,13 @@ class CRF(nn.Module):  # type: ignore[misc]
     Parameters: `start_transitions` [N], `end_transitions` [N] and `transitions` [N, N], from label i to label j. Their
     names are pytorch-crf's, and so a `state_dict` of either loads in the other. Constraints are not part of it.
 
-    In all methods `mask` ([B, T] or [T, B], true where there is a position) may have any form: holes, padding on either
-    side, sequences without positions. Instead of padded emissions, packed ones [P, N] may be given with `cu_seqlens`
-    [S + 1], where each sequence begins and ends. `edges` ([..., N, N]) adds a score to each transition into a position;
-    what it has for the first position of a sequence is not used.
+    All methods take `mask`, [B, T] or [T, B], true where there is a position. It may have any form: holes, padding on
+    either side, sequences without positions. All methods take the options
+
+    allowed      [..., N] labels that a position may have; others have probability zero
+    edges        [..., N, N] scores of the transitions into each position, added to those of the module; what they are
+                 for the first position of a sequence does not matter
+    cu_seqlens   [S + 1] where each sequence of packed emissions [P, N] begins and ends, instead of a mask
 
     Raises `ChainfoldError`, a ValueError, where arguments do not fit together.
 
@@ -58,9 +68,10 @@ class CRF(nn.Module):  # type: ignore[misc]
         forbid_start: Sequence[int] = (),
         forbid_end: Sequence[int] = (),
     ) -> None:
-        if not isinstance(num_tags, int) or num_tags <= 0:
+        if not hasattr(num_tags, "__index__") or num_tags <= 0:
             raise ChainfoldError(f"invalid number of tags: {num_tags}; num_tags must be a whole number from 1 up.")
         super().__init__()
+        num_tags = int(num_tags)
         self.num_tags, self.batch_first = num_tags, batch_first
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
@@ -86,111 +97,66 @@ class CRF(nn.Module):  # type: ignore[misc]
         mask: Tensor | None = None,
         reduction: str = "sum",
         *,
-        allowed: Tensor | None = None,
         weights: Tensor | None = None,
         label_weights: Tensor | None = None,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
+        **options: Unpack[Options],
     ) -> Tensor:
         """The log likelihood of the tags.
 
         tags            [...] label numbers; -100 where the tag is unknown: its labels are summed over
         reduction       "sum" or "mean" over sequences, "token_mean" for the sum by the number of positions, or "none"
-        allowed         [..., N] labels that a position may have where its tag is -100; others must agree with it
         weights         [...] of positions: Σ_t w_t log p(y_t | y_{t+1}, x up to t)
         label_weights   [N] weights of positions by their tag
+        options         `allowed`, `edges` and `cu_seqlens`; tags that are known must be allowed
 
         Returns a number, or [S] for reduction="none": float64 for emissions in float64, else float32. A sequence
         without positions has 0. A forbidden tag gives -inf, a NaN among the emissions NaN.
         """
-        if reduction not in REDUCTIONS:
-            raise ChainfoldError(f"invalid reduction: {reduction}; choose one of {', '.join(REDUCTIONS)}.")
-        inputs = self._inputs(emissions, mask, edges, cu_seqlens, allowed)
-        check_tags(tags, inputs)
+        check_tensors(tags=tags, weights=weights, label_weights=label_weights)
         if label_weights is not None:
-            own = label_weights[tags.clamp(0, self.num_tags - 1)]
+            if label_weights.shape != (self.num_tags,):
+                raise ChainfoldError(
+                    f"label_weights must have shape ({self.num_tags},), got {tuple(label_weights.shape)}."
+                )
+            own = label_weights[tags.long().clamp(0, self.num_tags - 1)]
             weights = own if weights is None else weights * own
-        if weights is not None and weights.shape != tags.shape:
-            raise ChainfoldError(f"weights must have shape {tuple(tags.shape)}, got {tuple(weights.shape)}.")
-        values, *_ = crf(*inputs, tags, weights)
-        if reduction == "none":
-            return values
-        if reduction == "mean":
-            return values.mean()
-        total = values.sum()
-        if reduction == "token_mean":
-            total = total / (tags.numel() if mask is None else mask.count_nonzero())
-        return total
+        values, *_ = crf(*self._inputs(emissions, mask, **options), tags, weights)
+        return reduced(values, reduction, tags, mask)
 
-    def log_partition(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> Tensor:
+    def log_partition(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[S] log Z of each sequence, over the labels in `allowed` where it is given; it can be differentiated."""
-        values, *_ = crf(*self._inputs(emissions, mask, edges, cu_seqlens, allowed), None, None)
+        values, *_ = crf(*self._inputs(emissions, mask, **options), None, None)
         return values
 
     @torch.no_grad()
-    def marginals(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> Tensor:
+    def marginals(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[..., N] the posterior of every label at every position, 0 where the mask is; without a graph."""
-        inputs = self._inputs(emissions, mask, edges, cu_seqlens, allowed)
+        inputs = self._inputs(emissions, mask, **options)
         values, vectors, known = crf(*inputs, None, None)
         return crf_backward(torch.ones_like(values), vectors, known, *inputs, None, None)[0]
 
-    def decode(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> list[list[int]]:
+    def decode(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> list[list[int]]:
         """The best labels of each sequence, by Viterbi; of equal ones those of the smaller numbers.
 
         Raises `ChainfoldError` where a sequence has no possible labels or a score is not a number.
         """
-        paths: Paths = self.best(emissions, mask, edges=edges, cu_seqlens=cu_seqlens)
+        paths: Paths = self.best(emissions, mask, **options)
         return paths.labels
 
     @torch.no_grad()
-    def best(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> Paths:
-        """The best labels of each sequence, and their scores; `score - log_partition` is their log probability."""
-        return best_paths(self._inputs(emissions, mask, edges, cu_seqlens))
+    def labels(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
+        """The labels of `decode` in the shape of tags, -1 where the mask is; this can be compiled and exported."""
+        return best(*self._inputs(emissions, mask, **options))[0]
 
     @torch.no_grad()
-    def nbest(
-        self,
-        emissions: Tensor,
-        k: int,
-        mask: Tensor | None = None,
-        *,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> list[Paths]:
+    def best(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Paths:
+        """The best labels of each sequence, and their scores; `score - log_partition` is their log probability."""
+        return best_paths(self._inputs(emissions, mask, **options))
+
+    @torch.no_grad()
+    def nbest(self, emissions: Tensor, k: int, mask: Tensor | None = None, **options: Unpack[Options]) -> list[Paths]:
         """The k best labellings of each sequence and their scores, best first; fewer where it has no more."""
-        if not isinstance(k, int) or k < 1:
-            raise BadSetting("k", k, "a whole number from 1 up")
-        return ranked_paths(self._inputs(emissions, mask, edges, cu_seqlens), k)
+        return ranked_paths(self._inputs(emissions, mask, **options), _count(k))
 
     @torch.no_grad()
     def sample(
@@ -200,25 +166,15 @@ class CRF(nn.Module):  # type: ignore[misc]
         mask: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
+        **options: Unpack[Options],
     ) -> list[Tensor]:
         """k labellings of each sequence, [k, length], drawn from their distribution; one tensor a sequence."""
-        if not isinstance(k, int) or k < 1:
-            raise BadSetting("k", k, "a whole number from 1 up")
-        return drawn_paths(self._inputs(emissions, mask, edges, cu_seqlens), k, generator)
+        return drawn_paths(self._inputs(emissions, mask, **options), _count(k), generator)
 
     @torch.no_grad()
-    def entropy(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        edges: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> Tensor:
+    def entropy(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[S] the entropy of each sequence's labelling, in nats; without a graph."""
-        return path_entropies(self._inputs(emissions, mask, edges, cu_seqlens))
+        return path_entropies(self._inputs(emissions, mask, **options))
 
     def stream(
         self, pieces: Iterable[tuple[Tensor, Tensor]], *, scale: float = -1.0, tolerance: float = 1e-12
@@ -246,7 +202,7 @@ class CRF(nn.Module):  # type: ignore[misc]
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions [N, N], start [N] and end [N], -inf where the constraints forbid one."""
         tensors = self.transitions, self.start_transitions, self.end_transitions
-        if self._forbidden is None:
+        if not self._restricted:
             return tensors
         return tuple(
             tensor.masked_fill(getattr(self, name), -torch.inf) for tensor, name in zip(tensors, _MASKS, strict=True)
@@ -256,13 +212,17 @@ class CRF(nn.Module):  # type: ignore[misc]
         self,
         emissions: Tensor,
         mask: Tensor | None,
-        edges: Tensor | None,
-        cu_seqlens: Tensor | None,
+        edges: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> Arguments:
-        inputs = Arguments(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
-        check_arguments(inputs, self.num_tags)
-        return inputs
+        check_tensors(emissions=emissions, mask=mask, edges=edges, cu_seqlens=cu_seqlens, allowed=allowed)
+        return Arguments(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """What `torch.jit.script` compiles in the place of this module."""
+        follows, first, last = (getattr(self, name) for name in _MASKS)
+        return ScriptedCRF(self, (follows, first, last) if self._restricted else None)
 
     def _restrict(
         self,
@@ -275,6 +235,8 @@ class CRF(nn.Module):  # type: ignore[misc]
         given: tuple[Sequence[int | tuple[int, ...]], ...] = (forbid, forbid_start, forbid_end)
         masks = [torch.zeros(n, n, dtype=torch.bool), *torch.zeros(2, n, dtype=torch.bool)]
         if constraints is not None:
+            if not hasattr(constraints, "allowed"):
+                raise BadSetting("constraints", constraints, "a chainfold.Constraints: Constraints.of(names, 'BIO')")
             if constraints.first.size != n:
                 raise ChainfoldError(f"the constraints are on {constraints.first.size} labels, but num_tags is {n}.")
             own = constraints.allowed, constraints.first, constraints.last
@@ -285,9 +247,15 @@ class CRF(nn.Module):  # type: ignore[misc]
                 if len(inside) != mask.dim() or not all(0 <= label < n for label in inside):
                     raise BadSetting(f"an entry of {name}", place, f"{mask.dim()} label numbers below {n}")
                 mask[place] = True
-        self._forbidden = True if any(bool(mask.any()) for mask in masks) else None
+        self._restricted = any(bool(mask.any()) for mask in masks)
         for name, mask in zip(_MASKS, masks, strict=True):
-            self.register_buffer(name, mask if self._forbidden else None, persistent=False)
+            self.register_buffer(name, mask, persistent=False)
+
+
+def _count(k: int) -> int:
+    if not isinstance(k, int) or k < 1:
+        raise BadSetting("k", k, "a whole number from 1 up")
+    return k
 
 
 _MASKS = ("_never_follows", "_never_first", "_never_last")

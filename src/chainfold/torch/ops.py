@@ -2,6 +2,7 @@
 
     chainfold::crf           log likelihoods [S], or log Z without tags; forward vectors; 0 where tags are unknown
     chainfold::crf_backward  the gradient by emissions, transitions, start, end and edges
+    chainfold::best          the best labels, in the shape of tags, and -1 where the mask is; their scores [S]
 
 Of what is computed, the forward vectors alone are kept between the two. There is no second derivative: asking for one
 is an error. The operators are defined through `torch.library.Library`: `torch.library.custom_op` checks each call for
@@ -14,13 +15,15 @@ from typing import Any
 
 import torch
 from chainfold.errors import ChainfoldError
-from chainfold.torch.arguments import Arguments
+from chainfold.torch.arguments import Arguments, check_arguments, check_tags
+from chainfold.torch.paths import best_paths
 from torch import Tensor
 
-_ARGUMENTS = (
+_INPUTS = (
     "Tensor emissions, Tensor transitions, Tensor start, Tensor end, Tensor? edges, Tensor? mask, Tensor? cu_seqlens, "
-    "Tensor? allowed, bool batch_first, Tensor? tags, Tensor? weights"
+    "Tensor? allowed, bool batch_first"
 )
+_ARGUMENTS = f"{_INPUTS}, Tensor? tags, Tensor? weights"
 _N_ARGUMENTS = 11
 
 _library = torch.library.Library("chainfold", "DEF")
@@ -29,17 +32,26 @@ _library.define(
     f"crf_backward(Tensor factor, Tensor vectors, Tensor known, {_ARGUMENTS}) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
+_library.define(f"best({_INPUTS}) -> (Tensor, Tensor)")
 crf = torch.ops.chainfold.crf.default
 crf_backward = torch.ops.chainfold.crf_backward.default
+best = torch.ops.chainfold.best.default
 
 Results = tuple[Tensor, Tensor, Tensor]
 Gradient = tuple[Tensor, ...]
 
 
+def _checked(*arguments: Any) -> tuple[Arguments, Tensor | None, Tensor | None]:
+    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
+    check_arguments(inputs)
+    check_tags(inputs, tags, weights)
+    return inputs, tags, weights
+
+
 def _host(*arguments: Any) -> Results:
     from chainfold.torch.cpu import log_likelihoods
 
-    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
+    inputs, tags, weights = _checked(*arguments)
     vectors = _new_vectors(inputs)
     values, known = log_likelihoods(inputs, tags, weights, vectors.numpy())
     return torch.from_numpy(values).to(inputs.result_type), vectors, torch.tensor(int(known))
@@ -48,12 +60,12 @@ def _host(*arguments: Any) -> Results:
 def _card(*arguments: Any) -> Results:
     from chainfold.torch.gpu import log_likelihoods
 
-    values, vectors, known = log_likelihoods(Arguments(*arguments[:-2]), *arguments[-2:])
+    values, vectors, known = log_likelihoods(*_checked(*arguments))
     return values, vectors, torch.tensor(known)
 
 
 def _fake(*arguments: Any) -> Results:
-    inputs = Arguments(*arguments[:-2])
+    inputs, _, _ = _checked(*arguments)
     values = inputs.emissions.new_empty(inputs.n_sequences, dtype=inputs.result_type)
     return values, _new_vectors(inputs), torch.empty((), dtype=torch.int64)
 
@@ -64,12 +76,15 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
 
     inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
     parts = gradients(inputs, tags, bool(known), weights, vectors.numpy(), doubles(factor))
-    return tuple(
-        inputs.emissions.new_empty(0)
-        if tensor is None
-        else torch.from_numpy(part).to(tensor.dtype).reshape(tensor.shape)
-        for part, tensor in zip(parts, inputs[:5], strict=True)
-    )
+    return tuple(_like(tensor, torch.from_numpy(part)) for tensor, part in zip(inputs[:5], parts, strict=True))
+
+
+def _like(tensor: Tensor | None, part: Tensor) -> Tensor:
+    """In the shape and type of the tensor whose gradient it is; an empty one where there is none."""
+    if tensor is None:
+        return part
+    part = part.view(tensor.shape)
+    return part if part.dtype == tensor.dtype else part.to(tensor.dtype)
 
 
 def _card_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
@@ -115,7 +130,7 @@ class _Likelihood(torch.autograd.Function):  # type: ignore[misc]
         if factor is None:
             return (None,) * _N_ARGUMENTS
         vectors, known, *tensors, tags, weights = ctx.saved_tensors
-        parts = crf_backward(factor, vectors, known, *tensors, ctx.batch_first, tags, weights)
+        parts = _without_derivative(factor, vectors, known, *tensors, ctx.batch_first, tags, weights)
         asked = zip(parts, ctx.needs_input_grad, strict=False)
         return (*(part if wanted else None for part, wanted in asked), *(None,) * (_N_ARGUMENTS - 5))
 
@@ -148,6 +163,26 @@ class _Gradient(torch.autograd.Function):  # type: ignore[misc]
         )
 
 
+def _best(*arguments: Any) -> tuple[Tensor, Tensor]:
+    inputs = Arguments(*arguments)
+    paths, device = best_paths(inputs), inputs.emissions.device
+    found = torch.tensor([label for path in paths.labels for label in path], dtype=torch.int64, device=device)
+    labels = torch.full(inputs.emissions.shape[:-1], -1, device=device)
+    mask = torch.ones_like(labels, dtype=torch.bool) if inputs.mask is None else inputs.mask.bool()
+    if inputs.batch_first or inputs.cu_seqlens is not None:
+        labels.masked_scatter_(mask, found)
+    else:
+        labels.t().masked_scatter_(mask.t(), found)
+    return labels, paths.scores
+
+
+def _fake_best(*arguments: Any) -> tuple[Tensor, Tensor]:
+    inputs = Arguments(*arguments)
+    check_arguments(inputs)
+    labels = inputs.emissions.new_empty(inputs.emissions.shape[:-1], dtype=torch.int64)
+    return labels, inputs.emissions.new_empty(inputs.n_sequences, dtype=inputs.result_type)
+
+
 for _name, _kernels, _without_data in (
     ("crf", (_host, _card, _Likelihood.apply), _fake),
     ("crf_backward", (_host_backward, _card_backward, _without_derivative), _fake_backward),
@@ -155,3 +190,5 @@ for _name, _kernels, _without_data in (
     for _kernel, _key in zip(_kernels, ("CPU", "CUDA", "Autograd"), strict=True):
         _library.impl(_name, _kernel, _key)
     torch.library.register_fake(f"chainfold::{_name}", _without_data, lib=_library)
+_library.impl("best", _best, "CompositeExplicitAutograd")
+torch.library.register_fake("chainfold::best", _fake_best, lib=_library)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from chainfold.torch.arguments import Arguments
+from chainfold.torch.arguments import Arguments, check_arguments
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def path_entropies(inputs: Arguments) -> Tensor:
 
 
 def _backend(inputs: Arguments) -> ModuleType:
+    check_arguments(inputs)
     if inputs.emissions.device.type == "cuda":
         from chainfold.torch import gpu_paths
 

@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
     emissions: Tensor  # [C, N] with their graph
     numbers: Tensor  # [C, N] the same in float64, without it
-    tags: Tensor  # [C]
+    tags: Tensor  # [C] as int64
     before: Tensor | None  # [N] log α of the position before it; None for the first piece
     tag_before: Tensor | None
     after: Tensor  # [N] log α of its last position
@@ -103,8 +103,8 @@ def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None)
     """A new piece after its forward pass."""
     whole = torch.zeros(2, dtype=torch.int32, device=emissions.device)
     inputs = Arguments(emissions, *scores(), None, None, whole, None, True)
-    check_arguments(inputs, inputs.start.shape[0])
-    check_tags(tags, inputs)
+    check_arguments(inputs)
+    check_tags(inputs, tags, None)
     if bool((tags < 0).any()) or bool((tags >= inputs.n_labels).any()):
         raise ChainfoldError(f"a tag of the stream is not from 0 to {inputs.n_labels - 1}; all tags must be known.")
     with torch.no_grad():
@@ -116,7 +116,7 @@ def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None)
         if not bool(torch.isfinite(log_z).all()):
             raise ChainfoldError("a piece of the stream has scores that are not numbers, or no possible labelling.")
     tag_before = None if last is None else last.tags[-1]
-    return _Piece(emissions, numbers, tags, before, tag_before, posterior.log(), float(log_z))
+    return _Piece(emissions, numbers, tags.long(), before, tag_before, posterior.log(), float(log_z))
 
 
 @torch.no_grad()
@@ -155,7 +155,7 @@ def _boundary(scores: Scores, after: Tensor, later: Tensor, ends: Tensor) -> Ten
 def _back(scores: Scores, piece: _Piece, end: Tensor | None, scale: float, lookahead: int) -> StreamPart:
     """Back-propagate a piece whose future is known; end: end', None for the last piece."""
     with torch.enable_grad():
-        numbers, tags = piece.numbers.requires_grad_(), piece.tags.long()
+        numbers, tags = piece.numbers.requires_grad_(), piece.tags
         transitions, start, own_end = _doubles(scores)
         score = numbers.gather(1, tags[:, None]).sum() + transitions[tags[:-1], tags[1:]].sum()
         score = score + (start[tags[0]] if piece.tag_before is None else transitions[piece.tag_before, tags[0]])
