@@ -19,6 +19,7 @@ from typing import Any
 import numba
 
 from chainfold.system.kernel_cache import KernelCache, keep_runtime, writable_folder
+from chainfold.system.machine import give_back_memory
 
 STRICT: frozenset[str] = frozenset()
 """No liberties: infinities, true zeros and the order of sums are as written."""
@@ -41,6 +42,7 @@ def _package_stamp() -> str:
 
 _STAMP = _package_stamp()
 keep_runtime(_STAMP)
+give_back_memory()  # that loading LLVM took
 
 
 def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
