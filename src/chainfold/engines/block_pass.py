@@ -287,7 +287,7 @@ class BlockPass:
         p, problem, block = self._potentials, self._problem, self.block
         states, _, edges, _ = self._arrays()
         if problem.may_overflow(block):
-            p.check_scores(self.low, block)
+            p.check_scores(self.low, block, self._block_rows)
         p.score_states(self._block_rows, states)
         if masked:
             p.mask(block.starts, problem.ends(self.low, block), states)

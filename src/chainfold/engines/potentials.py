@@ -81,6 +81,6 @@ class Potentials(Transitions):
             if never.size:
                 states[np.ix_(np.flatnonzero(marks), never)] = -np.inf
 
-    def check_scores(self, low: int, block: Block) -> None:
+    def check_scores(self, low: int, block: Block, block_rows: BlockRows) -> None:
         """Raise where a score of the block that begins at position `low` overflows."""
-        check_scores(self.layout, self.weights, low, block)
+        check_scores(self.layout, self.weights, low, block, block_rows)

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import Block
 from chainfold.errors import ScoreNotFinite
 from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.kernels.slots import Slots
-from chainfold.model.block_rows import find_block_rows
+from chainfold.kernels.slots import BlockRows, Slots
 from chainfold.model.layout import Floats, Layout
 from chainfold.system.validate import finite, need
 
@@ -146,14 +145,15 @@ class ScoreSizes:
         return min(span, (1.0 + math.exp(min(self.range, 700.0))) / 2.0)
 
 
-def check_scores(layout: Layout, weights: Slots, low: int, block: Block) -> None:
+def check_scores(layout: Layout, weights: Slots, low: int, block: Block, block_rows: BlockRows) -> None:
     """Raise where the finite part of a score overflows: it would look like a label that is forbidden.
 
-    low   the position of the block
+    low          the position of the block
+    block_rows   those of its attributes
     """
     finite = Slots(*(np.where(part > -np.inf, part, 0.0) for part in weights))
     states = np.empty((block.labels.size, layout.width))
-    state_scores(find_block_rows(layout, block), layout.rows, finite, layout.blank, states)
+    state_scores(block_rows, layout.rows, finite, layout.blank, states)
     wrong = ~np.isfinite(states[:, : layout.n_labels]).all(axis=1)
     if block.edge_offsets.size:
         edges = np.empty((block.labels.size, finite.transition.size))

@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
+from dataclasses import replace
 
-from chainfold.chain.block import Source, check_block
+import numpy as np
+
+from chainfold.chain.block import Source, check_block, frozen
 from chainfold.chain.chain import Chain, gather
+from chainfold.chain.views import View
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
 from chainfold.kernels.slots import BlockRows, aligned
@@ -54,8 +58,8 @@ class ArrayPool:
 class Workspace:
     """Arrays for evaluations of one chain under one layout, and the chain itself if it is small enough to be held."""
 
-    def __init__(self, layout: Layout, source: Source, hold: bool = True) -> None:
-        """hold: may the chain be held in memory?"""
+    def __init__(self, layout: Layout, source: Source, hold: bool = True, ids: bool = True) -> None:
+        """hold: may the chain be held in memory? ids: are those of attributes needed where their rows are known?"""
         self.layout, self.given = layout, source
         self.pool = ArrayPool()
         self.source = source
@@ -66,11 +70,21 @@ class Workspace:
             block = self.source.block(0, source.positions)
             check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
             self.block_rows, self.extent = find_block_rows(layout, block), Extent.of(block)
+            if not ids:
+                self.source = _RowsKnown(self.source)
 
     def check(self, layout: Layout, source: Source) -> None:
         """Raise unless it was made for this chain under this layout."""
         if layout is not self.layout or source is not self.given:
             raise ChainfoldError("a workspace serves one chain under one layout; make another one for this.")
+
+
+class _RowsKnown(View):
+    """A chain in memory whose rows are known: its blocks have no ids of attributes."""
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__(chain)
+        self._source = replace(chain, ids=frozen(None, np.int32))
 
 
 def held_bytes(source: Source) -> float:

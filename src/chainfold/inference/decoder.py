@@ -63,7 +63,7 @@ class Scorer:
         edges = np.empty((size, p.scores.size)) if own else p.scores
         scored = Scored(block.starts, ends, np.empty((size, p.width)), edges, own)
         if self._sizes.may_overflow(Extent.of(block)):
-            p.check_scores(low, block)
+            p.check_scores(low, block, find_block_rows(self._layout, block))
         self.score_again(block, scored)
         return scored
 

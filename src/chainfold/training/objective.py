@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Releasable, Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
+from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import count_observed, run_engine
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -152,7 +153,8 @@ class Objective:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._engine = engine
         self._settings = Settings(threads, memory, observe=False, progress=progress or (lambda positions: None))
-        self._workspace = Workspace(space.layout, space.source, hold=memory is None)
+        ids = engine not in ENGINES or ENGINES[engine].published  # the others work on rows alone
+        self._workspace = Workspace(space.layout, space.source, hold=memory is None, ids=ids)
         self._threads = VectorThreads(threads)
         self._observed = space.observed()
         if self._workspace.block_rows is not None and isinstance(space.source, Releasable):

@@ -36,10 +36,11 @@ class LogScores:
     def of(self, low: int, block: Block) -> tuple[Floats, Floats]:
         """s: [B, width], e: [B or 1, N · width]; low: the position of the block."""
         problem, layout = self._problem, self._problem.model.layout
+        block_rows = find_block_rows(layout, block)
         if problem.may_overflow(block):
-            check_scores(layout, problem.weights, low, block)
+            check_scores(layout, problem.weights, low, block, block_rows)
         state = np.empty((block.labels.size, layout.width))
-        state_scores(find_block_rows(layout, block), layout.rows, problem.weights, layout.blank, state)
+        state_scores(block_rows, layout.rows, problem.weights, layout.blank, state)
         if not problem.has_edges:
             return state, problem.weights.transition.reshape(1, -1)
         edge = np.empty((block.labels.size, problem.weights.transition.size))
