@@ -28,6 +28,11 @@ def _larger(size: int) -> int:
     return 4 * size if size < _LARGE else 2 * size
 
 
+def _capacity(count: int) -> int:
+    """Codes that a table for so many strings has room for: a power of two."""
+    return max(_LEAST, 1 << (count - 1).bit_length())
+
+
 class StringTable:
     """Strings with codes 0, 1, 2 … in order of first appearance, kept as UTF-8 in one run of bytes."""
 
@@ -42,24 +47,21 @@ class StringTable:
 
     @classmethod
     def of(cls, strings: Any) -> StringTable:
-        """A table of the strings of an Arrow array, all different and without nulls: entered at once."""
-        blob, begins, ends = spans(strings)
-        count = begins.size
-        capacity = max(_LEAST, 1 << (count - 1).bit_length())
+        """A table of the strings of an Arrow array, all different and without nulls: entered at once.
+
+        The table shares the memory of the array, which must not change.
+        """
+        blob, limits = _limits_of(strings)
+        begins, ends = limits[:-1], limits[1:]
         table = cls.__new__(cls)
         table.arrays = StringArrays(
-            np.empty(max(16 * _LEAST, int(ends[-1] - begins[0]) if count else 0), np.uint8),
-            np.zeros(capacity + 1, np.int64),
-            np.empty(capacity, np.uint64),
-            np.full(2 * capacity, -1, np.int32),
-            np.array([count]),
+            _writable(blob[: limits[-1]]),  # without room: what is added goes to a copy
+            _writable(limits),
+            hashes(blob, begins, ends),
+            np.full(2 * _capacity(begins.size), -1, np.int32),
+            np.array([begins.size]),
         )
-        if count:
-            into = table.arrays
-            into.blob[: ends[-1] - begins[0]] = blob[begins[0] : ends[-1]]
-            np.subtract(ends, begins[0], out=into.ends[1 : count + 1])
-            into.hashes[:count] = hashes(blob, begins, ends)
-            place(into.hashes, count, into.slots)
+        place(table.arrays.hashes, begins.size, table.arrays.slots)
         return table
 
     def __len__(self) -> int:
@@ -108,7 +110,7 @@ class StringTable:
     def _grow(self, size: int) -> None:
         old, count = self.arrays, len(self)
         used = int(old.ends[count])
-        blob, capacity = old.blob, old.hashes.size
+        blob, capacity = old.blob, _capacity(old.hashes.size)
         if used + size > blob.size:
             blob = np.empty(max(_larger(blob.size), used + size), np.uint8)
             blob[:used] = old.blob[:used]
@@ -157,11 +159,23 @@ class PairTable:
 
 def spans(strings: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The bytes of an Arrow array of strings, and where each begins and ends."""
+    blob, limits = _limits_of(strings)
+    return blob, limits[:-1], limits[1:]
+
+
+def _limits_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of an Arrow array of strings, and the limits of each: string i is blob[limits[i] : limits[i + 1]]."""
+    if not len(strings):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
     wide = strings.cast(pa.large_string()) if not pa.types.is_large_string(strings.type) else strings
-    _, ends, data = wide.buffers()
-    offsets = np.frombuffer(ends, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    _, limits, data = wide.buffers()
     blob = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return blob, offsets[:-1], offsets[1:]
+    return blob, np.frombuffer(limits, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The array itself if it can be written to, as kernels are compiled for, else a copy."""
+    return array if array.flags.writeable else array.copy()
 
 
 def numbers_among(names: Any, others: Any) -> NDArray[np.int32]:
