@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
+_UNCHANGED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r-[-x]p .* /.*\n(?:[A-Z].*\n)*?Anonymous: +0 kB", re.MULTILINE)
 _DONTNEED = 4  # of madvise
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
 
@@ -46,19 +49,11 @@ def give_back_memory() -> None:
         system.malloc_trim(0)
 
 
-def _unchanged_pages() -> list[tuple[int, int]]:
-    """Where files are mapped to be read, by this process alone, and none of their pages was written to."""
-    found, place = [], None
-    for line in _MAPS.read_bytes().splitlines() if _MAPS.exists() else ():
-        fields = line.split(maxsplit=5)
-        if b"-" in fields[0]:
-            reads = len(fields) == 6 and fields[1] in (b"r--p", b"r-xp")
-            place = fields[0].split(b"-") if reads else None
-        elif place and fields[0] == b"Anonymous:":
-            if fields[1] == b"0":
-                found.append((int(place[0], 16), int(place[1], 16)))
-            place = None
-    return found
+def _unchanged_pages() -> Iterator[tuple[int, int]]:
+    """Where files are mapped to be read, by this process alone, and no page was written to before."""
+    for place in _UNCHANGED.finditer(_MAPS.read_bytes() if _MAPS.exists() else b""):
+        begin, end = (int(limit, 16) for limit in place.groups())
+        yield begin, end
 
 
 def _status() -> dict[str, int]:
