@@ -22,7 +22,6 @@ from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
@@ -419,6 +418,8 @@ class _Table(_Writer):
         if raw.kind is TableKind.PARQUET:
             if self._piped:
                 raise BadFile(raw.source, "is Parquet, which cannot go to standard output; write it to a file.")
+            import pyarrow.parquet as pq
+
             self._to = pq.ParquetWriter(self._sink, self._schema)
         elif raw.kind is TableKind.ARROW_FILE and not self._piped:
             self._to = pa.ipc.new_file(self._sink, self._schema)

@@ -8,8 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from chainfold.errors import BadFile
 from chainfold.readers.columns import NO_COLUMN, Choice, Stretch
 from chainfold.readers.inputs import Stream, TableKind
@@ -24,6 +22,8 @@ class ParquetReader:
         self._columns, self._symbols = columns, symbols
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
+        import pyarrow.parquet as pq  # with file systems, TLS and encryption: other formats do without
+
         where = seekable(stream, "Parquet")
         with one_sentence(stream.name, "cannot be read as Parquet"):
             file = pq.ParquetFile(where, pre_buffer=False)
