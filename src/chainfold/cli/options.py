@@ -16,6 +16,7 @@ import typer
 
 from chainfold.cli.parameters import Group
 from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
+from chainfold.system.machine import give_back_memory
 from chainfold.system.outputs import STANDARD, claimed
 
 if TYPE_CHECKING:
@@ -176,7 +177,9 @@ class ConstraintOptions:
         from chainfold.exchange.any_model import open_any_model
         from chainfold.model.constraints import constrained
 
-        return constrained(open_any_model(path), self.scheme, self.forbid or [], self.allow or [])
+        model = constrained(open_any_model(path), self.scheme, self.forbid or [], self.allow or [])
+        give_back_memory()  # that loading libraries and reading the file took
+        return model
 
 
 CONSTRAINTS = Group.of(ConstraintOptions)
