@@ -153,6 +153,7 @@ class Objective:
         self._space, self._c2 = space, check_penalty("c2", c2)
         self._engine = engine
         self._settings = Settings(threads, memory, observe=False, progress=progress or (lambda positions: None))
+        give_back_memory()  # that encoding took
         ids = engine not in ENGINES or ENGINES[engine].published  # the others work on rows alone
         self._workspace = Workspace(space.layout, space.source, hold=memory is None, ids=ids)
         self._threads = VectorThreads(threads)
