@@ -160,7 +160,6 @@ class Objective:
         self._observed = space.observed()
         if self._workspace.block_rows is not None and isinstance(space.source, Releasable):
             space.source.release()  # it is not read again
-        give_back_memory()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
