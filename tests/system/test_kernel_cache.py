@@ -300,7 +300,7 @@ def test_a_folder_that_cannot_be_used(kind: str, tmp_path: Path, monkeypatch: py
     assert (hits(kernel), kernel(2.5)) == (0, 5.0)
     assert f"compiled kernels cannot be kept there, and each process compiles its own: {why}; set" in said
     with pytest.raises(ChainfoldError, match=why):
-        jit.writable_cache()
+        jit.kernel_store()
 
 
 def test_somebody_is_told_before_the_first_kernel_is_compiled() -> None:

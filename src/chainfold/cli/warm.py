@@ -31,16 +31,16 @@ def warm(widths: Widths = "2-64", as_json: options.Json = False) -> None:
 
     Example: chainfold warm --widths 2-8
     """
-    from chainfold.system.jit import writable_cache
+    from chainfold.system.jit import kernel_store
 
     begin = time.perf_counter()
     numbers = one_of_each_width(parse_widths(widths))
-    folder = writable_cache()
+    store = kernel_store()
     with bar("compiling", len(numbers) + 1) as shown:
         warm_up(numbers, lambda done: shown.advance(1))
-    files = list(folder.rglob("*.nbc"))
+    files = store.kernels()
     facts: dict[str, Any] = {
-        "folder": str(folder),
+        "folder": str(store.folder),
         "widths": widths,
         "kernels": len(files),
         "bytes": sum(path.stat().st_size for path in files),

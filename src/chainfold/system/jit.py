@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from chainfold.system.kernel_cache import KernelCache, keep_runtime, writable_folder
+from chainfold.system.kernel_cache import KernelCache, KernelStore, keep_runtime
 from chainfold.system.machine import give_back_memory
 
 STRICT: frozenset[str] = frozenset()
@@ -32,10 +32,15 @@ OK = 0
 """No fault."""
 
 
+def _sources() -> list[Path]:
+    """The files that have kernels, or decide how they are compiled."""
+    package = Path(__file__).parents[1]
+    return sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")])
+
+
 def _package_stamp() -> str:
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")]):
+    for path in _sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -58,6 +63,6 @@ def kernel(*, fastmath: frozenset[str], inline: bool = False) -> Callable[[Calla
     return compile_lazily
 
 
-def writable_cache() -> Path:
-    """The folder of compiled kernels, which exists; raises `ChainfoldError` unless files can be written there."""
-    return writable_folder(_STAMP)
+def kernel_store() -> KernelStore:
+    """Where all kernels are kept; raises `ChainfoldError` unless files can be written there."""
+    return KernelStore(_STAMP, _sources())

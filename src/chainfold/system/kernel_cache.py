@@ -20,10 +20,12 @@ import os
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -198,9 +200,37 @@ def keep_runtime(sources: str) -> None:
         nrtdynmod.compile_nrt_functions = cache.library
 
 
-def writable_folder(sources: str) -> Path:
-    """Where kernels are kept, or the folder that has the folders where they are; see `jit.writable_cache`."""
-    cache = RuntimeCache(_runtime, sources)
+class KernelStore:
+    """The folders of all kernels, which exist; raises `ChainfoldError` unless files can be written there."""
+
+    def __init__(self, sources: str, files: Iterable[Path]) -> None:
+        """files: the sources of the kernels."""
+        self._stamp = _stamp(sources)
+        self._folders = {_writable(_cache_of(file, sources)) for file in files}
+
+    @property
+    def folder(self) -> Path:
+        """The folder that `CHAINFOLD_CACHE` names, or the one that all are in."""
+        return chosen_folder() or Path(os.path.commonpath(self._folders))
+
+    def kernels(self) -> list[Path]:
+        """The files of these sources' kernels; those of others may be among them."""
+        return [path for folder in self._folders for path in folder.glob("*.nbc") if self._is_ours(path)]
+
+    def _is_ours(self, path: Path) -> bool:
+        with suppress(OSError), path.open("rb") as file:
+            return file.read(_HEAD)[_STAMP] == self._stamp
+        return False
+
+
+def _cache_of(file: Path, sources: str) -> RuntimeCache:
+    """A cache where those of kernels in a file of sources are: numba asks the function for its file."""
+    code = _runtime.__code__.replace(co_filename=str(file))
+    return RuntimeCache(FunctionType(code, {}), sources)
+
+
+def _writable(cache: KernelCache) -> Path:
+    """The folder of a cache, if files can be written there."""
     if cache._cache_file is None:
         raise ChainfoldError(f"there is no folder to keep compiled kernels in; {_ELSEWHERE}.")
     folder = Path(cache.cache_path)
@@ -209,7 +239,7 @@ def writable_folder(sources: str) -> Path:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ChainfoldError(f"{folder}: compiled kernels cannot be kept there: {_why(error)}; {_ELSEWHERE}.") from None
-    return chosen_folder() or folder.parent
+    return folder
 
 
 def _why(error: Exception) -> str:
