@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import resource
 import sys
-from collections.abc import Iterator
+from mmap import MADV_DONTNEED, PAGESIZE
 from pathlib import Path
+from typing import Any
 
-_STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
-_UNCHANGED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r-[-x]p .* /.*\n(?:[A-Z].*\n)*?Anonymous: +0 kB", re.MULTILINE)
-_DONTNEED = 4  # of madvise
+_STATUS = Path("/proc/self/status")
+_LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy"  # in the paths of those that are large and mostly unused
+_LOADED, _WRITABLE = 1, 2  # PT_LOAD and PF_W of a segment
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
 
 
@@ -35,25 +35,54 @@ def address_room() -> int | None:
 
 
 def give_back_memory() -> None:
-    """Return memory that is not in use to the operating system: what was freed (glibc), and pages of libraries.
+    """Return memory to the operating system: what was freed (glibc), and pages of libraries (Linux).
 
     Loading LLVM alone maps 36 MB of its file that are needed at no other time. A page that is needed again comes from
-    the system's cache.
+    the system's cache of files.
     """
     if sys.platform != "linux":
         return
-    system = ctypes.CDLL(None)
-    for begin, end in _unchanged_pages():
-        system.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
-    if hasattr(system, "malloc_trim"):
-        system.malloc_trim(0)
+    process = ctypes.PyDLL(None)  # no other thread of Python may load a library meanwhile
+    if sys.maxsize >> 32 and hasattr(process, "dl_iterate_phdr"):
+        process.dl_iterate_phdr(_UNMAP(_unmap), None)
+    if hasattr(process, "malloc_trim"):
+        process.malloc_trim(0)
 
 
-def _unchanged_pages() -> Iterator[tuple[int, int]]:
-    """Where files are mapped to be read, by this process alone, and no page was written to before."""
-    for place in _UNCHANGED.finditer(_MAPS.read_bytes() if _MAPS.exists() else b""):
-        begin, end = (int(limit, 16) for limit in place.groups())
-        yield begin, end
+class _Segment(ctypes.Structure):
+    """Elf64_Phdr: a part of a library's file, and where it is mapped."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("kind", "flags")),
+        *((name, ctypes.c_uint64) for name in ("offset", "address", "unused", "of_file", "size", "align")),
+    )
+
+
+class _Library(ctypes.Structure):
+    """dl_phdr_info."""
+
+    _fields_ = (
+        ("base", ctypes.c_uint64),
+        ("name", ctypes.c_char_p),
+        ("segments", ctypes.POINTER(_Segment)),
+        ("count", ctypes.c_uint16),
+    )
+
+
+_UNMAP = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
+
+
+def _unmap(library: Any, size: int, nothing: Any) -> int:
+    """Unmap the pages of segments that nobody can have written to; whoever reads them maps them again."""
+    about, advise = library.contents, ctypes.PyDLL(None).madvise
+    if any(part in about.name for part in _LIBRARIES):
+        for segment in about.segments[: about.count]:
+            if segment.kind == _LOADED and not segment.flags & _WRITABLE:
+                begin = about.base + segment.address
+                first, last = -(-begin // PAGESIZE), (begin + segment.size) // PAGESIZE
+                span = ctypes.c_size_t(max(last - first, 0) * PAGESIZE)
+                advise(ctypes.c_void_p(first * PAGESIZE), span, MADV_DONTNEED)
+    return 0
 
 
 def _status() -> dict[str, int]:
