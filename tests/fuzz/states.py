@@ -493,12 +493,12 @@ def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
     def use(path: Path) -> None:
         run = begun()
         run.load(path)
-        run.model()
+        run.result()
         try:
             work(run, path, 3)
         except Interrupted:
             begun().load(path)
-        run.model()
+        run.result()
 
     return _kept(save, use)
 

@@ -76,7 +76,7 @@ def test_constraints_are_held_and_forbid() -> None:
     value, gradient = Objective(space, c2=1.0)(np.zeros(space.layout.size))
     assert np.isfinite(value)
     assert not gradient[space.forbidden].any()
-    model = space.model(np.zeros(space.layout.size))
+    model = space.nameless(np.zeros(space.layout.size))
     transitions = model.weights[space.layout.n_state :].reshape(3, 3)
     assert transitions[0, 2] == -np.inf, "O to I-X"
     assert model.first is not None

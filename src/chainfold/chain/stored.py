@@ -403,8 +403,9 @@ class StoredChain(_Batches):
         self._held = threading.local()
 
     def release(self) -> None:
-        """Free the batches that threads hold; they are read again where they are needed."""
-        self._held = threading.local()
+        """Free the batches that threads hold, and the vocabulary; they are read again where they are needed."""
+        self._held, self._names = threading.local(), {}
+        self.__dict__.pop("vocabulary", None)
 
     def _wholes(self, first: int, last: int) -> Iterable[Block]:
         return _Wholes(self._whole, first, last)

@@ -211,11 +211,10 @@ def train(
     with bar() as shown:
         progress = shown.reading()
         source = _source(inputs, cache, spec, progress)
-        vocabulary = _vocabulary(source, inputs)
-        _check_labels(source, vocabulary, inputs)
+        _check_labels(source, inputs)
         compile_beside(f"backward:{source.n_labels}")
         how["dev"] = development.open(source, spec, progress)
-    how["constraints"] = constraints.of(vocabulary)
+    how["constraints"] = constraints.of(_vocabulary(source, inputs))
     if run.fresh:
         state.unlink(missing_ok=True)
     try:
@@ -268,10 +267,11 @@ def _vocabulary(source: Source, inputs: list[str]) -> Vocabulary:
     return vocabulary
 
 
-def _check_labels(source: Source, vocabulary: Vocabulary, inputs: list[str]) -> None:
+def _check_labels(source: Source, inputs: list[str]) -> None:
     """A single label is most probably a column that was read wrongly."""
     from chainfold.training.loop import only_label
 
+    vocabulary = _vocabulary(source, inputs)
     if len(vocabulary.labels) == 1 and source.labelled:
         column = "" if vocabulary.label is None else f" in column {vocabulary.label!r}"
         remedy = "name the column of labels with --label, or the format with --format"

@@ -80,11 +80,11 @@ class Workspace:
 
 
 class _RowsKnown(View):
-    """A chain in memory whose rows are known: its blocks have no ids of attributes."""
+    """A chain in memory whose rows are known: it has no ids of attributes, and no names for them."""
 
     def __init__(self, chain: Chain) -> None:
         super().__init__(chain)
-        self._source = replace(chain, ids=frozen(None, np.int32))
+        self._source, self.vocabulary = replace(chain, ids=frozen(None, np.int32), vocabulary=None), None
 
 
 def held_bytes(source: Source) -> float:

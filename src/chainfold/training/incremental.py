@@ -185,7 +185,7 @@ def _restore(optimiser: Optimiser, space: WeightSpace, training: Training, befor
             state["moments"] = np.stack([vectors[str(k)] for k in range(len(vectors))])
     else:
         layout = space.layout
-        state["weights"] = layout.pack(space.model(vectors["weights"]).weights)
+        state["weights"] = layout.pack(space.nameless(vectors["weights"]).weights)
         state["counters"] = np.array([before.passes, 0, before.steps, 0, False], np.int64)
         if "second" in vectors and state["second"].size:
             state["second"] = state["second"] + layout.pack(vectors["second"], padding=0.0)

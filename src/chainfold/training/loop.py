@@ -102,6 +102,11 @@ class Training:
         self.settings()
 
     @property
+    def sparse(self) -> bool:
+        """Are many of the weights zero?"""
+        return bool(self.options.get("c1")) or self.algorithm in PERCEPTRONS
+
+    @property
     def c2(self) -> float:
         return check_penalty("c2", self.options.get("c2", 1.0))
 
@@ -135,7 +140,7 @@ class Training:
         if isinstance(settings, DescentSettings):
             batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
             return Descent(batches, batches.batches, start, settings, threads)
-        return PerceptronTrainer(space.model(start), space.source, settings, space.held & ~space.forbidden)
+        return PerceptronTrainer(space.nameless(start), space.source, settings, space.held & ~space.forbidden)
 
 
 def option_names(algorithm: str) -> set[str]:
@@ -295,7 +300,10 @@ def train(
     else:
         run.begin(begin)
     run.work(saving, report or (lambda progress: None), stop or (lambda: False))
-    return run.model()
+    point, record = run.result()
+    del run  # its arrays are freed before a stored chain reads its names again
+    model = space.model(point, record)
+    return without_zeros(model) if training.sparse else model
 
 
 def only_label(vocabulary: Vocabulary | None) -> str:
@@ -436,13 +444,13 @@ class _Run:
     def _score(self, dev: Development, point: Floats) -> float:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
-        for tagged in Tagger(self._space.model(_finite(point))).viterbi(blocks_of(dev.chain)):
+        for tagged in Tagger(self._space.nameless(_finite(point))).viterbi(blocks_of(dev.chain)):
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
 
-    def model(self) -> Model:
-        """The answer, with its record."""
+    def result(self) -> tuple[Floats, dict[str, Any]]:
+        """The weights, and the record of the model."""
         record = {
             "chainfold": __version__,
             **self._training.record(),
@@ -455,10 +463,7 @@ class _Run:
             record |= {"development": self._scores}
         if self._best is not None:
             record |= {"development_start": self._start, "best_iteration": self._best_iteration()}
-        point = self._optimiser.point if self._best is None else self._best
-        model = self._space.model(_finite(point), record)
-        sparse = self._training.options.get("c1") or self._training.algorithm in PERCEPTRONS
-        return without_zeros(model) if sparse else model
+        return _finite(self._optimiser.point if self._best is None else self._best), record
 
     def _save(self, path: Path) -> None:
         tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}

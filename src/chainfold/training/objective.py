@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -101,7 +101,7 @@ class WeightSpace:
     def observed(self) -> Floats:
         """[M] the counts of the observed labels, which the constraints must allow."""
         try:
-            return count_observed(self.model(np.zeros(self.layout.size)), self.source)
+            return count_observed(self.nameless(np.zeros(self.layout.size)), self.source)
         except ForbiddenLabel as error:
             raise ChainfoldError(self._forbidden_at(error.position)) from None
 
@@ -128,13 +128,17 @@ class WeightSpace:
         point[self.held] = 0.0
         return point
 
-    def model(self, point: Floats, training: dict[str, Any] | None = None) -> Model:
-        """The model that a point of the optimiser stands for; it may hold the point itself, not a copy."""
+    def model(self, point: Floats, training: dict[str, Any]) -> Model:
+        """The model that a point of the optimiser stands for, with its names and record."""
+        return replace(self.nameless(point), vocabulary=vocabulary_of(self.source), training=training)
+
+    def nameless(self, point: Floats) -> Model:
+        """A model for this source alone; it may hold the point itself, not a copy."""
         weights = point
         if self._forbidden_places.size:
             weights = point.copy()
             weights[self._forbidden_places] = -np.inf
-        return Model(self.layout, weights, vocabulary_of(self.source), self.first, self.last, training or {})
+        return Model(self.layout, weights, None, self.first, self.last)
 
 
 class Objective:
@@ -160,13 +164,14 @@ class Objective:
         self._observed = space.observed()
         if self._workspace.block_rows is not None and isinstance(space.source, Releasable):
             space.source.release()  # it is not read again
+        give_back_memory()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         """Infinity where scores leave the range of numbers, unless that is so at the first point."""
         try:
             evaluation = run_engine(
-                self._space.model(point), self._space.source, self._engine, self._settings, self._workspace
+                self._space.nameless(point), self._space.source, self._engine, self._settings, self._workspace
             )
         except ScoreNotFinite:
             if not self._begun:
@@ -202,7 +207,7 @@ class BatchObjective:
 
     def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
-        problem = Problem(self._space.model(point), self._space.source, Settings(), self._workspace)
+        problem = Problem(self._space.nameless(point), self._space.source, Settings(), self._workspace)
         tally = share(problem, Potentials.of(problem), low, high).tally
         assert tally.observed is not None, "a training chain is labelled"
         likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
