@@ -66,6 +66,31 @@ def test_encoding_a_longer_file_takes_no_more_memory(tmp_path: Path, row: str, o
     assert peaks[1] - peaks[0] <= FLAT_ENCODING_MB, peaks
 
 
+def peak_of(*command: object) -> float:
+    """Peak resident memory in MB of a verb in a fresh process."""
+    arguments = [sys.executable, "-m", "chainfold", *map(str, command)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_maxrss * 1024 / 1e6
+
+
+@pytest.mark.parametrize(("rows", "training", "tagging"), [(300, 190.0, 160.0), (60_000, 240.0, 205.0)])
+def test_small_jobs_take_little_memory(tmp_path: Path, rows: int, training: float, tagging: float) -> None:
+    """What libraries take, and arrays: 213,000 weights of 60,000 rows."""
+    text, model = tmp_path / "text", tmp_path / "model"
+    lines = (f"w{k * k % 49_999} t{k * 7 % 41} L{(k * k + k // 3) % 7}\n" for k in range(rows))
+    text.write_text("".join(line + "\n" * (k % 20 == 19) for k, line in enumerate(lines)))
+    attributes = "0[-1] 0 0[1] 0[-1]|0 0|0[1] 1[-1] 1 1[1] 1[-1]|1 1|1[1]"
+    train = "train", text, "-o", model, "--attributes", attributes, "--max-iterations", 8, "--threads", 1
+    tag = "tag", model, text, "-o", tmp_path / "tagged"
+    for verb, most in ((train, training), (tag, tagging)):
+        peak_of(*verb)  # compiles
+        (tmp_path / "model.chain").unlink(missing_ok=True)
+        assert peak_of(*verb) <= most
+
+
 FOLLOWED = "w{k} t{m} L{m}\n"
 
 

@@ -179,7 +179,7 @@ def test_equal_vocabularies_leave_the_chain_as_it_is() -> None:
 
 
 def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The source of a space and its models have one vocabulary, looked at by identity alone, stored or not."""
+    """Evaluations are of models without names, so that a stored chain need not hold its own."""
     cf.write_chain(tmp_path / "chain", made("abc", "acb"))
     same: list[bool] = []
     monkeypatch.setattr(Vocabulary, "same_numbers", lambda self, other: same.append(self is other) or True)  # type: ignore[func-returns-value]
@@ -187,8 +187,7 @@ def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         space = WeightSpace.of(source)
         for objective in (Objective(space), Objective(space, engine="stream", memory=1 << 30)):
             objective(np.zeros(space.layout.size))
-    assert same
-    assert all(same)
+    assert not same
 
 
 def test_a_workspace_is_for_one_chain_under_its_own_numbers() -> None:

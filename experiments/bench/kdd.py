@@ -18,7 +18,7 @@ def run(context: Context) -> SectionResults:
     chain = gather(context.encoded(corpus))
     context.say(f"{corpus.name}: {chain.positions:,} positions")
     ours = Ours(chain)
-    model = ours.space.model(ours.point)
+    model = ours.space.nameless(ours.point)
     engines = {name: partial(log_likelihood, model, chain, name) for name in ("stream", "fb")}
     for engine in engines.values():
         engine()  # compiles

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
+from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, encode, errors, log_likelihood
 from chainfold.chain import header
 from chainfold.chain import stored as store
 from chainfold.chain.block import Block, Source, vocabulary_of
@@ -760,3 +760,19 @@ def test_batches_that_were_freed_are_read_again(tmp_path: Path) -> None:
     assert not hasattr(chain._held, "batches")
     assert chain.block(100, 200).ids.tolist() == before.ids.tolist()
     assert chain._held.batches is not held
+
+
+def test_a_vocabulary_that_was_freed_is_read_again(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a X\nb Y\n")
+    chain = encode(text, tmp_path / "chain")
+    before = chain.vocabulary
+    assert before is not None
+    chain.release()
+    assert chain.vocabulary is not before
+    assert chain.vocabulary is not None
+    assert chain.vocabulary.same_numbers(before)
+    chain.release()
+    (tmp_path / "chain").write_bytes((tmp_path / "chain").read_bytes()[:-8] + bytes(8))
+    with pytest.raises(errors.BadFile, match="was changed while it was read"):
+        _ = chain.vocabulary

@@ -20,16 +20,16 @@ from chainfold import (
     open_chain,
     write_chain,
 )
-from chainfold.chain.block import MOST_LABELS
+from chainfold.chain.block import MOST_LABELS, vocabulary_of
 from chainfold.chain.chain import gather
-from chainfold.engines import workspace
+from chainfold.engines import ENGINES, workspace
 from chainfold.engines.log_likelihood import run_engine
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes
-from chainfold.errors import BadSetting
+from chainfold.errors import BadSetting, ScoreNotFinite
 from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
@@ -185,6 +185,42 @@ def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, m
     for (value, gradient), (other, other_gradient) in zip(held, values(stored, points), strict=False):
         assert value == other
         assert_array_equal(gradient, other_gradient)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_works_on_a_chain_that_is_held(engine: str, stored: Path) -> None:
+    chain = open_chain(stored)
+    space = WeightSpace.of(chain)
+    point = np.random.default_rng(0).normal(size=space.layout.size)
+    value, gradient = Objective(space, engine=engine)(point)
+    expected = log_likelihood(Model(space.layout, point), chain, engine)
+    assert expected.log_likelihood is not None
+    assert expected.gradient is not None
+    assert_allclose(value, -expected.log_likelihood, rtol=AT_LENGTH)
+    assert_allclose(gradient, -expected.gradient, rtol=1e-9, atol=1e-9)
+
+
+def test_scores_out_of_range_are_found_in_a_chain_that_is_held(stored: Path) -> None:
+    chain = open_chain(stored)
+    space = WeightSpace.of(chain)
+    point = np.where(np.arange(space.layout.size) % 7 == 3, 1.7e308, 0.0)
+    with pytest.raises(ScoreNotFinite) as expected:
+        log_likelihood(Model(space.layout, point), chain)
+    with pytest.raises(ScoreNotFinite) as found:
+        Objective(space, engine="stream")(point)
+    assert str(found.value) == str(expected.value)
+
+
+def test_training_frees_what_is_read_again(stored: Path) -> None:
+    chain = open_chain(stored)
+    workspace = Objective(WeightSpace.of(chain))._workspace
+    assert workspace.source.active == chain.active
+    block, whole = workspace.source.block(10, 20), chain.block(10, 20)
+    assert block.ids.size == 0
+    assert_array_equal(np.diff(block.offsets), np.diff(whole.offsets))
+    assert_array_equal(block.labels, whole.labels)
+    assert vocabulary_of(workspace.source) is None
+    assert Objective(WeightSpace.of(chain), engine="fb-log")._workspace.source.block(10, 20).ids.size
 
 
 def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

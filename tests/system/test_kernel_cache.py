@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 import chainfold
+from chainfold.chain.string_kernels import hash_pairs
 from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.kernels.forward import forward
 from chainfold.system import jit
@@ -301,6 +303,21 @@ def test_a_folder_that_cannot_be_used(kind: str, tmp_path: Path, monkeypatch: py
     assert f"compiled kernels cannot be kept there, and each process compiles its own: {why}; set" in said
     with pytest.raises(ChainfoldError, match=why):
         jit.kernel_store()
+
+
+def test_kernels_of_all_packages_are_counted(folder: Path) -> None:
+    pairs = jit.kernel(fastmath=jit.STRICT)(hash_pairs.py_func)
+    store = jit.kernel_store()
+    before = store.kernels()
+    pairs(np.zeros(1, np.int64), np.zeros(1, np.uint64))
+    (kept,) = set(store.kernels()) - set(before)
+    assert kept.name.startswith("string_kernels.hash_pairs")
+    assert store.folder == folder
+    older = bytearray(kept.read_bytes())
+    older[cache._STAMP] = bytes(32)
+    (kept.parent / "older.nbc").write_bytes(older)
+    (kept.parent / "short.nbc").write_bytes(b"")
+    assert set(store.kernels()) == {*before, kept}
 
 
 def test_somebody_is_told_before_the_first_kernel_is_compiled() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from chainfold.system import machine as module
-from chainfold.system.machine import resident
+from chainfold.system.machine import give_back_memory, resident
 
 
 def test_the_peak_stays_when_memory_is_given_back() -> None:
@@ -19,6 +21,37 @@ def test_the_peak_stays_when_memory_is_given_back() -> None:
     del held
     assert resident("VmRSS") < before + 100_000_000
     assert resident() > before + 100_000_000
+
+
+LOADED = """
+import numpy as np, pyarrow.compute, numba
+from chainfold.system.machine import give_back_memory, resident
+@numba.njit
+def twice(number):
+    return 2 * number
+before = resident("RssFile")
+give_back_memory()
+print(before, resident("RssFile"))
+assert twice(3) == 6
+assert pyarrow.compute.sum(pyarrow.array(np.linalg.inv(2.0 * np.eye(3)).ravel())).as_py() == 1.5
+give_back_memory()
+assert twice(2.0) == 4.0
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system alone decides")
+def test_pages_of_libraries_are_returned_and_read_again() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after < before - 40_000_000
+
+
+def test_where_the_system_has_no_such_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    give_back_memory()
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("ctypes.PyDLL", lambda name: object())
+    give_back_memory()
 
 
 def test_it_is_read_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
