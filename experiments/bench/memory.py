@@ -41,6 +41,10 @@ _STEPS = (
     ("NumPy", "import numpy"),
     ("Arrow", "import pyarrow, pyarrow.compute"),
     ("numba and LLVM", "import numba"),
+    (
+        "pages of libraries, returned",
+        "from chainfold.system.machine import give_back_memory; give_back_memory()",
+    ),
     ("chainfold", "import chainfold.features.encode, chainfold.training.loop, chainfold.inference.tag_files"),
     ("five kernels, compiled before", "from chainfold.cli.warm_steps import run_steps; run_steps(['optimise'])"),
 )
