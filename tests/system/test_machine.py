@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from chainfold.system import machine as module
-from chainfold.system.machine import give_back_memory, resident
+from chainfold.system.machine import give_back_memory, keep_less_free, resident
 
 
 def test_the_peak_stays_when_memory_is_given_back() -> None:
@@ -49,9 +49,12 @@ def test_pages_of_libraries_are_returned_and_read_again() -> None:
 def test_where_the_system_has_no_such_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     give_back_memory()
+    keep_less_free()
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("ctypes.PyDLL", lambda name: object())
+    for loader in ("CDLL", "PyDLL"):
+        monkeypatch.setattr(f"ctypes.{loader}", lambda name: object())
     give_back_memory()
+    keep_less_free()
 
 
 def test_it_is_read_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ from chainfold.cli.warm import warm
 from chainfold.cli.watch import watch
 from chainfold.escape import legible
 from chainfold.system import signals
+from chainfold.system.machine import keep_less_free
 
 app = typer.Typer(
     name="chainfold",
@@ -95,6 +96,7 @@ def main() -> None:
         legible(stream)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no verb needs more, and each takes memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # as fast, less memory, the same in every run
+    keep_less_free()
     sys.meta_path.insert(0, _Unused())
     code: Any = 0
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 _STATUS = Path("/proc/self/status")
 _LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy", b"/libpython", b"/libcrypto", b"/pydantic_core/"
+_ARENA_MAX = -8  # M_ARENA_MAX of mallopt
 _LOADED, _WRITABLE = 1, 2  # PT_LOAD and PF_W of a segment
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
 
@@ -47,6 +48,13 @@ def give_back_memory() -> None:
         process.dl_iterate_phdr(_UNMAP(_unmap), None)
     if hasattr(process, "malloc_trim"):
         process.malloc_trim(0)
+
+
+def keep_less_free() -> None:
+    """Let the C library (glibc) keep freed memory for one thread a core, not for eight, unless the user has said."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_ARENA_MAX, cores())
 
 
 class _Segment(ctypes.Structure):
