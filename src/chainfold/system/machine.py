@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _STATUS = Path("/proc/self/status")
-_LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy", b"/libpython", b"/libcrypto", b"/pydantic_core/"
+_LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy", b"/libpython", b"/libcrypto", b"/pydantic_core/"  # the large ones
 _ARENA_MAX = -8  # M_ARENA_MAX of mallopt
 _LOADED, _WRITABLE = 1, 2  # PT_LOAD and PF_W of a segment
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
