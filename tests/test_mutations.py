@@ -241,7 +241,7 @@ MUTANTS = [
     Mutant(
         "items",
         "readers/item_kernels.py",
-        "1.0 if thing == types[7] else 0.0",
+        "1.0 if thing == types[_TRUE] else 0.0",
         "1.0",
         "definition",
         ("readers/test_items.py",),
