@@ -109,13 +109,19 @@ class _Batch:
             return
         reader.begin([sequence.items for sequence in sequences])
         starts, labels, weights = _beside(sequences)
+        gathered = _Gathered()
         while row < starts.size:
             texts = reader.read()
             if not texts.ends.size:
-                texts = _of_one_item(sequences, *reader.skip())
-            high = row + texts.ends.size
-            yield ItemPart(texts, starts[row:high], labels[row:high], weights[row:high])
-            row = high
+                number, place = reader.skip()
+                gathered.flatten(sequences[number].items[place], sequences[number].number, place)
+            elif gathered.items or texts.ends.size < starts.size - row:
+                gathered.add(texts)
+            high = row + (gathered.items or texts.ends.size)
+            if high == starts.size or gathered.attributes >= _ATTRIBUTES:
+                texts = gathered.texts() if gathered.items else texts
+                yield ItemPart(texts, starts[row:high], labels[row:high], weights[row:high])
+                row, gathered = high, _Gathered()
 
 
 def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
@@ -123,22 +129,12 @@ def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | N
     lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
     starts = np.zeros(int(lengths.sum()), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
-    labels: list[str | None] = []
-    for sequence in sequences:
-        labels.extend(_labels(sequence.labels, len(sequence.items)))
+    labels: list[str | None] = [None] * starts.size
+    if sequences[0].labels is not None:
+        labels = list(chain.from_iterable(sequence.labels for sequence in sequences))
+        if not set(map(type, labels)) <= {str}:
+            labels = list(map(_label, labels))
     return starts, labels, np.repeat(np.array([sequence.weight for sequence in sequences], np.float64), lengths)
-
-
-def _of_one_item(sequences: list[_Sequence], index: int, place: int) -> ItemTexts:
-    flattened = _Flattened(sequences[index])
-    flattened.add(sequences[index].items[place], None, place)
-    return flattened.part().texts
-
-
-def _labels(labels: Sequence[Any] | None, count: int) -> Sequence[str | None]:
-    if labels is None:
-        return [None] * count
-    return labels if set(map(type, labels)) <= {str} else list(map(_label, labels))
 
 
 def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
@@ -153,13 +149,20 @@ def _with_list_of_labels(sequence: _Sequence) -> _Sequence:
 
 def _parts_one_by_one(sequence: _Sequence) -> Iterator[ItemPart]:
     """The items of a sequence, flattened one by one."""
-    flattened = _Flattened(sequence)
+    gathered, labels, first = _Gathered(), list[str | None](), True
     for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
-        flattened.add(item, label, place)
-        if len(flattened.labels) == _ITEMS:
-            yield flattened.part()
-            flattened = _Flattened(sequence)
-    yield flattened.part()
+        gathered.flatten(item, sequence.number, place)
+        labels.append(_label(label))
+        if len(labels) == _ITEMS:
+            yield _part_of_one(sequence, gathered, labels, first)
+            gathered, labels, first = _Gathered(), [], False
+    yield _part_of_one(sequence, gathered, labels, first)
+
+
+def _part_of_one(sequence: _Sequence, gathered: _Gathered, labels: list[str | None], first: bool) -> ItemPart:
+    starts = np.zeros(len(labels), np.bool_)
+    starts[:1] = first
+    return ItemPart(gathered.texts(), starts, labels, np.full(len(labels), sequence.weight))
 
 
 _NONE = object()
@@ -218,37 +221,44 @@ def _iterated(things: Any, what: str) -> Iterator[Any]:
     return iter(things)
 
 
-class _Flattened:
-    """Items of one sequence, one after another."""
+class _Gathered:
+    """The attributes of items, one after another: those that were read, and those that are flattened here."""
 
-    def __init__(self, sequence: _Sequence) -> None:
-        self._sequence = sequence
-        self.labels: list[str | None] = []
-        self._first = False  # is the first item that of the sequence?
+    def __init__(self) -> None:
         self._texts: list[bytes] = []
+        self._sizes: list[int] = []  # of the texts of attributes
         self._values: list[float] = []
-        self._ends: list[int] = []
+        self._ends: list[int] = []  # the attributes up to each item
 
-    def add(self, item: Any, label: Any, place: int) -> None:
-        self._first |= place == 0
-        self._flatten("", item, self._sequence.number, place)
-        self._ends.append(len(self._texts))
-        self.labels.append(_label(label))
+    def add(self, texts: ItemTexts) -> None:
+        """Items that were read."""
+        self._texts.append(texts.text[: texts.offsets[-1]].tobytes())
+        self._ends += (texts.ends + self.attributes).tolist()
+        self._sizes += np.diff(texts.offsets).tolist()
+        self._values += texts.values.tolist()
 
-    def part(self) -> ItemPart:
-        offsets = np.cumsum([0, *map(len, self._texts)])
-        starts = np.zeros(len(self._ends), np.bool_)
-        starts[:1] = self._first
-        return ItemPart(
-            ItemTexts(
-                np.frombuffer(b"".join(self._texts), np.uint8),
-                offsets,
-                np.array(self._values, np.float64),
-                np.array(self._ends, np.int64),
-            ),
-            starts,
-            self.labels,
-            np.full(len(self._ends), self._sequence.weight),
+    def flatten(self, item: Any, index: int, place: int) -> None:
+        """An item, which stands at a place in a sequence of this number."""
+        self._flatten("", item, index, place)
+        self._ends.append(self.attributes)
+
+    @property
+    def items(self) -> int:
+        """How many there are."""
+        return len(self._ends)
+
+    @property
+    def attributes(self) -> int:
+        """How many attributes they have."""
+        return len(self._values)
+
+    def texts(self) -> ItemTexts:
+        """All of them."""
+        return ItemTexts(
+            np.frombuffer(b"".join(self._texts), np.uint8),
+            np.cumsum([0, *self._sizes], dtype=np.int64),
+            np.array(self._values, np.float64),
+            np.array(self._ends, np.int64),
         )
 
     def _flatten(self, prefix: str, item: Any, index: int, place: int) -> None:
@@ -275,7 +285,9 @@ class _Flattened:
                 self._add(name, _number(value, name, index, place))
 
     def _add(self, text: str, value: float) -> None:
-        self._texts.append(_encoded(text))
+        encoded = _encoded(text)
+        self._texts.append(encoded)
+        self._sizes.append(len(encoded))
         self._values.append(value)
 
 

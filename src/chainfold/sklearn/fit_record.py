@@ -47,7 +47,7 @@ class LabelTypes:
         if isinstance(labels, np.ndarray) and labels.dtype != object:
             self._types.add(labels.dtype.type)
         elif isinstance(labels, Iterable):
-            self._types |= set(map(type, labels))
+            self._types.update(map(type, labels))
 
     @property
     def name(self) -> str | None:
