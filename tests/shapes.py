@@ -188,6 +188,7 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "late reversal, five labels": late_reversal(5, 6),
     "five labels, start marks": plain(6, 5, starts=every(lambda t: t in (2, 3), 6)),
     "five labels, all values one": plain(5, 5, values="one"),
+    "five labels, small weights": plain(6, 5, scale=0.01),
     "block-diagonal, five labels": transitions(
         np.where(np.arange(5) // 2 == np.arange(5)[:, None] // 2, 0.5, -_INF), scale=1.0, positions=5
     ),

@@ -106,7 +106,8 @@ def backward(folder: Path, labels: int) -> None:
     from chainfold.engines.tally import Accumulator
     from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward
-    from chainfold.kernels.slots import BlockRows, aligned
+    from chainfold.kernels.few import backward_few
+    from chainfold.kernels.slots import BlockRows, aligned, is_few
 
     chain = _chain(labels)
     layout, block = _model(chain).layout, chain.block(0, 1)
@@ -116,7 +117,8 @@ def backward(folder: Path, labels: int) -> None:
     )
     lattice = lattice_of(block.starts, block.labels, alpha, predicted, edge, Belief(np.ones(width)))
     rows = BlockRows(np.zeros(2, np.int64), np.zeros(1, np.int64), nowhere, np.zeros(0))
-    backward(rows, lattice, edge_t, aligned(width), layout.rows, pairs, Accumulator(layout, ArrayPool()).slots)
+    kernel = backward_few if is_few(labels) else backward
+    kernel(rows, lattice, edge_t, aligned(width), layout.rows, pairs, Accumulator(layout, ArrayPool()).slots)
 
 
 def formats(folder: Path, labels: int) -> None:

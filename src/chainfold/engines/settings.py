@@ -14,14 +14,13 @@ import numpy as np
 
 from chainfold.chain.block import Source
 from chainfold.errors import BadSetting, ToleranceTooSmall
-from chainfold.kernels.slots import is_few, padded
+from chainfold.kernels.slots import padded
 from chainfold.model.layout import Layout
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2
 DEFAULT_TOLERANCE = 1e-12
 DEFAULT_LOOKAHEAD = 4096
 
-_BLOCK_OF_FEW = 32768  # positions: they take little time
 _LEAST_BLOCK = 256  # positions: with smaller blocks nearly all the time would be Python's
 
 
@@ -131,8 +130,6 @@ class Shape(NamedTuple):
             block = min(max((4 << 20) // self.pass_bytes, 64), 8192)
         else:
             block = max(min((3 << 19) // self.pass_bytes, 8192), 128 * self.n_labels, 4096)
-            if is_few(self.n_labels):
-                block = _BLOCK_OF_FEW
         if settings.memory is not None:
             fitting = int((settings.memory - self.certificate_bytes) // (4 * self.pending_bytes))
             block = min(block, max(fitting, _LEAST_BLOCK))

@@ -31,10 +31,12 @@ from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
+from chainfold.kernels.slots import is_few
 from chainfold.model.layout import Floats
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, under, vectors
 
+_BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
 
@@ -76,6 +78,15 @@ class StreamEvents:
         )
 
 
+def block_size(problem: Problem) -> int:
+    """Positions in a block, more of them where the chain is in memory and there are few labels."""
+    settings, shape = problem.settings, problem.shape
+    size = shape.block(settings)
+    if problem.held and is_few(shape.n_labels) and settings.block is None and settings.memory is None:
+        return max(size, min(_BLOCK_OF_FEW, shape.positions))
+    return size
+
+
 class StreamPass:
     """A pass over a stretch of the chain, from the belief before it to the posterior of its last position."""
 
@@ -84,7 +95,7 @@ class StreamPass:
         self.position = 0  # where the next step begins
         self._belief: Belief | None = None  # before that position; None where a sequence begins there
         self._problem, self._potentials, self._tally = problem, potentials, tally
-        self._size, self._window = problem.shape.block(problem.settings), problem.shape.window(problem.settings)
+        self._size, self._window = block_size(problem), problem.shape.window(problem.settings)
         self._pending: deque[BlockPass] = deque()
         self._idle: list[BlockPass] = []
         self._certificate: Certificate | None = None  # of the end of the oldest pending block

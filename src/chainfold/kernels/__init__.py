@@ -5,11 +5,13 @@ nothing else. Begin reading with `lattice`, which has the recursion, then `forwa
 
     slots ── weights in padded slots: shapes, without numba
     simd ── eight doubles at a time            wide ── numbers beyond the range of a double
+      └── rows_of_few ── rows of two or four
     faults ── status codes of kernels, and their errors
       ├── scores               state and edge scores of a block; counts of the observed labels
       │     ├── lattice            a block after the forward pass; the derivation of the messages
       │     │     ├── forward          forward vectors
       │     │     │     ├── backward       posteriors and expected counts
+      │     │     │     ├── few            both where there are up to four labels, by `rows_of_few`
       │     │     │     └── whole_sequences  both, for whole sequences at once
       │     │     ├── certificate      what the future can still change
       │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
