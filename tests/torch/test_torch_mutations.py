@@ -35,7 +35,7 @@ MUTANTS = [
     Mutant("pieces", "torch/piecewise.py", "tolerance * low)", "1e9 * low)", "", _STREAM),
     Mutant("pieces", "torch/piecewise.py", "after, float(log_z)", "after.exp(), float(log_z)", "", _STREAM),
 ]
-CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 512", "BLOCK = 512", "differences or weights", _ORACLE)
+CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
 
 
 @pytest.mark.slow
