@@ -1,6 +1,6 @@
 """A BiLSTM-CRF for the chunks of CoNLL-2000, with embeddings of words and characters learnt from scratch, on the CPU.
 
-    python examples/conll2000_bilstm_crf.py FOLDER [--epochs 8] [--threads 2]
+    python examples/conll2000_bilstm_crf.py FOLDER [--epochs 8] [--threads 2] [--sentences N]
 
 FOLDER has train.txt.gz and test.txt.gz. Prints the F1 of spans on the test set after each epoch. Only words are used,
 not the parts of speech of the files.
@@ -70,10 +70,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sentences", type=int, help="of either file, for a quick look")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
-    training, test = read(options.folder / "train.txt.gz"), read(options.folder / "test.txt.gz")
+    training, test = (read(options.folder / name)[: options.sentences] for name in ("train.txt.gz", "test.txt.gz"))
     tags = sorted({tag for _, own in training + test for tag in own}, key=lambda tag: (tag[2:], tag))
     counts: dict[str, int] = {}
     for sentence, _ in training:

@@ -31,10 +31,11 @@ MUTANTS = [
     Mutant(
         "cuts", "torch/cpu_cuts.py", "np.delete(vectors, dropped - earlier", "np.delete(vectors, dropped", "", _CUTS
     ),
+    Mutant("pieces", "torch/piecewise.py", "for label in rare:", "for label in rare[:0]:", "bring_back", _STREAM),
     Mutant("pieces", "torch/piecewise.py", "tolerance * low)", "1e9 * low)", "", _STREAM),
-    Mutant("pieces", "torch/piecewise.py", "posterior.log(), float(log_z)", "posterior, float(log_z)", "", _STREAM),
+    Mutant("pieces", "torch/piecewise.py", "after, float(log_z)", "after.exp(), float(log_z)", "", _STREAM),
 ]
-CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 512", "BLOCK = 512", "differences or weights", _ORACLE)
+CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
 
 
 @pytest.mark.slow

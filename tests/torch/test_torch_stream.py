@@ -58,6 +58,23 @@ def test_a_chain_that_never_forgets_waits_for_its_end_and_is_exact() -> None:
         assert (found - wanted).abs().max() < 1e-9 * max(1.0, float(wanted.abs().max()))
 
 
+def test_what_the_past_makes_improbable_the_future_may_bring_back() -> None:
+    module = CRF(3, forbid=[(i, j) for i in range(3) for j in range(3) if i != j]).double()
+    x, y = torch.randn(300, 3, dtype=torch.float64), torch.full((300,), 1)
+    x[:100, 0] += 10.0  # e^1000 for label 0
+    x[100:, 1] += 8.0  # e^1600 for label 1
+    x.requires_grad_()
+    value = module(x[:, None], y[:, None])
+    (-value).backward()
+    expected = [x.grad.clone(), *gradients(module)]
+    x.grad = None
+    module.zero_grad()
+    parts = list(module.stream((x[at : at + 100], y[at : at + 100]) for at in range(0, 300, 100)))
+    assert abs(sum(part.log_likelihood for part in parts) - float(value.detach())) < 1e-9
+    for found, wanted in zip([x.grad, *gradients(module)], expected, strict=True):
+        assert (found - wanted).abs().max() < 1e-9
+
+
 def test_the_graphs_of_two_pieces_are_alive_at_most() -> None:
     encoder, module, x, y = setting()
     made: list[weakref.ref[torch.Tensor]] = []

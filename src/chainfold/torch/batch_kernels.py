@@ -23,7 +23,7 @@ from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import load_tile, maximum, place, splat, store
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
-BLOCK = 512
+BLOCK = 1024
 """Positions whose predictions are kept at a time on the way forward."""
 
 _TILE = 32  # positions whose edges are counted together

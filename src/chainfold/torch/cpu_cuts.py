@@ -73,6 +73,7 @@ def _past(batch: CpuBatch, position: int, most: int) -> Floats | None:
         first, alpha = batch.states(low - 1, low)[0], batch.states(low, position)
         if not np.isfinite(first.max()):
             return None
+        # where a label that matters underflows here, the stretch of this position is UNSAFE, and its sequence general
         begun, predicted = Belief(np.exp(first - first.max())), np.empty_like(alpha)
         starts = np.zeros(size, np.bool_)
         status, _ = forward(starts, alpha, predicted, p.edge, p.shift, begun.values, p.n_labels, p.watch, p.tiles)

@@ -31,7 +31,7 @@ Scores = Callable[[], tuple[Tensor, Tensor, Tensor]]
 LOOKAHEAD = 64
 """Positions that a certificate looks at first."""
 
-_NEGLIGIBLE = 1e-200  # a posterior that is this small for any future counts as zero
+_NEGLIGIBLE = 1e-200  # a posterior that is this small for any future counts as zero; logarithms know smaller ones
 
 
 class StreamPart(NamedTuple):
@@ -112,11 +112,15 @@ def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None)
         before = None if last is None else last.after
         free = _inputs(scores, numbers[None], _start(scores, before), torch.zeros_like(numbers[0]))
         log_z, vectors, known = crf(*free, None, None)
-        posterior = crf_backward(torch.ones_like(log_z), vectors, known, *free, None, None)[0][0, -1]
         if not bool(torch.isfinite(log_z).all()):
             raise ChainfoldError("a piece of the stream has scores that are not numbers, or no possible labelling.")
+        after = crf_backward(torch.ones_like(log_z), vectors, known, *free, None, None)[0][0, -1]
+        rare, after = (after < _NEGLIGIBLE).nonzero()[:, 0], after.log()
+        for label in rare:  # the future may make up for it where a chain does not forget: it is pinned, in logarithms
+            pinned = torch.full_like(free.end, -torch.inf).index_fill_(0, label, 0.0)
+            after[label] = (crf(*free._replace(end=pinned), None, None)[0] - log_z)[0]
     tag_before = None if last is None else last.tags[-1]
-    return _Piece(emissions, numbers, tags.long(), before, tag_before, posterior.log(), float(log_z))
+    return _Piece(emissions, numbers, tags.long(), before, tag_before, after, float(log_z))
 
 
 @torch.no_grad()
