@@ -12,4 +12,7 @@ report, charts   the Markdown page and its charts
 
 The sections: gradient, kdd (one long sequence), training, encoding, tagging, streams, memory, scaling (length and
 threads), startup, roofline (with kernel_work), quality, torch_layer.
+
+gpu_layer        `chainfold.torch` on a CUDA card, a script of its own: `python -m experiments.bench.gpu_layer`
+gpu_checks       what has to hold there, against gpu_reference, the truth in NumPy
 """

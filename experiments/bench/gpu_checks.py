@@ -123,6 +123,9 @@ def check(shape: tuple[int, int, int], kind: str, double: bool, device: str) -> 
     yield from _of_parameters(name, module, batch, free, bound, truth, limit)
     if kind == "nan":
         return
+    if kind not in ("unknown", "forbidden"):
+        weighted = module(**given, weights=torch.ones(given["tags"].shape, device=device), reduction="none")
+        yield Check(f"{name}: weights of one", difference(weighted.detach().cpu(), truth), size)
     yield from _of_labels(name, module, given, chains, free, limit)
 
 
@@ -173,3 +176,11 @@ def _of_labels(
     paths, truth = module.best(**given), [best(chain) for chain in chains]
     yield Check(f"{name}: best labels", float(paths.labels != [labels for labels, _ in truth]), 0.0)
     yield Check(f"{name}: best scores", difference(paths.scores.cpu(), [score for _, score in truth]), limit)
+    entropies = [one.entropy for one in free]
+    yield Check(f"{name}: entropies", difference(module.entropy(**given).cpu(), entropies), limit)
+    ranked = module.nbest(k=3, **given)
+    yield Check(f"{name}: the first of the k best", float([own.labels[0] for own in ranked] != paths.labels), 0.0)
+    again = [module.sample(k=2, generator=torch.Generator().manual_seed(0), **given) for _ in range(2)]
+    same = all(torch.equal(a, b) for a, b in zip(*again, strict=True))
+    lengths = all(own.shape == (2, len(labels)) for own, (labels, _) in zip(again[0], truth, strict=True))
+    yield Check(f"{name}: drawn labellings", float(not (same and lengths)), 0.0)

@@ -103,7 +103,7 @@ def long_checks(kind: str, length: int) -> Iterator[Check]:
     given = arguments_of(batch, kind, torch.float32, "cuda")
     given["emissions"].requires_grad_()
     value = module.log_partition(given["emissions"])
-    yield Check(f"log Z {kind} {length}", difference(value.detach().cpu() / free.log_z, np.ones(1)), 1e-6)
+    yield Check(f"log Z {kind} {length}", difference(value.detach().cpu().double() / free.log_z, np.ones(1)), 1e-6)
     module(**given).backward()
     gradient = given["emissions"].grad
     assert gradient is not None

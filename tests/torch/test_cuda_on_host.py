@@ -96,6 +96,7 @@ def test_small_batches_agree_with_enumeration(shape: tuple[int, int, int], mask:
 LONG = [  # sequences, positions, labels; float64; most positions of one chunk; positions of a chunk
     (2, 60, 3, True, 512, 128),
     (2, 60, 3, True, 8, 16),
+    (4, 150, 2, True, 8, 16),
     (3, 70, 23, True, 8, 32),
     (2, 40, 32, False, 8, 16),
     (2, 90, 5, False, 8, 16),
@@ -165,6 +166,35 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     assert labels == best.labels
 
 
+@pytest.mark.parametrize(
+    ("case", "whole"), [((2, 60, 3), 512), ((2, 60, 3), 8), ((2, 30, 33), 512), ((2, 14, 70), 512)]
+)
+@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden"])
+def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
+    case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What falls back to another way is right as well, but slow."""
+    monkeypatch.setattr(gpu, "_WHOLE", whole)
+    monkeypatch.setattr(gpu, "_CHUNK", 16)
+    module, given, tags = setting(case, True, kind)
+    kept: list[Tensor | None] = []
+    flags_of = gpu.GpuBatch.flags
+
+    def flags(self: gpu.GpuBatch) -> Tensor | None:
+        kept.append(flags_of(self))
+        return kept[-1]
+
+    monkeypatch.setattr(gpu.GpuBatch, "flags", flags)
+    with torch.no_grad(), cuda_on_host.card_on_host():
+        inputs = arguments_of(module, given)
+        values, vectors, known = gpu.log_likelihoods(inputs, tags, None)
+        gpu.gradients(inputs, tags, known, None, vectors, torch.ones_like(values))
+        assert not any(flags is not None and bool(flags.any()) for flags in kept)
+    used = case[0] * case[1] if "mask" not in given else int(given["mask"][0].sum())
+    assert bool((vectors[:used] > 0.0).any(1).all())
+    assert bool((vectors[:used] >= 0.0).all())
+
+
 OTHERS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "edges"]
 
 
@@ -201,12 +231,12 @@ def test_drawn_labellings_have_the_probabilities_of_the_model() -> None:
     assert set(map(tuple, drawn.tolist())) <= possible
 
 
-@pytest.mark.parametrize("n", [3, 33])
+@pytest.mark.parametrize("n", [3, 40])
 def test_drawn_labellings_follow_their_numbers(n: int) -> None:
     """The label of a position is the first whose cumulative share is above the number drawn for it."""
     module, given, _ = setting((2, 6, n), True, "mask")
-    found = in_both_orders(lambda: module.sample(k=2, generator=torch.Generator().manual_seed(1), **given))
-    uniforms = torch.rand((12, 2), generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()
+    found = in_both_orders(lambda: module.sample(k=20, generator=torch.Generator().manual_seed(1), **given))
+    uniforms = torch.rand((12, 20), generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()
     transitions = module.transitions.detach().numpy()
     for s, drawn in enumerate(found):
         states = given["emissions"][s][given["mask"][s]].detach().numpy().copy()

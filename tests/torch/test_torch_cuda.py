@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import torch
@@ -35,3 +38,12 @@ def test_bits_are_equal_from_run_to_run_and_devices_are_not_mixed() -> None:
     assert all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0], strict=True))
     with pytest.raises(ChainfoldError, match="the CRF is on cuda"):
         module(given["emissions"].cpu(), given["tags"].cpu())
+
+
+def test_the_script_for_a_card_needs_torch_and_numpy_only() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'pyarrow', 'typer', 'pytest']));"
+        "import experiments.bench.gpu_layer"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -35,6 +35,42 @@ MUTANTS = [
     Mutant("pieces", "torch/piecewise.py", "tolerance * low)", "1e9 * low)", "", _STREAM),
     Mutant("pieces", "torch/piecewise.py", "after, float(log_z)", "after.exp(), float(log_z)", "", _STREAM),
 ]
+_CARD = ("torch/test_cuda_on_host.py",)
+_CHUNKS, _MASKS, _OTHERS = "gradient and 60-3-True-8", "gradient and 60-3-True-8 and mask", "entropies and plain"
+
+
+def on_card(file: str, good: str, bad: str, tests: str = _CHUNKS) -> Mutant:
+    return Mutant(file, f"cuda/{file}", good, bad, tests, _CARD)
+
+
+MUTANTS += [
+    on_card("chunk_backward.cu", "        __syncwarp();\n        long long place", "        long long place"),
+    on_card(
+        "chunk_backward.cu", "                    __syncwarp();\n                    gamma", "                    gamma"
+    ),
+    on_card("chunk_forward.cu", "row + (k % 2) * PADDED", "row + 0 * PADDED"),
+    on_card("chunk_forward.cu", "powers += power;", ";"),
+    on_card("chunk_past.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
+    on_card("chunk_future.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
+    on_card("sums.cu", "w += warps", "w += 2 * warps", "gradient and 150-2"),
+    on_card("rows.cu", "index[on[k] ? rank :", "index[on[k] ? t :", _MASKS),
+    on_card("rows.cu", "if (b.gradient && !on[k])", "if (false)", _MASKS),
+    on_card("ordered.cu", "exponents += power;", ";", "gradient and 33 and plain"),
+    on_card(
+        "ordered.cu",
+        "            __syncthreads();\n            if (j < N) gamma = own",
+        "            if (j < N) gamma = own",
+        "gradient and 33 and plain",
+    ),
+    on_card("ordered.cu", "pool + (t + 1) % 2 * N", "pool + t % 2 * N", "numbers"),
+    on_card("ordered.cu", "gamma += before - weight;", ";", _OTHERS),
+    on_card("logarithms.cuh", "alpha[j] = now - peak;", "alpha[j] = now;", "gradient and 90-5-False and strong"),
+    on_card("weighted.cu", "- most - log(total)", "- most", _OTHERS),
+    on_card("entropy.cu", "if (t == length - 1) sum", "if (t == length) sum", _OTHERS),
+    on_card("ranked.cu", "list[p - 1] < x", "list[p - 1] > x", _OTHERS),
+    on_card("drawn.cu", "own[i] = before + share", "own[i] = share", "follow"),
+    on_card("viterbi.cu", "delta -= (double)peak;", ";", _CHUNKS),
+]
 CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
 
 

@@ -13,7 +13,7 @@
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
-    __shared__ __align__(16) REAL rows[WARPS][4][PADDED];
+    __shared__ __align__(16) REAL rows[WARPS][2][PADDED];
     __shared__ float counted[WARPS][N * N];
     load_edges(b, shared);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         matrix[i] = i < N && lane < N ? shared[lane][i] : (REAL)0;
     }
     REAL *row = rows[warp][0];
-    for (int k = lane; k < 4 * PADDED; k += 32) row[k] = 0;
+    for (int k = lane; k < 2 * PADDED; k += 32) row[k] = 0;
     double *table = b.tables + own * (N + 2) * N;
     for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
     __syncwarp();
@@ -87,11 +87,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
                     tag = tags[k];
                     load(k, t - k - 1 - AHEAD);
                     if (lane == last && b.tags) counted[warp][tag * N + last] += 1;
-                    REAL *now = row + (k % 2) * 2 * PADDED; // two pairs of rows in turns
-                    if (lane < N) now[lane] = earlier;
+                    if (lane < N) row[lane] = earlier;
                     __syncwarp();
                     REAL known[PADDED];
-                    read_row(now, known);
+                    read_row(row, known);
                     const REAL predicted = dot(column, known), v = predicted > 0 ? gamma / predicted : (REAL)0;
 #pragma unroll
                     for (int i = 0; i < PADDED; ++i) pairs[i] += known[i] * v;
@@ -99,9 +98,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
                         more = false;
                         continue;
                     }
-                    if (lane < N) now[PADDED + lane] = v;
+                    if (lane < N) row[PADDED + lane] = v;
                     __syncwarp();
-                    gamma = earlier * dot_row(matrix, now + PADDED);
+                    gamma = earlier * dot_row(matrix, row + PADDED);
                     if (k == AHEAD - 1) gamma /= warp_sum(gamma);
                 }
             }

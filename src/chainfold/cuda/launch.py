@@ -39,18 +39,8 @@ POINTERS = (
     *("back", "labels", "best", "uniforms", "ranked", "choices"),
 )
 SIZES = (
-    *(
-        "sequences",
-        "length",
-        "row_sequence",
-        "row_position",
-        "chunk",
-        "whole",
-        "warps",
-        "table_count",
-        "factor_step",
-        "draws",
-    ),
+    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole"),
+    *("warps", "table_count", "factor_step", "draws"),
 )
 
 

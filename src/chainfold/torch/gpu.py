@@ -8,7 +8,9 @@ edges of positions' own are done in order. The host waits for the card once, to 
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, ker
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from torch import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _WHOLE = 512  # positions of a sequence that is one chunk
 _CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
@@ -168,6 +172,18 @@ class Gradient(NamedTuple):
     edges: Tensor
 
 
+def on_its_card(function: Function) -> Function:
+    """Call with the card of the emissions as the current one."""
+
+    @wraps(function)
+    def called(inputs: Arguments, *arguments: Any) -> Any:
+        with torch.cuda.device_of(inputs.emissions):
+            return function(inputs, *arguments)
+
+    return cast("Function", called)
+
+
+@on_its_card
 def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, int]:
     """[S] log likelihoods, or log Z without tags; the forward vectors; what is known of the tags and the vectors."""
     if tags is None:
@@ -183,6 +199,7 @@ def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | No
     return _forward(GpuBatch(_allowing(inputs, tags)))[0] - log_z, vectors, UNKNOWN_TAGS
 
 
+@on_its_card
 def gradients(
     inputs: Arguments, tags: Tensor | None, known: int, weights: Tensor | None, vectors: Tensor, factor: Tensor
 ) -> tuple[Tensor, ...]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.gpu import GpuBatch, log_likelihoods, posteriors_of, shares_of
+from chainfold.torch.gpu import GpuBatch, log_likelihoods, on_its_card, posteriors_of, shares_of
 from torch import Tensor
 
 _FAULTS = {
@@ -18,6 +18,7 @@ _FAULTS = {
 _BLOCKS = 1024  # with lists of their own, at most
 
 
+@on_its_card
 def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     """The best labelling of each sequence and its score."""
     gpu = GpuBatch(inputs)
@@ -51,6 +52,7 @@ def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
     return [(s * length, count) for s, count in enumerate(counts)]
 
 
+@on_its_card
 def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     _, top = best(inputs)
@@ -77,6 +79,7 @@ def _scores(top: Tensor, gaps: Tensor) -> Tensor:
     return top + gaps.to(top.dtype)
 
 
+@on_its_card
 def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:
     """k labellings of each sequence, drawn from their distribution; a generator of the host may be given."""
     gpu, vectors = _passed(inputs)
@@ -90,6 +93,7 @@ def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[
     return [labels[first : first + length].T.contiguous() for first, length in _lengths(inputs)]
 
 
+@on_its_card
 def entropies(inputs: Arguments) -> Tensor:
     """[S] the entropy of each sequence's labelling."""
     gpu, vectors = _passed(inputs)
