@@ -15,12 +15,11 @@ from chainfold.chain.parts import ChainInParts
 from chainfold.chain.stored import open_chain, write_chain
 from chainfold.errors import AlreadyAppended, BadFile
 from chainfold.features.encoder import spooled
-from chainfold.features.schema import Schema, text_columns
+from chainfold.features.schema import Schema, reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
 from chainfold.features.template import Template
 from chainfold.readers.columns import LABEL, WEIGHT
-from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.row_digest import RowDigest
 from chainfold.readers.sequences import stretches_of
@@ -170,18 +169,6 @@ def _spooled(
     if digest is not None:
         rows = digest.of(rows)
     return spooled(rows, partial(Schema.of, spec), before=before, folder=folder, progress=progress)
-
-
-def reader_of(spec: InputSpec) -> InputReader:
-    """A reader of inputs for which there is no model."""
-    return InputReader(
-        format=None if spec.format is None else Format(spec.format),
-        columns=spec.columns,
-        header=spec.header,
-        symbols=partial(text_columns, spec),
-        comments=spec.comments,
-        delimiter=spec.delimiter,
-    )
 
 
 def _to_continue(path: str | Path) -> StoredChain:
