@@ -52,6 +52,7 @@ SUMMARIES = {
     "sizes": "l",
     "files": "l",  # numbers of files, and their rows
     "rows": "l",
+    "hashes": "l",
 }
 NUMBERINGS = {"labels": "i", "ids": "i", "edge_ids": "i"}
 
@@ -131,8 +132,9 @@ def _first_pass(encoding: PartsEncoding, job: int, rows: PieceReader) -> int:
         blocks = map(counted.keep, counted.numbered(rows, pieces))
         write_arrays(file, BLOCK, map(arrays_of_block, blocks))
     with storage.written(encoding.working(SUMMARY, job)) as file:
-        files = {"files": np.array(list(rows.counted)), "rows": np.array(list(rows.counted.values()))}
-        write_arrays(file, SUMMARIES, iter([counted.summary() | {k: v.astype(np.int64) for k, v in files.items()}]))
+        read = {"files": [*rows.counted], "rows": [*rows.counted.values()], "hashes": rows.hashes}
+        arrays = {name: np.array(values, np.int64) for name, values in read.items()}
+        write_arrays(file, SUMMARIES, iter([counted.summary() | arrays]))
     return counted.sizes.positions
 
 

@@ -27,6 +27,7 @@ from chainfold.features.part_files import write_arrays
 from chainfold.features.part_plan import PartsEncoding
 from chainfold.features.schema import Schema
 from chainfold.readers.formats import NO_ROWS
+from chainfold.readers.pieces import Hashes
 from chainfold.system.spill import SpillFile
 from chainfold.system.storage import storage_of
 
@@ -86,7 +87,7 @@ class _Merger:
         lexicon = Lexicon.new(schema)
         self._labels = lexicon.labels
         self._state, self._edge = _KindOfNames(lexicon.names), _KindOfNames(lexicon.edge_names)
-        self._groups = SeenGroups()
+        self._groups, self._hashes = SeenGroups(), Hashes()
         self._sizes, self._firsts = Sizes(), [0]
         self._label_numbers: list[NDArray[np.int32]] = []
 
@@ -104,6 +105,7 @@ class _Merger:
         for prefix, kind in (("", self._state), ("edge_", self._edge)):
             names, ids, counts, marks = (summary[f"{prefix}{name}"] for name in ("names", "ids", "counts", "marks"))
             kind.add(names, ids, counts, marks, labels)
+        self._hashes = self._hashes.and_those(Hashes(*summary["hashes"].tolist()), source)
         self._groups.merge(summary["groups"], source, self._schema.group or "")
         self._sizes = self._sizes.and_those(Sizes(*summary["sizes"].tolist()))
         self._firsts.append(self._sizes.positions)

@@ -22,6 +22,7 @@ import numpy as np
 
 from chainfold.errors import BadFile, EmptyInput
 from chainfold.readers.columns import Stretch
+from chainfold.readers.conll import ConllReader
 from chainfold.readers.formats import NO_ROWS, Format, InputReader, RowReader, SameColumns
 from chainfold.readers.inputs import CHUNK, Input, Inputs, Meter, count_of
 from chainfold.readers.parquet import ParquetReader
@@ -32,6 +33,9 @@ _FIRST_LOOK, _LOOK = 1 << 12, 1 << 14  # bytes read at first for the rows before
 
 
 _HEAD = 1 << 16  # bytes at the beginning of a file, where a header may come after blank lines and comments
+
+
+_LONE, _JOINED = 1, 2  # kinds of lines that may be comments
 
 
 class Cut(StrEnum):
@@ -64,6 +68,48 @@ class Piece(NamedTuple):
     before: int | None = None  # a place enough rows before it where a row begins; None: after any line
 
 
+class Hashes(NamedTuple):
+    """Lines of CoNLL that begin with "#" where a comment may be: whether it is one depends on all lines before it."""
+
+    comments: int = 0  # the kinds of those taken for comments: 1 for a lone '#', 2 for others
+    rows: int = 0  # likewise of those taken for rows
+    first: int = -1  # does the first sequence begin with a lone '#'? -1: none begins
+    last: int = -1  # and the last one?
+
+    def then(self, stretch: Stretch) -> Hashes:
+        """With further rows."""
+        if not stretch.starts.any():
+            return self
+        column = stretch.batch.column(0)
+        kinds = np.array([*(_kind_of_hash(text) for text in column.dictionary.to_pylist()), 0])
+        begun = kinds[column.indices.fill_null(-1).to_numpy(zero_copy_only=False)][stretch.starts]
+        first, last = int(begun[0] == _LONE), int(begun[-1] == _LONE)
+        rows = self.rows | int(np.bitwise_or.reduce(begun))
+        return Hashes(self.comments, rows, first if self.first < 0 else self.first, last)
+
+    def and_comments(self, kinds: int) -> Hashes:
+        """With what was taken for comments."""
+        return self._replace(comments=self.comments | kinds)
+
+    def and_those(self, other: Hashes, source: str) -> Hashes:
+        """With those that follow; raises if one of them would not have been taken for a row after these."""
+        if other.rows & self.comments or (other.first == self.last == 1):
+            raise BadFile(
+                source,
+                "some lines that begin with '#' may be rows or comments; set `comments` to '# ' if such lines are "
+                "comments, or to '' if all lines are rows.",
+            )
+        first = other.first if self.first < 0 else self.first
+        last = self.last if other.last < 0 else other.last
+        return Hashes(self.comments | other.comments, self.rows | other.rows, first, last)
+
+
+def _kind_of_hash(text: str) -> int:
+    if not text.startswith(HASH):
+        return 0
+    return _LONE if text[1:2] in ("", " ", "\t") else _JOINED
+
+
 class PieceReader:
     """The rows of pieces; their columns are those of the first file."""
 
@@ -81,8 +127,10 @@ class PieceReader:
         self.counted: dict[int, int] = {}  # rows of pieces, by their files
         self._readers: dict[Format, RowReader] = {}
         self._same = SameColumns()
+        self.hashes = Hashes()
         self.first = self._prepared(files[0].form)  # rows with the columns of all
-        self._check(self.first, files[0].form)
+        if files[0].form is not Format.CRFSUITE:
+            self._same.check(self.first)
 
     def before(self, piece: Piece, rows: int, across: bool) -> list[Stretch]:
         """The last rows before a piece, as many as asked for or all; across: of the files before as well."""
@@ -99,10 +147,15 @@ class PieceReader:
         for piece in pieces:
             form, places = self._files[piece.file].form, self._places(piece.file)
             places.before(piece.begin, 1, piece.before)  # for the reader to know whether a sequence goes on
+            reader = self._readers[form]
+            if isinstance(reader, ConllReader):
+                reader.forget_comments()
             for stretch in places.rows(piece.begin, piece.end):
                 self._check(stretch, form)
                 self.counted[piece.file] = self.counted.get(piece.file, 0) + stretch.lines.size
                 yield stretch
+            if isinstance(reader, ConllReader):
+                self.hashes = self.hashes.and_comments(reader.comments_seen)
 
     def after(self, piece: Piece, rows: int, across: bool) -> list[Stretch]:
         """The first rows after a piece, as many as asked for or all; `rows` have just given the last of the piece."""
@@ -151,11 +204,11 @@ class PieceReader:
         return source
 
     def _check(self, stretch: Stretch, form: Format) -> None:
-        """Raise unless the rows have the columns of the first, and are rows for certain."""
+        """Raise unless the rows have the columns of the first; look for rows that may be comments."""
         if form is not Format.CRFSUITE:
             self._same.check(stretch)
         if form is Format.CONLL and self._reader.comments is None:
-            _check_no_hash(stretch)
+            self.hashes = self.hashes.then(stretch)
 
 
 def changed_at(source: Input) -> int:
@@ -298,18 +351,3 @@ def last_rows(stretches: Iterator[Stretch] | Sequence[Stretch], rows: int) -> li
             batch=first.batch.slice(surplus), starts=first.starts[surplus:], lines=first.lines[surplus:]
         )
     return list(kept)
-
-
-def _check_no_hash(stretch: Stretch) -> None:
-    """Raise if a sequence begins with a row that may be a comment: whether it is one depends on all lines before it."""
-    column = stretch.batch.column(0)
-    texts = [text.startswith(HASH) for text in column.dictionary.to_pylist()]
-    if any(texts):
-        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(np.array([*texts, False])[codes] & stretch.starts)
-        if wrong.size:
-            raise BadFile(
-                stretch.source,
-                f"{stretch.place(int(wrong[0]))} begins a sequence with '#' and may be a row or a comment; set "
-                f"`comments` to '# ' if such lines are comments, or to '' if all lines are rows.",
-            )

@@ -15,7 +15,7 @@ from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
-from chainfold.readers.text_kernels import HEAD, START, STATE_SIZE
+from chainfold.readers.text_kernels import HEAD, LAST, SEEN, START, STATE_SIZE
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
@@ -134,6 +134,15 @@ class LineReader(TextReader):
 
     def begin_within(self) -> None:
         self._state[START], self._state[HEAD] = 1, 0
+
+    @property
+    def comments_seen(self) -> int:
+        """The kinds of lines that were taken for comments: 1 for a lone '#', 2 for one in front of other letters."""
+        return int(self._state[SEEN])
+
+    def forget_comments(self) -> None:
+        """Forget what was taken for a comment, or begins a sequence like one."""
+        self._state[SEEN] = self._state[LAST] = 0
 
     @property
     def between(self) -> bool:
