@@ -274,6 +274,11 @@ class StoredChain(_Batches):
     def __reduce__(self) -> Any:
         return reopened, (type(self), absolute(self.path), self.digest)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._file.seen[0]
+
     def release(self) -> None:
         """Free the batches that threads hold; they are read again where they are needed."""
         self._held = threading.local()

@@ -66,7 +66,7 @@ class ChainInParts(ChainReader):
     >>> folder = tempfile.mkdtemp()
     >>> with open(f"{folder}/train.txt", "w") as file:
     ...     _ = file.write("the D\\ncat N\\n\\nit P\\n")
-    >>> chain = chainfold.encode(f"{folder}/train.txt", f"{folder}/chain", part_size=5)
+    >>> chain = chainfold.encode_in_parts(f"{folder}/train.txt", f"{folder}/chain", part_size=5)
     >>> len(chain.parts), chain.block(0, 3).labels.tolist()
     (3, [0, 1, 2])
     """
@@ -93,6 +93,11 @@ class ChainInParts(ChainReader):
     def digest(self) -> str:
         """sha256 of the index, which has the checksums of all files."""
         return self._index.sha256
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parts and the vocabulary."""
+        return self._index.vocabulary.size + sum(part.size for part in self.parts)
 
     def part_of(self, position: int) -> int:
         """The number of the part in which a position lies."""

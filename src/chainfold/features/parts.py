@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from chainfold.chain.part_index import INDEX, Part, index_of, is_ours, packed_index
 from chainfold.chain.parts import ChainInParts
-from chainfold.errors import BadFile
+from chainfold.errors import BadFile, BadSetting
 from chainfold.features.numbers import NumberStatistics
 from chainfold.features.part_encoder import Merged, first_pass, second_pass, survey
 from chainfold.features.part_merge import merge
@@ -98,7 +98,7 @@ def encode_in_parts(
     output: str | Path,
     *,
     part_size: int = PART_SIZE,
-    workers: int | None = None,
+    threads: int | None = None,
     progress: InputProgress | None = None,
     **options: Any,
 ) -> ChainInParts:
@@ -107,7 +107,7 @@ def encode_in_parts(
     inputs      paths, globs and URIs of files
     output      the folder to write, a path or a URI
     part_size   bytes of input for each part, or so
-    workers     threads; default: the cores of this machine. The result is the same for any number
+    threads     default: the cores of this machine; the files are the same for any number
     progress    callbacks
     options     the fields of `InputSpec`
 
@@ -119,24 +119,26 @@ def encode_in_parts(
     ...     len(chain.parts), chain.positions
     (2, 2)
     """
-    progress, workers = progress or InputProgress(), workers or cores()
+    if threads is not None and threads < 1:
+        raise BadSetting("threads", threads, "at least 1")
+    progress, threads = progress or InputProgress(), threads or cores()
     with claimed_parts(output, [inputs, options.get("template")]):
         encoding = plan(inputs, output, part_size=part_size, **options)
         progress.total(encoding.size)
         try:
-            return _encoded(encoding, workers, progress)
+            return _encoded(encoding, threads, progress)
         except BaseException:
             with suppress(BadFile):  # what has failed is told
                 discard(encoding)
             raise
 
 
-def _encoded(encoding: PartsEncoding, workers: int, progress: InputProgress) -> ChainInParts:
+def _encoded(encoding: PartsEncoding, threads: int, progress: InputProgress) -> ChainInParts:
     jobs = range(len(encoding.jobs))
 
     def done(step: Callable[[int], T], positions: Callable[[T], int]) -> list[T]:
         results = []
-        for result in made_ahead(step, jobs, workers):
+        for result in made_ahead(step, jobs, threads):
             progress.positions(positions(result))
             results.append(result)
         return results
