@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 import random
 import threading
@@ -381,9 +382,9 @@ class Death:
 
     def _around(self, opening: Any) -> Any:
         @contextmanager
-        def opened(*given: Any) -> Iterator[Any]:
+        def opened(*given: Any, **how: Any) -> Iterator[Any]:
             self._moment()
-            with opening(*given) as file:
+            with opening(*given, **how) as file:
                 yield file
             self._moment()
 
@@ -391,7 +392,10 @@ class Death:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_is_killed_leaves_the_chain_that_was_there(there: bool, files: Files, tmp_path: Path) -> None:
+def test_what_is_killed_leaves_the_chain_that_was_there(
+    there: bool, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # nobody cuts the power
     folder, before, after = tmp_path / "chain", files("a.txt"), files("one.txt")
     new = encode_in_parts(after, tmp_path / "new", part_size=1200, **WORDS)
     old = encode_in_parts(before, tmp_path / "old", part_size=1800, **WORDS)

@@ -42,7 +42,10 @@ def storage_of(folder: str | Path, cache: str | Path | None = None) -> LocalStor
     >>> storage_of("log.chain").called("index.arrow")
     'log.chain/index.arrow'
     """
-    return RemoteStorage(folder, cache) if is_uri(folder) else LocalStorage(folder)
+    if not is_uri(folder):
+        return LocalStorage(folder)
+    system, path = remote(folder)
+    return LocalStorage(path) if system.type_name == "local" else RemoteStorage(folder, cache)
 
 
 class DigestedFile:
@@ -95,8 +98,11 @@ class _Storage(ABC):
         """Where the file can be read; with its checksum, a copy that was made earlier is taken."""
 
     @abstractmethod
-    def written(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        """A context with an open file to write to, which is there when all of it is written."""
+    def written(self, file: str, lasting: bool = True) -> AbstractContextManager[IO[bytes]]:
+        """A context with an open file to write to, which is there when all of it is written.
+
+        lasting: it is still there after a power cut; a working file need not be.
+        """
 
     @abstractmethod
     def digested(self, file: str, name: Callable[[str], str]) -> AbstractContextManager[DigestedFile]:
@@ -124,11 +130,11 @@ class LocalStorage(_Storage):
         return self._folder / file
 
     @contextmanager
-    def written(self, file: str) -> Iterator[IO[bytes]]:
+    def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
         target = self._folder / file
         with _sentence(self.called(file), "written"):
             target.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(target) as opened:
+        with written_whole(target, lasting) as opened:
             yield opened
 
     @contextmanager
@@ -188,7 +194,7 @@ class RemoteStorage(_Storage):
         return kept
 
     @contextmanager
-    def written(self, file: str) -> Iterator[IO[bytes]]:
+    def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
         """The file is written here first, as an upload that is given up would leave a piece of it."""
         with tempfile.TemporaryFile() as whole:
             yield whole
@@ -204,7 +210,7 @@ class RemoteStorage(_Storage):
         whole.seek(0)
         with _sentence(self.called(file), "written"):
             try:
-                with self.system.open_output_stream(self._at(file)) as target:
+                with self._opened(self._at(file)) as target:
                     shutil.copyfileobj(whole, target, _PIECE)
             except BaseException:
                 with suppress(OSError):
@@ -214,6 +220,13 @@ class RemoteStorage(_Storage):
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
             self.system.delete_file(self._at(file))
+
+    def _opened(self, path: str) -> Any:
+        try:
+            return self.system.open_output_stream(path)
+        except FileNotFoundError:  # a file system with folders, which object stores do not have
+            self.system.create_dir(path.rpartition("/")[0], recursive=True)
+            return self.system.open_output_stream(path)
 
     def _at(self, file: str) -> str:
         return f"{self._folder}/{file}"
