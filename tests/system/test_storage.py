@@ -123,7 +123,8 @@ def test_patterns_of_uris(place: Place) -> None:
         with storage.written(name) as file:
             file.write(name.encode())
     found = remote_files(place("logs/*.csv"))
-    assert [(name.rpartition("/")[2], size) for name, _, _, size in found] == [("a.csv", 5), ("b.csv", 5)]
+    assert [(file.name.rpartition("/")[2], file.size) for file in found] == [("a.csv", 5), ("b.csv", 5)]
+    assert [remote_files(file.uri)[0].path for file in found] == [file.path for file in found]
     inputs = Inputs([place("logs/*.csv"), place("logs/in/d.csv")])
     assert inputs.total_bytes == 18
     for source, text in zip(inputs, (b"a.csv", b"b.csv", b"in/d.csv"), strict=True):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from chainfold.errors import BadFile
 from chainfold.system.files import written_whole
@@ -158,7 +158,7 @@ class RemoteStorage(_Storage):
     def __init__(self, uri: str | Path, cache: str | Path | None = None) -> None:
         self.system, folder = remote(uri)
         self._folder = folder.rstrip("/")
-        self.name = _plain(uri).rstrip("/")
+        self.name = shown(uri).rstrip("/")
         self._cache = Path(cache or os.environ.get(CACHE) or Path.home() / ".cache" / "chainfold" / "parts")
 
     def names(self) -> list[str]:
@@ -242,31 +242,41 @@ def remote(uri: str | Path) -> tuple[Any, str]:
     try:
         system, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, ArrowException) as error:
-        raise BadFile(_plain(uri), f"cannot be opened: {_first_line(error)}.") from None
+        raise BadFile(shown(uri), f"cannot be opened: {_first_line(error)}.") from None
     return system, path
 
 
-def remote_files(pattern: str | Path) -> list[tuple[str, Any, str, int]]:
-    """The objects of a URI or of a pattern of URIs, in order: name, file system, path and size of each."""
+class RemoteFile(NamedTuple):
+    """An object behind a URI."""
+
+    name: str  # without what is secret in the URI
+    uri: str
+    system: Any  # pyarrow's file system
+    path: str  # in it
+    size: int  # bytes
+
+
+def remote_files(pattern: str | Path) -> list[RemoteFile]:
+    """The objects of a URI or of a pattern of URIs, in order."""
     from pyarrow import fs
 
-    uri, options = _QUERY.split(str(pattern), 1)[0], _QUERY.search(str(pattern))
+    uri, found = _QUERY.split(str(pattern), 1)[0], _QUERY.search(str(pattern))
+    options = "" if found is None else found[0]
     wild = _MAGIC.search(uri)
     base = uri if wild is None else uri[: uri.rfind("/", 0, wild.start())]
-    system, path = remote(base + ("" if options is None else str(pattern)[options.start() :]))
-    called = _plain(pattern)
-    with _sentence(called, "read"):
+    system, path = remote(base + options)
+    with _sentence(shown(pattern), "read"):
         if wild is None:
-            found = [system.get_file_info(path)]
+            objects = [system.get_file_info(path)]
         else:
-            wanted = path + uri[len(base) :]
-            found = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-            found = [one for one in found if _matches(one.path, wanted)]
-    files = sorted((one.path, one.size) for one in found if one.type == fs.FileType.File)
-    if not files:
-        raise BadFile(called, "there is no such file." if wild is None else "no file matches this pattern.")
-    scheme = called[: called.index("://") + 3]
-    return [(scheme + file, system, file, size) for file, size in files]
+            objects = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+            objects = [one for one in objects if _matches(one.path, path + uri[len(base) :])]
+    sizes = {one.path: one.size for one in objects if one.type == fs.FileType.File}
+    if not sizes:
+        problem = "there is no such file." if wild is None else "no file matches this pattern."
+        raise BadFile(shown(pattern), problem)
+    uris = {one: base + one[len(path) :] + options for one in sorted(sizes)}
+    return [RemoteFile(shown(uri), uri, system, one, sizes[one]) for one, uri in uris.items()]
 
 
 def has_wildcards(uri: str) -> bool:
@@ -280,10 +290,11 @@ def _matches(path: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _plain(uri: str | Path) -> str:
-    """A URI without what is secret or of no interest in it."""
-    matched = _URI.fullmatch(str(uri))
-    assert matched is not None, "only URIs are given here"
+def shown(place: str | Path) -> str:
+    """The name of a place in sentences: a URI without what is secret or of no interest in it."""
+    matched = _URI.fullmatch(str(place))
+    if matched is None:
+        return str(place)
     scheme, rest = matched[1], matched[2]
     return f"{scheme}://{_QUERY.split(rest, 1)[0].rpartition('@')[2]}"
 
