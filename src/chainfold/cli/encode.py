@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -67,7 +68,8 @@ def encode(
     if size is not None and (append or output == STANDARD):
         raise ChainfoldError("--part-size requires -o FOLDER, and excludes --append.")
     if not is_uri(output):
-        check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder=True)
+        folder = size is not None or Path(output).is_dir()
+        check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder)
     begin = time.perf_counter()
     with bar() as progress:
         if output == STANDARD:

@@ -24,6 +24,8 @@ from chainfold.readers.inputs import UTF8, Input, Inputs, Meter, Stream
 from chainfold.readers.parquet import group_sizes
 from chainfold.readers.pieces import CutPlaces, FilePiece, PieceReader, PlannedFile, changed_at
 
+Pieces = tuple[list[FilePiece], int | None]  # and a place enough rows before the end, where that has to be known
+
 PART_SIZE = 64 << 20  # bytes of input
 _PIECE = 1 << 22
 WORKING = ".encoding-"
@@ -96,9 +98,9 @@ def plan(inputs: Any, output: str | Path, *, part_size: int = PART_SIZE, **optio
     rows = max(template.left, 1)
     cut: list[FilePiece] = []
     for number, (source, file) in enumerate(zip(sources, files, strict=True)):
-        some = [piece._replace(file=number) for piece in _pieces(source, file, reader, part_size, rows)]
-        files[number] = file._replace(last=some[-1].begin if some[-1].before is not None else 0)
-        cut += some
+        some, before_end = _pieces(source, file, reader, part_size, rows)
+        files[number] = file._replace(before_end=before_end)
+        cut += [piece._replace(file=number) for piece in some]
     jobs = tuple(_together(cut, part_size))
     where = str(output)
     return PartsEncoding(where, spec, tuple(files), jobs, template.to_json(), secrets.token_hex(8))
@@ -123,19 +125,19 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
         yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
 
 
-def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> list[FilePiece]:
+def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> Pieces:
     """The pieces of one file, none much larger than `most` bytes; rows: those to be known before each."""
     if file.size <= most or file.cut is CutPlaces.NOWHERE:
-        return [FilePiece(0, 0, file.end, file.size)]
+        return [FilePiece(0, 0, file.end, file.size)], None
     if file.cut is CutPlaces.GROUPS:
         with closing(source.open()) as stream:
-            return _groups(group_sizes(stream), most)
+            return _groups(group_sizes(stream), most), None
     places = [*range(0, file.size, most), file.size]
     lines = reader.text_reader(file.form)
     if isinstance(lines, CsvReader) and lines.spans_lines and _has_quote(source, file.size):
         with closing(source.open()) as stream:
             return _between_rows(lines, stream, places, rows)
-    return [FilePiece(0, low, high, high - low) for low, high in pairwise(places)]
+    return [FilePiece(0, low, high, high - low) for low, high in pairwise(places)], None
 
 
 def _groups(sizes: Sequence[int], most: int) -> list[FilePiece]:
@@ -149,7 +151,7 @@ def _groups(sizes: Sequence[int], most: int) -> list[FilePiece]:
     return [*pieces, FilePiece(0, begin, len(sizes), size)]
 
 
-def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows: int) -> list[FilePiece]:
+def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows: int) -> Pieces:
     """Pieces that begin with the first rows from these places on."""
     recent = np.empty(0, np.int64)  # where the last rows began
     begins: list[int] = []
@@ -161,12 +163,15 @@ def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows:
         while left and recent.size and recent[-1] >= left[0]:
             row = int(np.searchsorted(recent, left.pop(0)))
             if not begins or recent[row] > begins[-1]:
-                enough = int(recent[max(row - rows, 0)])
                 begins.append(int(recent[row]) if begins else 0)
-                before.append(enough if enough > first else 0)  # where there may be a header
+                before.append(int(recent[max(row - rows, 0)]))
         recent = recent[-rows:]
+    if not begins:
+        return [FilePiece(0, 0, places[-1], places[-1])], None
     ends = [*begins[1:], places[-1]]
-    return [FilePiece(0, low, high, high - low, b) for low, high, b in zip(begins, ends, before, strict=True)]
+    before = [place if place > first else 0 for place in (*before, int(recent[0]))]  # the first row may be a header
+    cut = zip(begins, ends, before[:-1], strict=True)
+    return [FilePiece(0, low, high, high - low, place) for low, high, place in cut], before[-1]
 
 
 def _has_quote(source: Input, size: int) -> bool:

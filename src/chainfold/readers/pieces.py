@@ -56,7 +56,7 @@ class PlannedFile(NamedTuple):
     end: int  # bytes or row groups
     size: int  # bytes
     changed: int  # nanoseconds; 0 where that is not known
-    last: int = 0  # where its last piece begins, a place where a row begins
+    before_end: int | None = None  # a place enough rows before the end where a row begins; None: after any line
 
 
 class FilePiece(NamedTuple):
@@ -140,7 +140,7 @@ class PieceReader:
         while across and file and _count(found) < rows:
             file -= 1
             about = self._files[file]
-            found = self._places(file).before(about.end, rows - _count(found), about.last or None) + found
+            found = self._places(file).before(about.end, rows - _count(found), about.before_end) + found
         return last_rows(found, rows)
 
     def rows(self, pieces: Sequence[FilePiece]) -> Iterator[Stretch]:
