@@ -9,10 +9,12 @@ TYPE_CHECKING = False  # nothing is imported here: signal handlers are installed
 if TYPE_CHECKING:
     from typing import Any
 
+    from chainfold.chain.batches import StoredChain
     from chainfold.chain.block import Block, Source
     from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
-    from chainfold.chain.stored import StoredChain, open_chain, write_chain
+    from chainfold.chain.parts import ChainInParts
+    from chainfold.chain.stored import open_chain, write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.engines.log_likelihood import Evaluation, log_likelihood
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.exchange.any_model import export_model, open_any_model
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
+    from chainfold.features.parts import encode_in_parts
     from chainfold.features.template import Template
     from chainfold.inference.explanation import Explanation, Term, explain
     from chainfold.inference.quantities import Quantities
@@ -48,6 +51,7 @@ __all__ = [
     "CRF",
     "Block",
     "Chain",
+    "ChainInParts",
     "ChainfoldError",
     "ChainfoldWarning",
     "Constraints",
@@ -76,6 +80,7 @@ __all__ = [
     "chain_from_sequences",
     "chain_from_table",
     "encode",
+    "encode_in_parts",
     "encode_sequences",
     "entropies",
     "evaluate",
@@ -100,6 +105,7 @@ _HOME = {
     "Block": "chain.block",
     "CRF": "sklearn.estimator",
     "Chain": "chain.chain",
+    "ChainInParts": "chain.parts",
     "ChainfoldError": "errors",
     "ChainfoldWarning": "errors",
     "Constraints": "model.constraints",
@@ -114,7 +120,7 @@ _HOME = {
     "Saving": "training.loop",
     "Scores": "metrics",
     "Source": "chain.block",
-    "StoredChain": "chain.stored",
+    "StoredChain": "chain.batches",
     "StreamTagger": "inference.stream_tagger",
     "SyntheticChain": "chain.synthetic",
     "Tagged": "inference.result",
@@ -128,6 +134,7 @@ _HOME = {
     "chain_from_sequences": "features.encode",
     "chain_from_table": "features.encode",
     "encode": "features.encode",
+    "encode_in_parts": "features.parts",
     "encode_sequences": "features.encode",
     "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",

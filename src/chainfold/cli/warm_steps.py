@@ -172,7 +172,8 @@ def _estimator(labels: int) -> None:
 
 def labels(folder: Path, labels: int) -> None:
     """All algorithms, sequences of any length, Python's sequences, and whatever can be asked of a model."""
-    from chainfold.chain.stored import StoredChain, write_chain
+    from chainfold.chain.batches import StoredChain
+    from chainfold.chain.stored import write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.engines.log_likelihood import log_likelihood
     from chainfold.features.encode import encode

@@ -36,8 +36,11 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getat
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure."""
+def written_whole(path: str | Path, lasting: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure.
+
+    lasting: it is on the disk before it takes its place; a working file need not be.
+    """
     target = target_of(path)
     remove_leftovers(target)
     temporary: Path | None = None
@@ -47,11 +50,13 @@ def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             _set_mode(descriptor, mode)
-            os.fsync(descriptor)
+            if lasting:
+                os.fsync(descriptor)
             if fcntl is None:
                 file.close()  # where there are no locks, an open file may not be renamed
             temporary.replace(target)
-        _sync_folder(target.parent)
+        if lasting:
+            _sync_folder(target.parent)
     except BrokenPipeError:  # of another file, whose reader has gone
         raise
     except OSError as error:
@@ -154,14 +159,16 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def target_of(path: str | Path) -> Path:
-    """The file that is to be written or replaced, with links resolved."""
+def target_of(path: str | Path, folder: bool = False) -> Path:
+    """The file, or the folder, that is to be written or replaced, with links resolved."""
     try:
         given = Path(path)
         target = given.resolve()
         if given.exists() and not (given.is_file() or given.is_dir()):  # a pipe behind /dev/stdout has no name
             raise BadFile(path, "cannot be written: it is not an ordinary file; name one, or write to standard output.")
-        if not target.name or target.is_dir():
+        if folder and target.is_file():
+            raise BadFile(path, "cannot be written: a chain in parts is a folder, and this is a file; remove it.")
+        if not target.name or (target.is_dir() and not folder):
             raise BadFile(repr(str(path)), "cannot be written: it is a directory; name a file.")
         if not target.parent.is_dir():
             raise BadFile(path, f"cannot be written: there is no folder {target.parent}.")
