@@ -8,6 +8,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its cost
     workspace           arrays, and a chain in memory, kept from one evaluation to the next
     problem             Problem: a model on a chain, with the settings
+    sums                sums over stretches, and the tree in which they are added
     tally               Tally: log Z and expected counts, score and counts of the observed labels
     engine              Engine, Report, Cost
     belief              forward vectors that sum to one, in doubles or wide numbers
