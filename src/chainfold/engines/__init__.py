@@ -27,6 +27,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     published/          the paper's own algorithms, in the log domain
     plan                which engine, and why
     log_likelihood      log Z, log likelihood and gradient, by any engine
+    observed            the counts of the observed labels
     resumable           the gradient of a chain that comes in pieces
 
 Each module imports those above it only; no engine imports another, except that `parallel` imports `stream`. This module

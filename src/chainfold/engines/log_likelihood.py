@@ -144,14 +144,3 @@ def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: floa
             raise ResultNotFinite(f"the count of weight {index} ({layout.name(index)})")
     if likelihood is not None and not math.isfinite(likelihood):
         raise ResultNotFinite("the log likelihood")
-
-
-def count_observed(model: Model, chain: Source) -> Floats:
-    """The counts [M] of the observed labels, each of which must be known and allowed by the model."""
-    chain = model.aligned(chain, labels_needed=True)
-    problem = Problem(model, chain, Settings())
-    tally = Tally(problem)
-    assert tally.observed is not None, "only the labels of a labelled chain can be counted"
-    for low, high in problem.blocks():
-        tally.observe(low, problem.read(low, high))
-    return model.layout.unpack(tally.observed.result())
