@@ -24,6 +24,7 @@ from chainfold.chain.block import MOST_LABELS
 from chainfold.chain.chain import gather
 from chainfold.engines import workspace
 from chainfold.engines.log_likelihood import run_engine
+from chainfold.engines.parallel import run_leaves
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
@@ -181,7 +182,7 @@ def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, m
     held = values(stored, [*points, points[0]])
     assert held[0][0] == held[2][0]
     assert_array_equal(held[0][1], held[2][1], err_msg="what an evaluation leaves behind changes nothing")
-    monkeypatch.setattr(workspace, "_HELD", 1000)
+    monkeypatch.setattr(workspace, "MOST_HELD", 1000)
     for (value, gradient), (other, other_gradient) in zip(held, values(stored, points), strict=False):
         assert value == other
         assert_array_equal(gradient, other_gradient)
@@ -194,11 +195,27 @@ def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert Workspace(layout, chain, hold=False).source is chain
     whole = gather(chain)
     assert Workspace(layout, whole).source is whole
-    monkeypatch.setattr(workspace, "_HELD", held_bytes(chain) - 1)
+    monkeypatch.setattr(workspace, "MOST_HELD", held_bytes(chain) - 1)
     assert Workspace(layout, chain).block_rows is None
     valued = replace(whole, values=np.ones(whole.ids.size))
     assert held_bytes(valued) > held_bytes(whole) == held_bytes(chain)
     assert held_bytes(SyntheticChain(100, 2, 10, 2, n_edge_attributes=2)) == np.inf
+
+
+def test_a_part_of_a_chain_can_be_held(stored: Path) -> None:
+    chain = open_chain(stored)
+    layout, settings = Layout.observed(chain), Settings(block=50)
+    model = Model.random(layout)
+    part = Workspace(layout, chain, low=200, high=900)
+    assert part.source.block(250, 260).ids.base is part.source.block(300, 310).ids.base
+    for first, last in ((0, 16), (3, 5)):
+        held, read = (Problem(model, chain, settings, workspace) for workspace in (part, None))
+        sums, expected = (run_leaves(problem, first, last)[0].nodes for problem in (held, read))
+        for mine, theirs in zip(sums, expected, strict=True):
+            assert mine.sums is not None
+            assert theirs.sums is not None
+            assert mine.sums.log_z == theirs.sums.log_z
+            assert mine.sums.expected.tobytes() == theirs.sums.expected.tobytes()
 
 
 def test_a_workspace_serves_one_chain_under_one_layout() -> None:

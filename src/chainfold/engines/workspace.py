@@ -10,15 +10,18 @@ import math
 import threading
 from collections import defaultdict
 
-from chainfold.chain.block import Source, check_block
+from chainfold.chain.block import Block, Source, check_block
 from chainfold.chain.chain import Chain, gather
+from chainfold.chain.views import View
 from chainfold.engines.rounding import Extent
 from chainfold.errors import ChainfoldError
 from chainfold.kernels.slots import BlockRows, aligned
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 
-_HELD = 512 << 20  # bytes: a chain that takes more is read again from where it is
+MOST_HELD = 512 << 20
+"""Bytes of a chain in memory: one that takes more is read again from where it is."""
+
 _ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows looked up
 
 
@@ -51,21 +54,51 @@ class ArrayPool:
             return self._free[size].pop() if self._free[size] else None
 
 
-class Workspace:
-    """Arrays for evaluations of one chain under one layout, and the chain itself if it is small enough to be held."""
+class HeldPositions(View):
+    """A source of which some positions are held in memory."""
 
-    def __init__(self, layout: Layout, source: Source, hold: bool = True) -> None:
-        """hold: may the chain be held in memory?"""
+    def __init__(self, source: Source, low: int, high: int) -> None:
+        super().__init__(source)
+        self.low, self.high = low, high
+        self._held = source.block(low, high)
+
+    def block(self, low: int, high: int) -> Block:
+        if self.low <= low and high <= self.high:
+            return self._held.part(low - self.low, high - self.low)
+        return super().block(low, high)
+
+
+class Workspace:
+    """Arrays for evaluations of one chain under one layout, and its positions themselves if few enough to be held."""
+
+    def __init__(
+        self, layout: Layout, source: Source, hold: bool = True, low: int = 0, high: int | None = None
+    ) -> None:
+        """hold: may the chain be held in memory? Positions low … high-1 of it, where only those are evaluated."""
         self.layout, self.given = layout, source
         self.pool = ArrayPool()
         self.source = source
+        self.low, self.high = low, source.positions if high is None else high
         self.block_rows: BlockRows | None = None
         self.extent: Extent | None = None
-        if hold and held_bytes(source) <= _HELD:
-            self.source = source if isinstance(source, Chain) else gather(source)
-            block = self.source.block(0, source.positions)
-            check_block(block, 0, source.positions, layout.n_labels, layout.n_attributes, 0)
+        if hold and held_bytes(source, self.high - low) <= MOST_HELD:
+            self.source = self._hold(source)
+            block = self.source.block(low, self.high)
+            check_block(block, low, self.high, layout.n_labels, layout.n_attributes, 0)
             self.block_rows, self.extent = find_block_rows(layout, block), Extent.of(block)
+
+    def _hold(self, source: Source) -> Source:
+        if self.high - self.low < source.positions:
+            return HeldPositions(source, self.low, self.high)
+        return source if isinstance(source, Chain) else gather(source)
+
+    def rows(self, low: int, high: int) -> BlockRows | None:
+        """The rows of positions low … high-1, if they were looked up."""
+        if self.block_rows is None or low < self.low or high > self.high:
+            return None
+        begin, turn, row, value = self.block_rows
+        low, high = low - self.low, high - self.low
+        return BlockRows(begin[low : high + 1], turn[low:high], row, value)
 
     def check(self, layout: Layout, source: Source) -> None:
         """Raise unless it was made for this chain under this layout."""
@@ -73,10 +106,10 @@ class Workspace:
             raise ChainfoldError("a workspace serves one chain under one layout; make another one for this.")
 
 
-def held_bytes(source: Source) -> float:
-    """Bytes of a chain in memory with its rows looked up; infinite where it has edge attributes."""
+def held_bytes(source: Source, positions: int | None = None) -> float:
+    """Bytes of all or some positions in memory with their rows looked up; infinite where they have edge attributes."""
     if source.n_edge_attributes:
         return math.inf
     valued = source.block(0, 1).values.size > 0
     entry = _ENTRY_BYTES + (_VALUE_BYTES if valued else 0)
-    return source.positions * (entry * source.active + _POSITION_BYTES)
+    return (positions or source.positions) * (entry * source.active + _POSITION_BYTES)
