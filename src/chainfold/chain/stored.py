@@ -298,6 +298,10 @@ class _Batches(ABC):
         self.valued, self.edge_valued, self.weighted = header.valued, header.edge_valued, header.weighted
         self._names: dict[str, Any] = {}
 
+    @property
+    def digest_hex(self) -> str:
+        return self._digest.hex()
+
     def block(self, low: int, high: int) -> Block:
         if not 0 <= low < high <= self.positions:
             raise BadChain(f"positions {low} to {high - 1} are not in the chain, which has {self.positions}.")

@@ -129,10 +129,22 @@ def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -
             likelihood = None if tally.observed is None else tally.score - log_z
     tally.release()
     problem.release()
+    return evaluation(engine, layout, log_z, likelihood, expected, gradient, report)
+
+
+def evaluation(
+    engine: str,
+    layout: Layout,
+    log_z: float,
+    likelihood: float | None,
+    expected: Floats,
+    gradient: Floats | None,
+    report: Report,
+) -> Evaluation:
+    """The result, if all its numbers are finite."""
     _check_finite(layout, log_z, expected if gradient is None else gradient, likelihood)
-    likelihood = (
-        None if likelihood is None else min(likelihood, 0.0)
-    )  # of a probability; rounding could make it positive
+    if likelihood is not None:
+        likelihood = min(likelihood, 0.0)  # of a probability; rounding could make it positive
     return Evaluation(engine, log_z, likelihood, expected, gradient, report)
 
 

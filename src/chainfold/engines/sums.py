@@ -44,6 +44,11 @@ class StretchSums:
     def log_z(self) -> float:
         return exact_sum(self.scales)
 
+    @property
+    def likelihood(self) -> float:
+        """Where positions have weights."""
+        return exact_sum(self.likelihoods)
+
 
 class Node(NamedTuple):
     """Leaves first … first + leaves - 1."""

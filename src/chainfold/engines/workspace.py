@@ -72,11 +72,20 @@ class Workspace:
     """Arrays for evaluations of one chain under one layout, and its positions themselves if few enough to be held."""
 
     def __init__(
-        self, layout: Layout, source: Source, hold: bool = True, low: int = 0, high: int | None = None
+        self,
+        layout: Layout,
+        source: Source,
+        hold: bool = True,
+        low: int = 0,
+        high: int | None = None,
+        pool: ArrayPool | None = None,
     ) -> None:
-        """hold: may the chain be held in memory? Positions low … high-1 of it, where only those are evaluated."""
+        """hold: may the chain be held in memory? Positions low … high-1 of it, where only those are evaluated.
+
+        pool: arrays that are shared with other workspaces
+        """
         self.layout, self.given = layout, source
-        self.pool = ArrayPool()
+        self.pool = pool or ArrayPool()
         self.source = source
         self.low, self.high = low, source.positions if high is None else high
         self.block_rows: BlockRows | None = None

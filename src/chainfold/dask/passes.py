@@ -1,0 +1,107 @@
+"""The passes over a chain that training makes, on the workers of a cluster: the same bits as in one process.
+
+An evaluation sends the weights to each worker once and one task to each of its threads: a run of the leaves of the
+tree of sums (`engines.parallel`). The sums come back as the largest nodes that a run contains, and are joined here; if
+there are many, on the workers first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from chainfold.chain.block import Source, has_weights
+from chainfold.dask.chains import ChainPlace
+from chainfold.dask.rounds import TIMEOUT, Round, Slots, Task
+from chainfold.dask.sums_of_runs import tree_of
+from chainfold.dask.tasks import Asked, RunSums, count_run, digest_piece, evaluate_run, join_runs
+from chainfold.engines.engine import Report
+from chainfold.engines.log_likelihood import Evaluation, evaluation
+from chainfold.engines.parallel import cut_places
+from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.sums import StretchSums
+from chainfold.model.layout import Floats
+from chainfold.model.model import Model
+from chainfold.training.passes import digest_of, pieces
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_MOST_LEAVES = 32  # in a task: one that is lost with its worker has taken half a minute or so
+
+
+class ClusterPasses:
+    """Passes over a stored chain; `training.passes.ChainPasses` says which."""
+
+    def __init__(
+        self,
+        client: Client,
+        chain: Source,
+        *,
+        memory: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """timeout: seconds in which something must be finished"""
+        self._client, self._chain, self._place = client, chain, ChainPlace.of(chain)
+        self._settings, self._progress = Settings(memory=memory, observe=False), progress
+        self._slots, self._timeout = Slots(client), timeout
+        self._weighted = bool(chain.labelled and has_weights(chain))
+
+    def digest(self) -> str:
+        tasks = [
+            Task(digest_piece, (self._place, low, high), f"the digest of {spelt(low, high)}")
+            for low, high in pieces(self._chain)
+        ]
+        return digest_of(Round(self._client, tasks, timeout=self._timeout).results())
+
+    def observed(self, model: Model) -> Floats:
+        return self._sums(count_run, model, Settings()).expected
+
+    def evaluate(self, model: Model) -> Evaluation:
+        sums = self._sums(evaluate_run, model, self._settings)
+        likelihood = sums.likelihood if self._weighted else None
+        return evaluation("parallel", model.layout, sums.log_z, likelihood, sums.expected, None, Report())
+
+    def _sums(self, work: Callable[..., Any], model: Model, settings: Settings) -> StretchSums:
+        """The sums over all leaves."""
+        borders = [0, *cut_places(Shape.of(model.layout, self._chain), settings), self._chain.positions]
+        workers = self._slots.workers()
+        runs = divided(len(borders) - 1, len(workers))
+        asked, tasks = self._asked(model), []
+        for k, (first, last) in enumerate(runs):
+            subject, worker = spelt(borders[first], borders[last]), workers[k * len(workers) // len(runs)]
+            tasks.append(Task(work, (asked, first, last), subject, worker))
+
+        progress = self._progress if work is evaluate_run else None
+
+        def done(task: int) -> None:
+            first, last = runs[task]
+            if progress is not None:
+                progress(borders[last] - borders[first])
+
+        report = None if progress is None else done
+        results: list[RunSums] = Round(
+            self._client, tasks, (model.weights,), self._timeout, report, join_runs
+        ).results()
+        return tree_of(result.nodes for result in results).root
+
+    def _asked(self, model: Model) -> Asked:
+        first, last = (None if mask is None else mask.tolist() for mask in (model.first, model.last))
+        return Asked(self._place, model.layout.row_offsets is None, first, last, self._settings.memory)
+
+
+def divided(leaves: int, slots: int) -> list[tuple[int, int]]:
+    """Runs of leaves: as many as there are slots, or several times as many where a run would be long.
+
+    >>> divided(16, 3)
+    [(0, 5), (5, 10), (10, 16)]
+    """
+    turns = -(-leaves // (_MOST_LEAVES * slots))
+    count = min(turns * slots, leaves)
+    return list(pairwise(leaves * k // count for k in range(count + 1)))
+
+
+def spelt(low: int, high: int) -> str:
+    return f"positions {low:,} to {high - 1:,}"
