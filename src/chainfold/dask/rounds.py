@@ -178,10 +178,10 @@ class Round:
                 f"the cluster has had no workers for {self.timeout:,.0f} seconds; start some, and continue."
             )
         at = [worker for worker, held in self.client.processing().items() if keys & set(held)]
-        who = f"worker {at[0]}" if at else "no worker"
+        who = f"worker {at[0]} has not finished" if at else "no worker has finished"
         return ChainfoldError(
-            f"{who} has finished {subject} within {self.timeout:,.0f} seconds; restart it if it hangs, or allow more "
-            f"time with `timeout`."
+            f"{who} {subject} within {self.timeout:,.0f} seconds; restart it if it hangs, or allow more time with "
+            f"`timeout`."
         )
 
 
