@@ -22,9 +22,9 @@ import pytest
 import chainfold as cf
 from chainfold import errors
 from chainfold.chain import arrow_messages as messages
-from chainfold.chain import flatbuffer
-from chainfold.chain import stored as store
-from chainfold.chain.stored import StoredChain, is_chain, open_chain, write_chain
+from chainfold.chain import batches, flatbuffer
+from chainfold.chain.batches import StoredChain
+from chainfold.chain.stored import is_chain, open_chain, write_chain
 from chainfold.engines import ENGINES
 from chainfold.features.template import parse_attributes
 from fuzz.chains import TEXT, whole
@@ -303,7 +303,7 @@ def test_errors_of_the_system_are_not_taken_for_damage(number: int, sentence: st
 
 def test_memory_that_is_not_there_is_not_taken_for_damage(tmp_path: Path) -> None:
     write_chain(tmp_path / "chain", cf.SyntheticChain(10, 2, 4, 1))
-    with mock.patch.object(store, "_block", side_effect=pa.lib.ArrowMemoryError("no")), pytest.raises(MemoryError):
+    with mock.patch.object(batches, "_block", side_effect=pa.lib.ArrowMemoryError("no")), pytest.raises(MemoryError):
         open_chain(tmp_path / "chain").block(0, 1)
 
 

@@ -27,8 +27,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import chainfold
+from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Block, frozen, join_blocks, vocabulary_of
-from chainfold.chain.stored import StoredChain, write_chain
+from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli import demo_log as intrusion
 from chainfold.errors import BadFile, BadSetting

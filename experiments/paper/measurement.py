@@ -202,7 +202,7 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
 
 def _source(point: Point, source: Source, pager: Pager | None) -> tuple[Source, int]:
     """The chain as it is held, and the bytes that it takes there."""
-    from chainfold.chain.stored import StoredChain
+    from chainfold.chain.batches import StoredChain
     from experiments.paper.memory_limited import PagedChain, UncachedChain
     from experiments.paper.prefix import Prefix, hold
 
@@ -225,7 +225,7 @@ def _evaluated(point: Point, model: Model, source: Source, pager: Pager | None) 
 
 
 def _opened(point: Point) -> tuple[Model, Source]:
-    from chainfold.chain.stored import StoredChain
+    from chainfold.chain.batches import StoredChain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.model.file import open_model
     from chainfold.model.layout import Layout

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Block, Source, frozen
-from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of

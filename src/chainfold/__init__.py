@@ -9,10 +9,12 @@ TYPE_CHECKING = False  # nothing is imported here: signal handlers are installed
 if TYPE_CHECKING:
     from typing import Any
 
+    from chainfold.chain.batches import StoredChain
     from chainfold.chain.block import Block, Source
     from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
-    from chainfold.chain.stored import StoredChain, open_chain, write_chain
+    from chainfold.chain.parts import ChainInParts
+    from chainfold.chain.stored import open_chain, write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.engines.log_likelihood import Evaluation, log_likelihood
@@ -48,6 +50,7 @@ __all__ = [
     "CRF",
     "Block",
     "Chain",
+    "ChainInParts",
     "ChainfoldError",
     "ChainfoldWarning",
     "Constraints",
@@ -100,6 +103,7 @@ _HOME = {
     "Block": "chain.block",
     "CRF": "sklearn.estimator",
     "Chain": "chain.chain",
+    "ChainInParts": "chain.parts",
     "ChainfoldError": "errors",
     "ChainfoldWarning": "errors",
     "Constraints": "model.constraints",
@@ -114,7 +118,7 @@ _HOME = {
     "Saving": "training.loop",
     "Scores": "metrics",
     "Source": "chain.block",
-    "StoredChain": "chain.stored",
+    "StoredChain": "chain.batches",
     "StreamTagger": "inference.stream_tagger",
     "SyntheticChain": "chain.synthetic",
     "Tagged": "inference.result",

@@ -20,11 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
+from chainfold.chain import batches as reading
 from chainfold.chain import header
 from chainfold.chain import stored as store
+from chainfold.chain.batches import ChainReader, PipedChain, StoredChain
 from chainfold.chain.block import Block, Source, vocabulary_of
 from chainfold.chain.chain import gather
-from chainfold.chain.stored import PipedChain, StoredChain, open_chain, write_chain
+from chainfold.chain.stored import open_chain, write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from shapes import CASES
 
@@ -140,7 +142,7 @@ def meaning(vocabulary: Vocabulary | None) -> list[Any]:
     return found
 
 
-def everything(source: StoredChain | PipedChain, block: int = 7) -> list[Any]:
+def everything(source: ChainReader, block: int = 7) -> list[Any]:
     """All that a stored chain can be asked for."""
     found: list[Any] = [source.header, meaning(source.vocabulary)]
     for low in range(0, source.positions, block):
@@ -418,7 +420,7 @@ def test_files_that_are_no_chains(tmp_path: Path) -> None:
             open_chain(tmp_path / "text")
         with pytest.raises(errors.BadFile, match="standard input: this is not a chain written by chainfold"):
             open_chain(io.BytesIO(content))
-    with pytest.raises(errors.BadFile, match="cannot be read"):
+    with pytest.raises(errors.BadFile, match="is a folder without index.arrow"):
         open_chain(tmp_path)
     write_chain(tmp_path / "whole", SYNTHETIC["plain"])
     data = (tmp_path / "whole").read_bytes()
@@ -492,8 +494,8 @@ def test_a_damaged_batch_is_named_and_the_others_are_read(field: str, tmp_path: 
 
 def test_a_batch_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = open_chain(written(made(), tmp_path / "chain"))
-    checksum = mock.Mock(side_effect=store._checksum)
-    monkeypatch.setattr(store, "_checksum", checksum)
+    checksum = mock.Mock(side_effect=reading.checksum)
+    monkeypatch.setattr(reading, "checksum", checksum)
     for low, high in ((0, 3), (3, 20), (0, 50), (48, 50)):
         stored.block(low, high)
     assert [call.args[2] for call in checksum.call_args_list] == [0, 1, 2, 3]
@@ -698,20 +700,20 @@ def test_threads_may_read_a_stored_chain_at_once(tmp_path: Path) -> None:
 def test_each_thread_holds_few_batches_and_reads_no_batch_twice_in_a_row(
     most: int, read: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_MOST_HELD", most)
+    monkeypatch.setattr(reading, "_MOST_HELD", most)
     stored = open_chain(written(made(), tmp_path / "chain"))
     assert isinstance(stored, StoredChain)
-    with mock.patch.object(stored, "_read", wraps=stored._read) as reading:
+    with mock.patch.object(stored, "_read", wraps=stored._read) as read_batch:
         for low in [*range(50), *reversed(range(50))]:
             stored.block(max(low - 1, 0), low + 1)
-    assert [call.args[0] for call in reading.call_args_list] == read
+    assert [call.args[0] for call in read_batch.call_args_list] == read
     assert len(stored._held.batches) == min(most, 4)
 
 
 def test_large_batches_are_held_two_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = open_chain(written(made(), tmp_path / "chain"))
     assert isinstance(stored, StoredChain)
-    monkeypatch.setattr(store, "_HELD_BYTES", 2 * stored.block(0, stored.batch).nbytes // 3)
+    monkeypatch.setattr(reading, "_HELD_BYTES", 2 * stored.block(0, stored.batch).nbytes // 3)
     for low in range(50):
         stored.block(low, low + 1)
         assert len(stored._held.batches) <= 2

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, save_model, write_chain
+from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
-from chainfold.chain.stored import StoredChain
 from chainfold.engines import ENGINES
 from chainfold.errors import ChainfoldError
 from experiments.paper import cases

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chainfold.chain.batches import StoredChain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import StoredChain
 from chainfold.cli import demo_log as intrusion
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import ChainfoldError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
-from chainfold.chain.stored import StoredChain
+from chainfold.chain.batches import StoredChain
 from chainfold.errors import ChainfoldError
 from chainfold.system.spill import SpillFile
 from experiments.paper import paging

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from chainfold.chain import batches as store
 from chainfold.chain import header as headers
-from chainfold.chain import stored as store
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import ChainfoldError
 
@@ -148,5 +148,5 @@ def _sum(arrays: Arrays, batch: Any, digest: bytes, k: int) -> int:
         if pa.types.is_large_list(column.type):
             total = zlib.crc32(arrays[f"{name}:offsets"].tobytes(), total)
             column = column.values
-        total = zlib.crc32(store._numbers(column).tobytes(), total)
+        total = zlib.crc32(store.raw_numbers(column).tobytes(), total)
     return total

@@ -19,6 +19,7 @@ from chainfold.errors import BadChain
 
 VERSION = 4
 ABOUT = b"chainfold"  # the key of the header among the schema's metadata
+PARTS = b"parts"  # and that of the table of parts
 MOST_ROWS = 65536  # in a batch
 STATE, EDGE = "", "edge_"  # prefixes of columns
 _COUNTS, _MARKS, _DIGEST = b"counts", b"marks", b"digest"
@@ -59,6 +60,7 @@ class Header:
     vocabulary: str | None = None  # its sha256
     origin: str | None = None  # a text about the input
     appended: tuple[str, ...] = ()  # the digests of what was appended, one after another
+    first: int | None = None  # of a part: the position of the chain at which it begins
 
     @property
     def batches(self) -> int:
@@ -88,9 +90,14 @@ class Header:
         return {prefix: size for prefix, named, size in kinds if named and (size or prefix == STATE)}
 
 
-def packed(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
-    """The metadata of the schema: the header, counts and marks, and a digest of them."""
-    metadata = {ABOUT: json.dumps({"version": VERSION, **asdict(header)}).encode()}
+def packed(header: Header, vocabulary: Vocabulary | None, parts: bytes | None = None) -> dict[bytes, bytes]:
+    """The metadata of the schema: the header, counts and marks, a table of parts, and a digest of them."""
+    about = {"version": VERSION, **asdict(header)}
+    if header.first is None:
+        del about["first"]
+    metadata = {ABOUT: json.dumps(about).encode()}
+    if parts is not None:
+        metadata[PARTS] = parts
     if vocabulary is not None:
         metadata[_COUNTS] = pa.compress(vocabulary.counts.astype("<i8").tobytes(), _CODEC, asbytes=True)
         metadata[_MARKS] = pa.compress(vocabulary.marks.astype("<u8").tobytes(), _CODEC, asbytes=True)
@@ -107,7 +114,7 @@ def packed(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
 def digest(metadata: dict[bytes, bytes]) -> bytes:
     """sha256 of all metadata but the digest itself."""
     state = hashlib.sha256()
-    for key in (ABOUT, _COUNTS, _MARKS):
+    for key in (ABOUT, _COUNTS, _MARKS, *([PARTS] if PARTS in metadata else [])):
         value = metadata.get(key, b"")
         state.update(len(value).to_bytes(8, "little"))
         state.update(value)
@@ -119,7 +126,8 @@ def header_of(metadata: dict[bytes, bytes]) -> Header:
     about = json.loads(metadata[ABOUT])
     if _whole(about["version"]) != VERSION:
         raise OtherVersion(about["version"])
-    values = {field.name: about[field.name] for field in fields(Header)}
+    values = {field.name: about[field.name] for field in fields(Header) if field.name != "first"}
+    values["first"] = about.get("first")
     if digest(metadata) != metadata[_DIGEST]:
         raise ValueError("the digest is another")
     if values["labels"] is not None:
@@ -132,10 +140,12 @@ def header_of(metadata: dict[bytes, bytes]) -> Header:
 
 def _check(header: Header) -> None:
     """Raise unless each number is in its range and they fit together."""
+    least_starts = 1 if not header.first else 0  # a sequence may run across a part
     for number, least, most in (
         (header.positions, 1, _MOST),
         (header.entries, 0, _MOST),
-        (header.sequences, 1, header.positions),
+        (0 if header.first is None else header.first, 0, _MOST),
+        (header.sequences, least_starts, header.positions),
         (header.n_labels, 0, MOST_LABELS),
         (header.n_attributes, 0, MOST_IDS),
         (header.n_edge_attributes, 0, MOST_IDS),

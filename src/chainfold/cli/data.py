@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from chainfold.chain.stored import PipedChain, StoredChain
+    from chainfold.chain.batches import ChainReader
     from chainfold.chain.vocabulary import Vocabulary
 
 _MOST_LABELS = 40  # in the table
@@ -63,7 +63,7 @@ class Counts(NamedTuple):
     longest: int
 
 
-def _facts(source: StoredChain | PipedChain, top: int) -> dict[str, Any]:
+def _facts(source: ChainReader, top: int) -> dict[str, Any]:
     from chainfold.chain.header import VERSION
     from chainfold.chain.vocabulary import label_names
 
@@ -112,7 +112,7 @@ def _size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _counted(source: StoredChain | PipedChain) -> Counts:
+def _counted(source: ChainReader) -> Counts:
     """Read the chain once, a batch at a time."""
     import numpy as np
 

@@ -158,7 +158,8 @@ def formats(folder: Path, labels: int) -> None:
 
 def labels(folder: Path, labels: int) -> None:
     """All algorithms, sequences of any length, and whatever can be asked of a model."""
-    from chainfold.chain.stored import StoredChain, write_chain
+    from chainfold.chain.batches import StoredChain
+    from chainfold.chain.stored import write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.engines.log_likelihood import log_likelihood
     from chainfold.features.encode import encode

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chainfold import __version__
-from chainfold.chain.stored import StoredChain
+from chainfold.chain.batches import StoredChain
 from chainfold.errors import BadFile
 from chainfold.features.encode import encode
 from chainfold.features.spec import InputSpec

@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from chainfold.chain.batches import PipedChain, StoredChain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import PipedChain, StoredChain, open_chain, write_chain
+from chainfold.chain.parts import ChainInParts
+from chainfold.chain.stored import open_chain, write_chain
 from chainfold.errors import AlreadyAppended, BadFile
 from chainfold.features.encoder import spooled
 from chainfold.features.schema import Schema, text_columns
@@ -184,6 +186,8 @@ def reader_of(spec: InputSpec) -> InputReader:
 
 def _to_continue(path: str | Path) -> StoredChain:
     before = open_chain(path)
+    if isinstance(before, ChainInParts):
+        raise BadFile(path, "is a chain in parts and cannot be appended to; encode all files again.")
     if isinstance(before, PipedChain):
         raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file.")
     return before

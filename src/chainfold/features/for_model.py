@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.chain.batches import ChainReader
 from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, join_blocks, vocabulary_of
 from chainfold.chain.chain import Chain
 from chainfold.chain.renumbered import Renumbered
-from chainfold.chain.stored import PipedChain, StoredChain, is_chain, open_chain
+from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attributes import Entries
@@ -167,7 +168,7 @@ class ModelBlocks:
 class ChainBlocks:
     """A stored or piped chain in blocks with the numbers of a model, by its names."""
 
-    def __init__(self, chain: StoredChain | PipedChain, vocabulary: Vocabulary, labels: bool) -> None:
+    def __init__(self, chain: ChainReader, vocabulary: Vocabulary, labels: bool) -> None:
         """labels: they are required."""
         own, path = vocabulary_of(chain), chain.path
         if own is None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.arrow_messages import STREAM
-from chainfold.chain.stored import PipedChain
+from chainfold.chain.batches import PipedChain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadSetting
 from chainfold.features.for_model import BlockMaker, ChainBlocks, ModelBlocks, ModelInput

@@ -1,0 +1,277 @@
+"""Folders of files, on this machine or behind a URI that pyarrow's file systems know, such as s3://bucket/folder.
+
+    storage_of      the folder of a path or a URI
+    LocalStorage    files are written under a temporary name and renamed
+    RemoteStorage   an object appears when all of it is there; what is read lies in a cache, named by its checksum
+
+A process that is killed leaves a local file that its lock tells to be stale, or an upload that was never completed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any
+
+from chainfold.errors import BadFile
+from chainfold.system.files import remove_leftovers, written_whole
+
+CACHE = "CHAINFOLD_CACHE"  # the variable that names the folder of the cache
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.S)  # a path object has made one slash of two
+_PIECE = 1 << 20
+_MAGIC = re.compile(r"[*?\[]")
+_QUERY = re.compile(r"\?[a-z_]+=.*", re.S)  # options of the file system, and no wildcard
+
+
+def is_uri(place: object) -> bool:
+    """Is this the name of a place that is reached through a file system of pyarrow?"""
+    return isinstance(place, str | Path) and _URI.fullmatch(str(place)) is not None
+
+
+def storage_of(folder: str | Path, cache: str | Path | None = None) -> LocalStorage | RemoteStorage:
+    """The folder of a path or a URI; what is read of a remote one is kept in the folder `cache`.
+
+    >>> storage_of("log.chain").called("index.arrow")
+    'log.chain/index.arrow'
+    """
+    return RemoteStorage(folder, cache) if is_uri(folder) else LocalStorage(folder)
+
+
+class _Storage(ABC):
+    """A folder of files, of which those of subfolders have names with a slash."""
+
+    name: str
+
+    def called(self, file: str) -> str:
+        """The name of a file in sentences."""
+        return f"{self.name}/{file}"
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The names of all files, in order."""
+
+    @abstractmethod
+    def has(self, file: str) -> bool:
+        """Is there such a file?"""
+
+    @abstractmethod
+    def path(self, file: str, sha256: str | None = None) -> Path:
+        """Where the file can be read; with its checksum, a copy that was made earlier is taken."""
+
+    @abstractmethod
+    def written(self, file: str) -> Any:
+        """A context with an open file to write to, which is there when all of it is written."""
+
+    @abstractmethod
+    def rename(self, file: str, name: str) -> None:
+        """Give a whole file another name."""
+
+    @abstractmethod
+    def remove(self, file: str) -> None:
+        """Remove a file, if it is there."""
+
+
+class LocalStorage(_Storage):
+    """A folder on this machine, or on a file system that it shares with others."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.name, self._folder = str(folder), Path(folder)
+
+    def names(self) -> list[str]:
+        found = (path for path in self._folder.rglob("*") if path.is_file())
+        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+    def has(self, file: str) -> bool:
+        return (self._folder / file).is_file()
+
+    def path(self, file: str, sha256: str | None = None) -> Path:
+        return self._folder / file
+
+    @contextmanager
+    def written(self, file: str) -> Iterator[IO[bytes]]:
+        target = self._folder / file
+        with _sentence(self.called(file), "written"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(target) as opened:
+            yield opened
+
+    def rename(self, file: str, name: str) -> None:
+        with _sentence(self.called(name), "written"):
+            (self._folder / file).replace(self._folder / name)
+
+    def remove(self, file: str) -> None:
+        with _sentence(self.called(file), "removed"):
+            (self._folder / file).unlink(missing_ok=True)
+            if "/" in file:
+                with suppress(OSError):  # it is not empty
+                    (self._folder / file).parent.rmdir()
+
+
+class RemoteStorage(_Storage):
+    """A folder behind a URI."""
+
+    def __init__(self, uri: str | Path, cache: str | Path | None = None) -> None:
+        self.system, folder = remote(uri)
+        self._folder = folder.rstrip("/")
+        self.name = _plain(uri).rstrip("/")
+        self._cache = Path(cache or os.environ.get(CACHE) or Path.home() / ".cache" / "chainfold" / "parts")
+
+    def names(self) -> list[str]:
+        from pyarrow import fs
+
+        with _sentence(self.name, "read"):
+            chosen = fs.FileSelector(self._folder, recursive=True, allow_not_found=True)
+            files = [one.path for one in self.system.get_file_info(chosen) if one.type == fs.FileType.File]
+        return sorted(path.removeprefix(f"{self._folder}/") for path in files)
+
+    def has(self, file: str) -> bool:
+        from pyarrow import fs
+
+        with _sentence(self.called(file), "read"):
+            return bool(self.system.get_file_info(self._at(file)).type == fs.FileType.File)
+
+    def path(self, file: str, sha256: str | None = None) -> Path:
+        """A file of the cache; without a checksum, it is fetched anew."""
+        called = self.called(file)
+        with _sentence(self._cache, "written"):
+            self._cache.mkdir(parents=True, exist_ok=True)
+        kept = self._cache / (sha256 or hashlib.sha256(called.encode()).hexdigest() + ".new")
+        if sha256 is not None and kept.is_file():
+            return kept
+        digest = hashlib.sha256()
+        with written_whole(kept) as copy:
+            with _sentence(called, "read"), self.system.open_input_stream(self._at(file)) as source:
+                while piece := source.read(_PIECE):
+                    digest.update(piece)
+                    copy.write(piece)
+            if sha256 not in (None, digest.hexdigest()):
+                raise BadFile(called, "is damaged: its checksum is another; encode the chain anew.")
+        return kept
+
+    @contextmanager
+    def written(self, file: str) -> Iterator[IO[bytes]]:
+        """The file is written here first, as an upload that is given up would leave a piece of it."""
+        with tempfile.TemporaryFile() as whole:
+            yield whole
+            whole.seek(0)
+            with _sentence(self.called(file), "written"):
+                try:
+                    with self.system.open_output_stream(self._at(file)) as target:
+                        shutil.copyfileobj(whole, target, _PIECE)
+                except BaseException:
+                    with suppress(OSError):
+                        self.system.delete_file(self._at(file))
+                    raise
+
+    def rename(self, file: str, name: str) -> None:
+        with _sentence(self.called(name), "written"):
+            self.system.move(self._at(file), self._at(name))
+
+    def remove(self, file: str) -> None:
+        with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
+            self.system.delete_file(self._at(file))
+
+    def _at(self, file: str) -> str:
+        return f"{self._folder}/{file}"
+
+
+def remote(uri: str | Path) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it."""
+    from pyarrow import ArrowException, fs
+
+    matched = _URI.fullmatch(str(uri))
+    assert matched is not None, "only URIs are given here"
+    text = f"{matched[1]}://{'/' if matched[1] == 'file' else ''}{matched[2]}"
+    try:
+        system, path = fs.FileSystem.from_uri(text)
+    except (OSError, ValueError, ArrowException) as error:
+        raise BadFile(_plain(uri), f"cannot be opened: {_first_line(error)}.") from None
+    return system, path
+
+
+def remote_files(pattern: str | Path) -> list[tuple[str, Any, str, int]]:
+    """The objects of a URI or of a pattern of URIs, in order: name, file system, path and size of each."""
+    from pyarrow import fs
+
+    uri, options = _QUERY.split(str(pattern), 1)[0], _QUERY.search(str(pattern))
+    wild = _MAGIC.search(uri)
+    base = uri if wild is None else uri[: uri.rfind("/", 0, wild.start())]
+    system, path = remote(base + ("" if options is None else str(pattern)[options.start() :]))
+    called = _plain(pattern)
+    with _sentence(called, "read"):
+        if wild is None:
+            found = [system.get_file_info(path)]
+        else:
+            wanted = path + uri[len(base) :]
+            found = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+            found = [one for one in found if _matches(one.path, wanted)]
+    files = sorted((one.path, one.size) for one in found if one.type == fs.FileType.File)
+    if not files:
+        raise BadFile(called, "there is no such file." if wild is None else "no file matches this pattern.")
+    scheme = called[: called.index("://") + 3]
+    return [(scheme + file, system, file, size) for file, size in files]
+
+
+def has_wildcards(uri: str) -> bool:
+    """Does a URI stand for several objects?"""
+    return _MAGIC.search(_QUERY.split(uri, 1)[0]) is not None
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Like a glob: a star does not match a slash."""
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _plain(uri: str | Path) -> str:
+    """A URI without what is secret or of no interest in it."""
+    matched = _URI.fullmatch(str(uri))
+    assert matched is not None, "only URIs are given here"
+    scheme, rest = matched[1], matched[2]
+    return f"{scheme}://{_QUERY.split(rest, 1)[0].rpartition('@')[2]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0].rstrip(". ")
+
+
+@contextmanager
+def _sentence(called: object, verb: str) -> Iterator[None]:
+    """Errors of a file system as one sentence."""
+    try:
+        yield
+    except (BadFile, MemoryError):
+        raise
+    except FileNotFoundError:
+        raise BadFile(called, "there is no such file.") from None
+    except OSError as error:
+        raise BadFile(called, f"cannot be {verb}: {error.strerror or _first_line(error)}.") from None
+
+
+def check_folder(folder: Path, ours: re.Pattern[str]) -> None:
+    """Raise unless a folder can be made, is empty, or holds nothing but files whose names match."""
+    with _sentence(folder, "written"):
+        if not folder.exists():
+            if not folder.resolve().parent.is_dir():
+                raise BadFile(folder, f"cannot be written: there is no folder {folder.resolve().parent}.")
+            return
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise BadFile(folder, "cannot be written: a chain in parts is a folder, and this is a file; remove it.")
+        for path in folder.iterdir():
+            if not ours.fullmatch(path.name):
+                raise BadFile(folder, f"cannot be written: it has other files, such as {path.name}; name a new folder.")
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what killed processes have left of files that they were writing in a folder."""
+    for path in {path.name[1:].rsplit(".", 2)[0] for path in folder.glob(".*.part")}:
+        remove_leftovers(folder / path)
