@@ -19,6 +19,11 @@ def scaled(client: Any, workers: int) -> None:
         client.sync(client._update_scheduler_info)
 
 
-def kill_a_worker(client: Any, number: int = 0) -> None:
-    pids = client.run(os.getpid, on_error="ignore")
-    os.kill(pids[sorted(pids)[number]], signal.SIGKILL)
+def processes(client: Any) -> list[int]:
+    """The processes of the workers."""
+    return list(client.run(os.getpid).values())
+
+
+def kill(processes: list[int]) -> None:
+    for process in processes:
+        os.kill(process, signal.SIGKILL)

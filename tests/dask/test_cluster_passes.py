@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from chainfold import Layout, Model, StoredChain, Training, train
+from chainfold import Chain, Layout, Model, StoredChain, Training, open_chain, train
 from chainfold.dask import passes as cluster_passes
-from chainfold.dask.passes import ClusterPasses
+from chainfold.dask import rounds
+from chainfold.dask.passes import ClusterPasses, divided
 from chainfold.dask.rounds import Round, Task
-from chainfold.errors import ChainfoldError
+from chainfold.errors import ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.training.passes import LocalPasses
-from dask_cluster import kill_a_worker, scaled
+from dask_cluster import kill, processes, scaled
 
 TRAINING = Training(options={"max_iterations": 4})
 
@@ -51,14 +54,14 @@ def test_same_bits_for_one_two_and_four_workers(client: Any, chain: StoredChain,
 @pytest.mark.usefixtures("single_leaves")
 def test_a_worker_killed_in_the_middle_of_an_evaluation(client: Any, chain: StoredChain, model: Model) -> None:
     expected = LocalPasses(chain).evaluate(model)
-    killed = threading.Event()
+    workers, killed = processes(client)[:1], threading.Event()
 
-    def kill(positions: int) -> None:
+    def progress(positions: int) -> None:
         if not killed.is_set():
             killed.set()
-            kill_a_worker(client)
+            kill(workers)
 
-    found = ClusterPasses(client, chain, progress=kill).evaluate(model)
+    found = ClusterPasses(client, chain, progress=progress).evaluate(model)
     assert killed.is_set()
     assert (found.log_z, found.expected.tobytes()) == (expected.log_z, expected.expected.tobytes())
     scaled(client, 2)
@@ -68,6 +71,98 @@ def test_a_hanging_worker_is_named_where_nobody_else_can_do_its_task(client: Any
     tasks = [Task(time.sleep, (60.0,), f"nap {number}") for number in range(2)]
     with pytest.raises(ChainfoldError, match=r"worker tcp://[\d.:]+ has not finished nap 0 within 1 second"):
         Round(client, tasks, timeout=1.0).results()
-    kill_a_worker(client, 0)
-    kill_a_worker(client, 1)
+    kill(processes(client))
     scaled(client, 2)
+
+
+def test_a_stopped_worker_is_overtaken(client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The task of a worker that hangs is done by another one."""
+    monkeypatch.setattr(rounds, "_LEAST_SLOW", 0.5)
+    tasks = [Task(nap_once, (str(tmp_path / str(number)),), f"nap {number}", None) for number in range(2)]
+    (tmp_path / "1").touch()
+    assert sorted(Round(client, tasks, timeout=30.0).results()) == ["again", "again"]
+    kill(processes(client))
+    scaled(client, 2)
+
+
+def nap_once(mark: str) -> str:
+    """The first call sleeps for long."""
+    path = Path(mark)
+    if path.exists():
+        return "again"
+    path.touch()
+    time.sleep(60.0)
+    return "late"
+
+
+@pytest.mark.usefixtures("single_leaves")
+def test_what_only_a_dead_worker_had_is_sent_again(client: Any, chain: StoredChain, model: Model) -> None:
+    """All workers die, and the weights with them."""
+    expected = LocalPasses(chain).evaluate(model)
+    workers, killed = processes(client), threading.Event()
+
+    def progress(positions: int) -> None:
+        if not killed.is_set():
+            killed.set()
+            kill(workers)
+
+    found = ClusterPasses(client, chain, progress=progress).evaluate(model)
+    assert killed.is_set()
+    assert found.expected.tobytes() == expected.expected.tobytes()
+    scaled(client, 2)
+
+
+def test_a_task_that_kills_its_workers_ends_with_a_sentence(client: Any) -> None:
+    with pytest.raises(ChainfoldError, match=r"4 workers died while they worked on a trap, tcp://[\d.:]+ as the last"):
+        Round(client, [Task(os._exit, (1,), "a trap")]).results()
+    scaled(client, 2)
+
+
+def test_failures_are_those_of_one_machine(client: Any, chain: StoredChain, model: Model, tmp_path: Path) -> None:
+    passes = ClusterPasses(client, chain)
+    huge = Model(model.layout, np.full(model.layout.size, 1.7e308))
+    with pytest.raises(ScoreNotFinite) as local:
+        LocalPasses(chain).evaluate(huge)
+    with pytest.raises(ScoreNotFinite) as far:
+        passes.evaluate(huge)
+    assert str(far.value) == str(local.value)
+    forbidding = model.weights.copy()
+    forbidding[-1] = -np.inf
+    with pytest.raises(ForbiddenLabel) as local_label:
+        LocalPasses(chain).observed(Model(model.layout, forbidding))
+    with pytest.raises(ForbiddenLabel) as far_label:
+        passes.observed(Model(model.layout, forbidding))
+    assert far_label.value.position == local_label.value.position
+
+
+def test_a_chain_that_is_missing_or_damaged_is_named(client: Any, chain: StoredChain, tmp_path: Path) -> None:
+    content = bytearray(Path(chain.path).read_bytes())
+    path = tmp_path / "damaged.chain"
+    path.write_bytes(content)
+    opened = open_chain(path)
+    model = Model(Layout.observed(opened), np.zeros(Layout.observed(opened).size))
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ChainfoldError, match=r"damaged\.chain: positions [\d,]+ to [\d,]+ are damaged"):
+        ClusterPasses(client, opened).evaluate(model)
+    path.unlink()
+    with pytest.raises(ChainfoldError, match=r"gone\.chain: there is no such file"):
+        ClusterPasses(client, moved(opened, tmp_path / "gone.chain")).evaluate(model)
+
+
+def moved(chain: Any, path: Path) -> Any:
+    chain.path = path
+    return chain
+
+
+def test_a_chain_in_memory_is_refused(client: Any) -> None:
+    memory = Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], labels=[0, 1])
+    with pytest.raises(ChainfoldError, match="write it with `write_chain` or `encode`"):
+        ClusterPasses(client, memory)
+
+
+def test_runs_of_leaves() -> None:
+    assert divided(16, 2) == [(0, 8), (8, 16)]
+    assert divided(16, 40) == [(k, k + 1) for k in range(16)]
+    assert {last - first for first, last in divided(256, 3)} == {28, 29}
+    assert len(divided(256, 3)) == 9

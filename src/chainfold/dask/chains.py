@@ -10,8 +10,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from chainfold.chain.batches import PipedChain, StoredChain, absolute
 from chainfold.chain.block import Source
-from chainfold.chain.stored import StoredChain
+from chainfold.chain.parts import ChainInParts
+from chainfold.chain.stored import open_chain
+from chainfold.dask.warm import warm_up
 from chainfold.engines.workspace import MOST_HELD, ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.layout import Layout
@@ -27,12 +30,12 @@ class ChainPlace(NamedTuple):
 
     @classmethod
     def of(cls, chain: Source) -> ChainPlace:
-        if not isinstance(chain, StoredChain):
+        if not isinstance(chain, StoredChain | ChainInParts):
             raise ChainfoldError(
                 "the workers of a cluster open a chain by its path: write it with `write_chain` or `encode` to a "
                 "folder that all of them can read, and give what `open_chain` returns."
             )
-        return cls(str(chain.path), chain.digest_hex)
+        return cls(absolute(chain.path), chain.digest)
 
 
 class Stretch(NamedTuple):
@@ -46,7 +49,7 @@ class Stretch(NamedTuple):
 class OpenChain:
     """A chain that is open in this process, with what tasks keep of it."""
 
-    source: StoredChain
+    source: StoredChain | ChainInParts
     layouts: dict[bool, Layout] = field(default_factory=dict)
     pools: dict[bool, ArrayPool] = field(default_factory=dict)
     workspaces: OrderedDict[tuple[bool, Stretch], Workspace] = field(default_factory=OrderedDict)
@@ -58,6 +61,7 @@ class OpenChain:
             if full not in self.layouts:
                 sizes = self.source.n_labels, self.source.n_attributes, self.source.n_edge_attributes
                 self.layouts[full] = Layout.full(*sizes) if full else Layout.observed(self.source)
+                warm_up(self.source, self.layouts[full])
             return self.layouts[full]
 
     def workspace(self, full: bool, stretch: Stretch, hold: bool) -> Workspace:
@@ -91,8 +95,8 @@ def opened(place: ChainPlace) -> OpenChain:
     with _lock:
         chain = _opened.pop(place, None)
         if chain is None:
-            source = StoredChain(place.path)
-            if source.digest_hex != place.digest:
+            source = open_chain(place.path)
+            if isinstance(source, PipedChain) or source.digest != place.digest:
                 raise BadFile(place.path, "is not the chain that the client has there; all machines must see one file.")
             chain = OpenChain(source)
             while len(_opened) >= _MOST_CHAINS:

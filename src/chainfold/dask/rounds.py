@@ -84,12 +84,16 @@ class Round:
 
     def results(self) -> list[Any]:
         """The results in the order of the tasks; raises the first failure among them."""
-        for _ in range(_TRIES):
+        for turn in range(_TRIES):
             try:
                 results: list[Any] = self.client.gather(self._joined(self.futures()), direct=True)
-            except CancelledError:  # with the worker that had it, something was lost that only the client has
-                self._copies, self._sent = [], []
+            except (CancelledError, OSError, KeyError):  # a worker died; what only the client has is lost with it
+                self._check_scheduler()
+                time.sleep(turn * _LOOK)  # until it is known who died
                 continue
+            except BaseException:
+                self.client.cancel([future for copies in self._copies for future in copies])
+                raise
             for result in results:
                 if isinstance(result, Failure):
                     raise result.error()
@@ -124,6 +128,11 @@ class Round:
             tasks = [Task(self.join, tuple(part), "the sum of some positions") for part in parts]
             futures = Round(self.client, tasks, timeout=self.timeout).futures()
         return futures
+
+    def _check_scheduler(self) -> None:
+        if self.client.status != "running":
+            address = self.client.scheduler.address
+            raise ChainfoldError(f"the connection to scheduler {address} is lost; start it again, and continue.")
 
     def _begin(self) -> None:
         if self.shared:
