@@ -10,6 +10,7 @@ import pytest
 
 from chainfold import StoredChain, SyntheticChain, open_chain, write_chain
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
@@ -17,6 +18,7 @@ distributed = pytest.importorskip("distributed")
 def client() -> Iterator[Any]:
     """Two workers; tests that change their number put it back."""
     with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
         ) as cluster,
