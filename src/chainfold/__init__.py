@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.exchange.any_model import export_model, open_any_model
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
+    from chainfold.features.parts import encode_in_parts
     from chainfold.features.template import Template
     from chainfold.inference.explanation import Explanation, Term, explain
     from chainfold.inference.quantities import Quantities
@@ -79,6 +80,7 @@ __all__ = [
     "chain_from_sequences",
     "chain_from_table",
     "encode",
+    "encode_in_parts",
     "encode_sequences",
     "entropies",
     "evaluate",
@@ -132,6 +134,7 @@ _HOME = {
     "chain_from_sequences": "features.encode",
     "chain_from_table": "features.encode",
     "encode": "features.encode",
+    "encode_in_parts": "features.parts",
     "encode_sequences": "features.encode",
     "entropies": "inference.whole_chain",
     "evaluate": "inference.tag_files",

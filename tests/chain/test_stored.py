@@ -420,7 +420,7 @@ def test_files_that_are_no_chains(tmp_path: Path) -> None:
             open_chain(tmp_path / "text")
         with pytest.raises(errors.BadFile, match="standard input: this is not a chain written by chainfold"):
             open_chain(io.BytesIO(content))
-    with pytest.raises(errors.BadFile, match="is a folder without index.arrow"):
+    with pytest.raises(errors.BadFile, match=r"is a folder without index\.json"):
         open_chain(tmp_path)
     write_chain(tmp_path / "whole", SYNTHETIC["plain"])
     data = (tmp_path / "whole").read_bytes()

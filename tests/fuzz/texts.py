@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from chainfold import Layout, Model, encode, evaluate, tag_to
-from chainfold.features.encode import reader_of
+from chainfold.features.schema import reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.progress import InputProgress

@@ -254,13 +254,16 @@ class StoredChain(_Batches):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._open(path, path)
+        with damage(path, NO_CHAIN):
+            file = ChainFile(path, path)
+        self._take(file, path)
         if self.header.first is not None:
             raise BadFile(path, "is a part of a chain; name the folder that it is in.")
 
-    def _open(self, file: str | Path, called: str | Path) -> None:
+    def _take(self, file: ChainFile, called: str | Path) -> None:
+        """Read from this file."""
+        self._file = file
         with damage(called, NO_CHAIN):
-            self._file = ChainFile(file, called)
             super().__init__(called, self._file.schema)
             self._file.check(self.header, self.header.batches)
             bare = replace(self.header, named=False, edge_named=False)  # a batch in itself has ids and no names
@@ -270,6 +273,11 @@ class StoredChain(_Batches):
 
     def __reduce__(self) -> Any:
         return reopened, (type(self), absolute(self.path), self.digest)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._file.seen[0]
 
     def release(self) -> None:
         """Free the batches that threads hold; they are read again where they are needed."""

@@ -19,6 +19,7 @@ from chainfold.errors import BadSetting
 
 MOST_HASH_BITS = 24  # counts and marks of 2²⁴ ids take a quarter of a gigabyte
 _MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner
+_MERGED = 1 << 14  # attributes whose marks are merged at once
 _FREQUENT = 65535  # counts above it are sorted by themselves
 
 
@@ -128,6 +129,28 @@ class Census:
         labels, offsets, ids = frozen(labels, np.int32), frozen(offsets, np.int64), frozen(ids, np.int32)
         census(labels, offsets, ids, self._marks.shape[1], self._counts, self._marks.reshape(-1))
 
+    def merge(
+        self,
+        ids: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        marks: NDArray[np.uint64],
+        labels: NDArray[np.int32],
+        n_attributes: int,
+    ) -> None:
+        """Count what was counted of some attributes, each once, under other numbers of labels.
+
+        ids: the numbers of the attributes here; labels: those of the labels here, by their numbers there.
+        """
+        words = -(-max(int(labels.max(initial=0)) + 1, 1) // MARKS)
+        if n_attributes > self._counts.size or words > self._marks.shape[1]:
+            self._grow(n_attributes, words)
+        self._counts[ids] += counts
+        for low in range(0, ids.size, _MERGED):
+            rows, number = np.nonzero(_bits(marks[low : low + _MERGED], labels.size))
+            label = labels[number].astype(np.uint64)
+            bit = np.left_shift(np.uint64(1), label % np.uint64(MARKS))
+            np.bitwise_or.at(self._marks, (ids[low + rows], (label // np.uint64(MARKS)).astype(np.int64)), bit)
+
     def _grow(self, n_attributes: int, words: int) -> None:
         old_size, old_words = self._marks.shape
         size = old_size if n_attributes <= old_size else max(n_attributes, 2 * old_size)
@@ -140,6 +163,12 @@ class Census:
         if n_attributes > self._counts.size:
             self._grow(n_attributes, 1)
         return self._counts[:n_attributes], self._marks[:n_attributes]
+
+
+def _bits(marks: NDArray[np.uint64], n_labels: int) -> NDArray[np.uint8]:
+    """[attributes, n_labels]: is the attribute marked with the label?"""
+    bits = np.unpackbits(np.ascontiguousarray(marks, "<u8").view(np.uint8), axis=1, bitorder="little")
+    return bits[:, :n_labels]
 
 
 def by_falling_count(counts: NDArray[np.int64], min_count: int, settled: int = 0) -> NDArray[np.int64]:

@@ -19,7 +19,6 @@ from chainfold.errors import BadChain
 
 VERSION = 4
 ABOUT = b"chainfold"  # the key of the header among the schema's metadata
-PARTS = b"parts"  # and that of the table of parts
 MOST_ROWS = 65536  # in a batch
 STATE, EDGE = "", "edge_"  # prefixes of columns
 _COUNTS, _MARKS, _DIGEST = b"counts", b"marks", b"digest"
@@ -90,14 +89,12 @@ class Header:
         return {prefix: size for prefix, named, size in kinds if named and (size or prefix == STATE)}
 
 
-def packed(header: Header, vocabulary: Vocabulary | None, parts: bytes | None = None) -> dict[bytes, bytes]:
-    """The metadata of the schema: the header, counts and marks, a table of parts, and a digest of them."""
+def packed(header: Header, vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
+    """The metadata of the schema: the header, counts and marks, and a digest of them."""
     about = {"version": VERSION, **asdict(header)}
     if header.first is None:
         del about["first"]
     metadata = {ABOUT: json.dumps(about).encode()}
-    if parts is not None:
-        metadata[PARTS] = parts
     if vocabulary is not None:
         metadata[_COUNTS] = pa.compress(vocabulary.counts.astype("<i8").tobytes(), _CODEC, asbytes=True)
         metadata[_MARKS] = pa.compress(vocabulary.marks.astype("<u8").tobytes(), _CODEC, asbytes=True)
@@ -114,7 +111,7 @@ def packed(header: Header, vocabulary: Vocabulary | None, parts: bytes | None = 
 def digest(metadata: dict[bytes, bytes]) -> bytes:
     """sha256 of all metadata but the digest itself."""
     state = hashlib.sha256()
-    for key in (ABOUT, _COUNTS, _MARKS, *([PARTS] if PARTS in metadata else [])):
+    for key in (ABOUT, _COUNTS, _MARKS):
         value = metadata.get(key, b"")
         state.update(len(value).to_bytes(8, "little"))
         state.update(value)

@@ -1,11 +1,12 @@
 """A chain in parts: a folder of files with one vocabulary, read like a single chain.
 
-    index.arrow                     sizes, the vocabulary and the table of parts
-    part-000000-0123456789abcdef.arrow      the positions, each part a file of batches as in a single chain
+    index.json                  the names and checksums of the other files, and the sizes of parts; it is written last
+    vocabulary-DIGEST.arrow     the header and the vocabulary of a single chain, without positions
+    part-000000-DIGEST.arrow    positions, as in a single chain; their header has no vocabulary
+    ...
 
-The index is written last, and its name is the chain's: without it there is no chain. A part's name has the beginning of
-its checksum, so that a chain which replaces another has files of its own. Parts are opened when a block needs them;
-each thread holds few open, and data of two. What was checked of a part is known to all threads.
+Parts are opened when a block needs them; each thread holds few open, and data of two. What was checked of a part is
+known to all threads.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from numpy.typing import NDArray
 
 from chainfold.chain.batches import NO_CHAIN, ChainFile, ChainReader, StoredChain, absolute, damage, reopened
 from chainfold.chain.block import Block, join_blocks
-from chainfold.chain.header import PARTS, Header
-from chainfold.chain.part_table import INDEX, Part, parts_of
+from chainfold.chain.header import Header
+from chainfold.chain.part_index import INDEX, Part, WholeFile, index_of, parts_of
 from chainfold.errors import BadFile
 from chainfold.system.storage import storage_of
 
+_NO_INDEX = "this is not the index of a chain in parts, or it is cut short or damaged"
 _MOST_OPEN = 16  # parts, by each thread
 
 
 class StoredPart(StoredChain):
     """One part, whose positions count from its own first."""
 
-    def __init__(self, file: Path, called: str, expected: Header) -> None:
+    def __init__(self, file: ChainFile, called: str, expected: Header) -> None:
         """expected: the header that it must have, but for what a part may choose."""
-        self._open(file, called)
+        self._take(file, called)
         chosen = {name: getattr(self.header, name) for name in ("batch", "labelled")}
         if self.header != replace(expected, **chosen):
             raise BadFile(called, "is a part of another chain; encode the chain anew.")
@@ -64,7 +66,7 @@ class ChainInParts(ChainReader):
     >>> folder = tempfile.mkdtemp()
     >>> with open(f"{folder}/train.txt", "w") as file:
     ...     _ = file.write("the D\\ncat N\\n\\nit P\\n")
-    >>> chain = chainfold.encode(f"{folder}/train.txt", f"{folder}/chain", part_size=5)
+    >>> chain = chainfold.encode_in_parts(f"{folder}/train.txt", f"{folder}/chain", part_size=5)
     >>> len(chain.parts), chain.block(0, 3).labels.tolist()
     (3, [0, 1, 2])
     """
@@ -72,18 +74,30 @@ class ChainInParts(ChainReader):
     def __init__(self, folder: str | Path, cache: str | Path | None = None) -> None:
         self._storage, self._cache = storage_of(folder, cache), cache
         called = self._storage.called(INDEX)
-        with damage(called, NO_CHAIN):
-            self._index = ChainFile(self._storage.path(INDEX), called)
-            super().__init__(called, self._index.schema)
-            self._index.check(self.header, 1)
-            self.parts = parts_of(self.header, self._metadata[PARTS])
-        self.path = folder
+        with damage(called, _NO_INDEX):
+            self._index = index_of(self._storage.path(INDEX).read_bytes())
+        self._file = self._opened_file(self._index.vocabulary)
+        with damage(self._storage.called(self._index.vocabulary.name), NO_CHAIN):
+            super().__init__(folder, self._file.schema)
+            self._file.check(self.header, 1)
+        with damage(called, _NO_INDEX):
+            self.parts = parts_of(self.header, self._index.parts)
         self._firsts = [part.first for part in self.parts]
         self._known: dict[int, tuple[tuple[int, int], NDArray[np.bool_]]] = {}  # what was seen of parts
         self._held = threading.local()
 
     def __reduce__(self) -> Any:
         return reopened, (ChainInParts, absolute(self.path), self.digest)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the index, which has the checksums of all files."""
+        return self._index.sha256
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parts and the vocabulary."""
+        return self._index.vocabulary.size + sum(part.size for part in self.parts)
 
     def part_of(self, position: int) -> int:
         """The number of the part in which a position lies."""
@@ -115,23 +129,23 @@ class ChainInParts(ChainReader):
     def _opened(self, k: int) -> StoredPart:
         about = self.parts[k]
         called = self._storage.called(about.name)
-        with damage(called, NO_CHAIN):
-            file = self._storage.path(about.name, about.sha256)
-            if file.stat().st_size != about.size:
-                raise BadFile(called, f"has {file.stat().st_size:,} bytes, but was written with {about.size:,}.")
-        part = StoredPart(file, called, self._header_of(about))
+        part = StoredPart(self._opened_file(about), called, part_header(self.header, about))
         seen, safe = self._known.setdefault(k, (part.seen, np.zeros(part.header.batches, np.bool_)))
         if part.seen != seen or safe.size != part.header.batches:
             raise BadFile(called, "was changed while the chain was read; open it anew.")
         part.known_as(safe)
         return part
 
-    def _header_of(self, part: Part) -> Header:
-        """What a part must state of itself."""
-        return part_header(self.header, part)
+    def _opened_file(self, about: Part | WholeFile) -> ChainFile:
+        called = self._storage.called(about.name)
+        with damage(called, NO_CHAIN):
+            file = ChainFile(self._storage.path(about.name, about.sha256), called)
+            if file.seen[0] != about.size:
+                raise BadFile(called, f"has {file.seen[0]:,} bytes, but was written with {about.size:,}.")
+        return file
 
     def _read_names(self) -> None:
-        self._take_names(self._index.named_batch())
+        self._take_names(self._file.named_batch())
 
 
 def part_header(header: Header, part: Part) -> Header:

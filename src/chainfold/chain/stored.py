@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain as one_after_another
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from chainfold.chain.arrow_messages import FILE, STREAM, MessageFile, MessageStr
 from chainfold.chain.batches import CHECKSUM, NO_CHAIN, PipedChain, StoredChain, check_machine, checksum, damage
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, vocabulary_of
 from chainfold.chain.header import ABOUT, EDGE, MOST_ROWS, STATE, Header, digest, digest_of, packed
-from chainfold.chain.part_table import INDEX, Part, packed_parts
+from chainfold.chain.part_index import INDEX
 from chainfold.chain.parts import ChainInParts
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, EmptyChain
@@ -79,23 +79,24 @@ def write_chain(
         raise BadFile("standard output", f"cannot be written: {error.strerror or error}.") from None
 
 
-def write_part(file: IO[bytes], source: Source, first: int, chain: str | None) -> None:
+def write_part(file: Any, source: Source, first: int, chain: str | None) -> None:
     """Write a source as the part of a chain that begins at the position `first`; chain: its vocabulary's sha256."""
     check_machine()
     _write(pa.ipc.new_file, file, source, {"origin": chain, "first": first})
 
 
-def write_index(file: IO[bytes], totals: Source, parts: Sequence[Part]) -> None:
-    """Write the index of a chain in parts; totals: a source with its sizes and vocabulary, which is not read."""
+def write_vocabulary(file: Any, totals: Source) -> Header:
+    """Write the vocabulary of a chain in parts; totals: a source with its sizes and vocabulary, which is not read."""
     check_machine()
     vocabulary = vocabulary_of(totals)
     extras = {name for name in _EXTRAS if getattr(totals, name)}
     entries = round(totals.active * totals.positions)
     header = _header(totals, _rows_of(totals), totals.sequences, entries, extras)  # type: ignore[attr-defined]
     names = {} if vocabulary is None else _names_to_write(header, vocabulary)
-    schema = header.schema.with_metadata(packed(header, vocabulary, packed_parts(parts)))
+    schema = header.schema.with_metadata(packed(header, vocabulary))
     with pa.ipc.new_file(file, schema) as writer:
         writer.write_batch(_batch(_no_positions(header), schema, names))  # the names come with it
+    return header
 
 
 def _no_positions(header: Header) -> Block:

@@ -70,12 +70,13 @@ def _facts(source: ChainReader, top: int) -> dict[str, Any]:
     header, vocabulary = source.header, source.vocabulary
     counts = _counted(source)
     names = label_names(vocabulary, source.n_labels)
-    size = _size(Path(source.path))
+    size: int | None = getattr(source, "size", None)  # a pipe has none
     return {
         "chain": str(source.path),
         "version": VERSION,
         "bytes": size,
         "bytes_a_position": None if size is None else size / source.positions,
+        "parts": _parts(source),
         "positions": source.positions,
         "sequences": source.sequences,
         "mean_length": source.positions / source.sequences,
@@ -107,9 +108,17 @@ def _outlines(template: str) -> list[str]:
     return [feature.outline for feature in Template.from_json(template).features]
 
 
-def _size(path: Path) -> int | None:
-    """Bytes of the file; None for a pipe."""
-    return path.stat().st_size if path.is_file() else None
+def _parts(source: ChainReader) -> list[dict[str, Any]] | None:
+    """What the table of parts says; None for a single file."""
+    from chainfold.chain.parts import ChainInParts
+
+    if not isinstance(source, ChainInParts):
+        return None
+    return [
+        {"name": part.name, "first": part.first, "positions": part.positions, "sequences": part.sequences}
+        | {"attributes": part.entries, "bytes": part.size, "sha256": part.sha256}
+        for part in source.parts
+    ]
 
 
 def _counted(source: ChainReader) -> Counts:
@@ -183,6 +192,9 @@ def _sizes(facts: dict[str, Any]) -> Any:
             ("template", template if len(template) <= _MOST_TEXT else f"{template[:_MOST_TEXT]}…"),
             ("vocabulary sha256", f"{facts['vocabulary'][:16]}…"),
         ]
+    if facts["parts"] is not None:
+        sizes = [part["positions"] for part in facts["parts"]]
+        rows.append(("parts", f"{len(sizes):,}, of {min(sizes):,} to {max(sizes):,} positions"))
     if facts["bytes"] is not None:
         rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes per position"))
     rows.append(("version", f"{facts['version']}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from chainfold.cli.progress import bar
 from chainfold.errors import ChainfoldError
 from chainfold.system.machine import resident
 from chainfold.system.outputs import STANDARD, check_outputs
+from chainfold.system.storage import is_uri
 
 Files = Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")]
 ChainOutput = Annotated[
@@ -24,6 +24,16 @@ ChainOutput = Annotated[
 Append = Annotated[bool, typer.Option("--append", help="Append the positions to those in DATA.")]
 Again = Annotated[
     bool, typer.Option("--again", help="Append the rows even if an earlier --append has appended the same.")
+]
+PartSize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Write a chain in parts: a folder of files, each of about this much input, for instance 64MB.",
+    ),
+]
+PartThreads = Annotated[
+    int | None, typer.Option("--threads", metavar="K", help="Threads, for a chain in parts. Default: all cores.")
 ]
 
 
@@ -34,6 +44,8 @@ def encode(
     spec: dict[str, Any],
     append: Append = False,
     again: Again = False,
+    part_size: PartSize = None,
+    threads: PartThreads = None,
     as_json: options.Json = False,
 ) -> None:
     """Encode files of any size into a chain on disk, in bounded memory.
@@ -43,18 +55,29 @@ def encode(
 
     from chainfold.features.encode import encode as encode_files
     from chainfold.features.encode import encode_to
+    from chainfold.features.parts import encode_in_parts
 
     if again and not append:
         raise ChainfoldError("--again requires --append.")
     if append and output == STANDARD:
         raise ChainfoldError("--append requires a file; name the chain with -o.")
-    check_outputs(options.with_standard([output]), [inputs, spec.get("template")])
+    size = options.parse_size(part_size)
+    if size is None and threads is not None:
+        raise ChainfoldError("--threads requires --part-size.")
+    if size is not None and (append or output == STANDARD):
+        raise ChainfoldError("--part-size requires -o FOLDER, and excludes --append.")
+    if not is_uri(output):
+        check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder=True)
     begin = time.perf_counter()
     with bar() as progress:
         if output == STANDARD:
             encode_to(options.standard_output(), inputs, progress=progress.reading(), **spec)
             return
-        chain = encode_files(inputs, output, append=append, again=again, progress=progress.reading(), **spec)
+        told: dict[str, Any] = {"progress": progress.reading(), **spec}
+        if size is None:
+            chain: Any = encode_files(inputs, output, append=append, again=again, **told)
+        else:
+            chain = encode_in_parts(inputs, output, part_size=size, threads=threads, **told)
     facts = _facts(output, chain, time.perf_counter() - begin)
     report(facts, _rows(facts), output, as_json)
 
@@ -68,7 +91,8 @@ def _facts(output: str, chain: Any, seconds: float) -> dict[str, Any]:
         "attributes": chain.n_attributes,
         "edge_attributes": chain.n_edge_attributes,
         "attributes_per_position": chain.active,
-        "bytes": Path(output).stat().st_size,
+        "parts": len(chain.parts) if hasattr(chain, "parts") else None,
+        "bytes": chain.size,
         "seconds": seconds,
         "positions_per_second": chain.positions / seconds,
         "peak_rss_mb": resident() / 1e6,
@@ -83,6 +107,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("attributes", f"{facts['attributes']:,}"),
         ("edge attributes", f"{facts['edge_attributes']:,}"),
         ("attributes per position", f"{facts['attributes_per_position']:.1f}"),
+        *([] if facts["parts"] is None else [("parts", f"{facts['parts']:,}")]),
         ("size", f"{facts['bytes'] / 1e6:,.1f} MB"),
         ("seconds", f"{facts['seconds']:.2f}"),
         ("positions per second", f"{facts['positions_per_second']:,.0f}"),

@@ -500,6 +500,16 @@ class Attributes:
         """The rows still waiting: no more will come."""
         return self._do(self._starts.size)
 
+    def finish_before(
+        self, stretches: Iterable[Stretch], starts: NDArray[np.bool_]
+    ) -> tuple[FeatureBatch, FeatureBatch]:
+        """The rows still waiting: these follow them, and are context alone."""
+        waiting, low = self._starts.size, 0
+        for stretch in stretches:
+            self._hold(stretch, starts[low : low + stretch.starts.size])
+            low += stretch.starts.size
+        return self._do(waiting)
+
     def foreseen(self) -> tuple[FeatureBatch, FeatureBatch]:
         """What `finish` would find, but the rows still wait."""
         return self._look(self._starts.size)

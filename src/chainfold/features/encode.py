@@ -9,22 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from chainfold.chain.batches import PipedChain, StoredChain
+from chainfold.chain.batches import StoredChain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import open_chain, write_chain
+from chainfold.chain.stored import is_chain, open_chain, write_chain
 from chainfold.errors import AlreadyAppended, BadFile
 from chainfold.features.encoder import spooled
-from chainfold.features.schema import Schema, text_columns
+from chainfold.features.schema import Schema, reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.features.spool import SpooledChain
 from chainfold.features.template import Template
 from chainfold.readers.columns import LABEL, WEIGHT
-from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.row_digest import RowDigest
 from chainfold.readers.sequences import stretches_of
 from chainfold.system.outputs import claimed
+from chainfold.system.storage import is_uri
 
 
 def encode(
@@ -55,6 +54,8 @@ def encode(
     ...     chain.positions, chain.vocabulary.labels
     (2, ('D', 'N'))
     """
+    if is_uri(output) or (is_chain(output) and Path(output).is_dir()):
+        raise BadFile(output, "only a whole chain in parts can be written there; use `encode_in_parts` (--part-size).")
     with claimed([output], [inputs, options.get("template")]):
         spec = InputSpec.of(**options)
         if not append:
@@ -172,23 +173,9 @@ def _spooled(
     return spooled(rows, partial(Schema.of, spec), before=before, folder=folder, progress=progress)
 
 
-def reader_of(spec: InputSpec) -> InputReader:
-    """A reader of inputs for which there is no model."""
-    return InputReader(
-        format=None if spec.format is None else Format(spec.format),
-        columns=spec.columns,
-        header=spec.header,
-        symbols=partial(text_columns, spec),
-        comments=spec.comments,
-        delimiter=spec.delimiter,
-    )
-
-
 def _to_continue(path: str | Path) -> StoredChain:
     before = open_chain(path)
-    if isinstance(before, ChainInParts):
-        raise BadFile(path, "is a chain in parts and cannot be appended to; encode all files again.")
-    if isinstance(before, PipedChain):
+    if not isinstance(before, StoredChain):
         raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file.")
     return before
 

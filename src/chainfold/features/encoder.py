@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain as chained
@@ -32,6 +32,7 @@ from chainfold.features.row_spool import RowSpool
 from chainfold.features.schema import Schema
 from chainfold.features.spool import Numbering, Spool, SpooledChain
 from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Arrived, Stretch
+from chainfold.readers.pieces import last_rows
 from chainfold.readers.progress import InputProgress
 from chainfold.system.prefetch import read_ahead
 from chainfold.system.validate import LARGEST, MOST_WEIGHT, Arrays, is_text, mapping, need, within
@@ -195,6 +196,40 @@ class Numberer:
     def finish(self) -> list[Numbered]:
         """The rows still waiting: their sequence has ended, and what comes next starts another."""
         return [self._numbered(self._end())]
+
+    def _begin_after(self, stretches: Sequence[Stretch]) -> None:
+        starts = self._reader.context(stretches)
+        left = self._attributes.left
+        if left:
+            kept = last_rows(stretches, left)
+            self._attributes.restore(kept, starts[-left:], min(left, starts.size))
+
+    def numbered_between(
+        self, before: Sequence[Stretch], stretches: Iterable[Stretch], after: Callable[[], Sequence[Stretch]]
+    ) -> Iterator[Numbered]:
+        """The rows of the stretches; others come before and after them, and are context alone. This numberer is new."""
+        self._begin_after(before)
+        return map(self._numbered, read_ahead(self._found_before(stretches, after)))
+
+    def _found_before(
+        self, stretches: Iterable[Stretch], after: Callable[[], Sequence[Stretch]]
+    ) -> Iterator[_ReadyRows]:
+        for stretch in stretches:
+            yield from self._found(stretch, ended=False)
+        if self._waiting.labels.size:
+            follow = after()
+            state, edge = self._attributes.finish_before(follow, self._reader.context(follow))
+            yield self._ready(state, edge, ended=False)
+
+    @property
+    def left(self) -> int:
+        """The rows before one that are looked at."""
+        return self._attributes.left
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """The groups that have begun, as numbers in their order."""
+        return self._reader.groups
 
     def foreseen(self) -> Numbered:
         """What `finish` would give, but the rows still wait; for hashed attributes, which get no new numbers."""
@@ -384,38 +419,51 @@ class Encoder:
         """The chain with its final numbers, which calls `given` with the positions read."""
         del self._numberer  # frees its tables
         names, edge_names = self._lexicon.names, self._lexicon.edge_names
-        state, attributes, counts, marks = self._number(names, self._census, self._spool.state.ids.size)
-        edge, edge_attributes, _, _ = self._number(edge_names, self._edge_census, self._spool.edge.ids.size)
-        vocabulary = Vocabulary(
-            labels=tuple(self._lexicon.labels.names),
-            label=self._schema.label,
-            attributes=attributes,
-            edge_attributes=edge_attributes if edge.size else pa.array([], pa.large_string()),
-            counts=counts,
-            marks=marks,
-            hash_bits=self._schema.hash_bits,
-            min_count=self._schema.min_count,
-            template=self._schema.template.to_json(),
-            columns=self._schema.columns_json(),
-        )
+        state = final_names(names, self._census, self._spool.state.ids.size, self._schema.min_count)
+        edge = final_names(edge_names, self._edge_census, self._spool.edge.ids.size, self._schema.min_count)
+        vocabulary = vocabulary_of_names(self._schema, self._lexicon.labels.names, state, edge)
         if self._extends is not None:
             same: Any = {name: getattr(self._extends, name) for name in ("label", "template", "columns")}
             vocabulary = replace(vocabulary, **same)
-        return SpooledChain(self._spool, vocabulary, state, edge, given)
+        return SpooledChain(self._spool, vocabulary, state.numbering, edge.numbering, given)
 
-    def _number(
-        self, names: Names, census: Census, entries: int
-    ) -> tuple[Numbering, Any, NDArray[np.int64], NDArray[np.uint64]]:
-        """Final ids, the names in their order, counts and marks."""
-        if not names.exact:
-            size = len(names) if entries else names.settled
-            return Numbering(size, entries, None), None, *census.totals(size)
-        counts, marks = census.totals(len(names))
-        order = by_falling_count(counts, self._schema.min_count, names.settled)
-        ids = np.full(len(names), -1, np.int32)
-        ids[order] = np.arange(order.size)
-        counts, marks = counts[order], marks[order]
-        return Numbering(order.size, int(counts.sum()), ids), names.strings().take(order), counts, marks
+
+class FinalNames(NamedTuple):
+    """The attributes of one kind with their final ids."""
+
+    numbering: Numbering
+    names: Any  # in the order of their ids; None where they have none
+    counts: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+
+
+def final_names(names: Names, census: Census, entries: int, min_count: int) -> FinalNames:
+    """Final ids, by falling frequency; those of hashes stay."""
+    if not names.exact:
+        size = len(names) if entries else names.settled
+        return FinalNames(Numbering(size, entries, None), None, *census.totals(size))
+    counts, marks = census.totals(len(names))
+    order = by_falling_count(counts, min_count, names.settled)
+    ids = np.full(len(names), -1, np.int32)
+    ids[order] = np.arange(order.size)
+    counts, marks = counts[order], marks[order]
+    return FinalNames(Numbering(order.size, int(counts.sum()), ids), names.strings().take(order), counts, marks)
+
+
+def vocabulary_of_names(schema: Schema, labels: Sequence[str], state: FinalNames, edge: FinalNames) -> Vocabulary:
+    """What a chain of this schema keeps of its names."""
+    return Vocabulary(
+        labels=tuple(labels),
+        label=schema.label,
+        attributes=state.names,
+        edge_attributes=edge.names if edge.numbering.size else pa.array([], pa.large_string()),
+        counts=state.counts,
+        marks=state.marks,
+        hash_bits=schema.hash_bits,
+        min_count=schema.min_count,
+        template=schema.template.to_json(),
+        columns=schema.columns_json(),
+    )
 
 
 class _Renaming:

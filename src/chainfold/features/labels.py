@@ -18,6 +18,7 @@ from chainfold.readers.columns import Stretch
 
 _MOST_LABELS = 10_000  # there is a weight for each pair of labels
 _MOST_GROUPS = 1 << 24  # a quarter of a gigabyte
+_LOWER = (1 << 32) - 1
 _HALF = np.uint64((1 << 31) - 1)
 
 
@@ -66,12 +67,25 @@ class Labels:
             why = "has a stray tab or control character" if other is None else f"is {other!r} but for white space"
             problem = f"{stretch.place(row)}, column {column!r}: the label {text!r} {why}; correct it."
             raise BadLines(stretch.source, problem, lambda: stretch.lines[self._no_labels(stretch, column)])
-        if len(self.names) == _MOST_LABELS:
-            raise BadFile(
-                stretch.source,
-                f"column {column!r} has more than {_MOST_LABELS:,} labels; set `label` to the right one.",
-            )
+        self._check_size(stretch.source, column)
         self.add(text)
+
+    def merge(self, names: Iterable[str], source: str, column: str) -> NDArray[np.int32]:
+        """The numbers of the labels of the next part of the input, in which they are known to be labels."""
+        known = {name: number for number, name in enumerate(self.names)}
+        for text in (name for name in names if name not in known):
+            if (other := self._stripped.get(text.strip())) is not None:
+                problem = f"column {column!r}: the label {text!r} is {other!r} but for white space; correct it."
+                raise BadFile(source, problem)
+            self._check_size(source, column)
+            known[text] = len(self.names)
+            self.add(text)
+        return np.array([known[name] for name in names], np.int32)
+
+    def _check_size(self, source: str, column: str) -> None:
+        if len(self.names) == _MOST_LABELS:
+            problem = f"column {column!r} has more than {_MOST_LABELS:,} labels; set `label` to the right one."
+            raise BadFile(source, problem)
 
     def _no_labels(self, stretch: Stretch, column: str) -> NDArray[np.bool_]:
         """The rows with what cannot be a label, as far as others are known."""
@@ -117,7 +131,7 @@ class TargetReader:
 
     def __init__(self, schema: Schema, labels: Labels) -> None:
         self._schema, self._labels = schema, labels
-        self._seen = None if schema.groups_return else _SeenGroups()
+        self._seen = None if schema.groups_return else SeenGroups()
         self._last_group: str | None = None
         self._begun = False
 
@@ -154,6 +168,18 @@ class TargetReader:
             labels = self._labels.numbers(stretch, self._schema.label)
         return labels, np.empty(0) if self._schema.weight is None else weights_of(stretch, self._schema.weight)
 
+    def context(self, stretches: Iterable[Stretch]) -> NDArray[np.bool_]:
+        """The start marks of rows that are there for others only; their labels and groups are not counted."""
+        seen, self._seen = self._seen, None
+        starts = [self._starts(stretch) for stretch in stretches if stretch.starts.size]
+        self._seen = seen
+        return np.concatenate([np.empty(0, np.bool_), *starts])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """The groups that have begun, as numbers in their order; none where they may occur again."""
+        return np.empty(0, np.int64) if self._seen is None else self._seen.begun
+
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._schema.group is not None:
             starts = self._group_starts(stretch, self._schema.group)
@@ -178,7 +204,7 @@ class TargetReader:
         return starts
 
 
-class _SeenGroups:
+class SeenGroups:
     """The groups that have begun so far, by 62 bits of their hashes: about 16 bytes each."""
 
     def __init__(self) -> None:
@@ -198,9 +224,29 @@ class _SeenGroups:
                 f"{stretch.place(row)}, column {column!r}: {group} comes again after another; sort the rows by group, "
                 f"or set `groups_return` if each of its runs is a sequence.",
             )
+        self._check_size(stretch.source, column)
+
+    @property
+    def begun(self) -> NDArray[np.int64]:
+        """The groups in their order."""
+        return self._table.arrays.pairs[: len(self._table)]
+
+    def merge(self, begun: NDArray[np.int64], source: str, column: str) -> None:
+        """Add the groups that begin in the next part of the input; raises if one of them has begun before."""
+        before = len(self._table)
+        numbers = self._table.codes((begun >> 32).astype(np.int32), (begun & _LOWER).astype(np.int32))
+        if (numbers != before + np.arange(begun.size)).any():
+            raise BadFile(
+                source,
+                f"column {column!r}: one of its groups has begun before and comes again after another; sort the rows "
+                f"by group, or set `groups_return` if each of its runs is a sequence.",
+            )
+        self._check_size(source, column)
+
+    def _check_size(self, source: str, column: str) -> None:
         if len(self._table) > _MOST_GROUPS:
             raise BadFile(
-                stretch.source,
+                source,
                 f"column {column!r} has more than {_MOST_GROUPS:,} groups, too many to check that none occurs again; "
                 f"set `groups_return`.",
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from chainfold.system.validate import MOST_WEIGHT
 _DROPPED = 44  # bits of a double's mantissa that a cell does not see
 _ZERO = 1 << 19  # the cell of 0.0
 _MAGNITUDE = np.int64(2**63 - 1)
+_MANTISSA, _PIECE = 53, (1 << 18) - 1  # bits of a double's mantissa; a third of them
+_AT_ONCE = 1 << 16  # numbers whose products of pieces are summed exactly
 _FITTED = ("standard", "quantile")
 
 
@@ -114,27 +117,49 @@ def needs_fit(template: Template) -> bool:
 
 def fit(template: Template, stretches: Iterable[Stretch]) -> Template:
     """The template with scales for `standard` and bins for `quantile`, by one pass over the numbers."""
-    cells = {column: _Cells() for column in _columns(template, "quantile")}
-    moments = {column: _Moments() for column in _columns(template, "standard")}
+    statistics = NumberStatistics(template)
     for stretch in stretches:
-        for column in cells.keys() | moments.keys():
+        statistics.add(stretch)
+    return statistics.fitted(template)
+
+
+class NumberStatistics:
+    """What scales and bins are made from; of rows in several parts it is merged, with the same result."""
+
+    def __init__(self, template: Template) -> None:
+        self._cells = {column: _Cells() for column in sorted(_columns(template, "quantile"))}
+        self._moments = {column: _Moments() for column in sorted(_columns(template, "standard"))}
+
+    def add(self, stretch: Stretch) -> None:
+        """Count the numbers of further rows."""
+        for column in self._cells.keys() | self._moments.keys():
             numbers, missing = numbers_of(stretch, column)
             present = numbers[~missing] if missing.any() else numbers
-            if column in cells:
-                cells[column].add(present)
-            if column in moments:
-                moments[column].add(present)
+            if column in self._cells:
+                self._cells[column].add(present)
+            if column in self._moments:
+                self._moments[column].add(present)
 
-    def fitted(factor: Factor) -> Factor:
-        column, steps = str(factor.column), factor.steps
-        if steps and steps[0].name == "quantile":
-            return factor._replace(steps=(Step("bins", cells[column].edges(int(steps[0].arguments[0]))),))
-        if steps and steps[0].name == "standard":
-            return factor._replace(steps=(Step("scale", moments[column].scale(column)),))
-        return factor
+    def merge(self, other: NumberStatistics) -> None:
+        """Count the numbers that another has counted."""
+        for column, cells in self._cells.items():
+            cells.merge(other._cells[column])
+        for column, moments in self._moments.items():
+            moments.merge(other._moments[column])
 
-    features = (f._replace(factors=tuple(fitted(factor) for factor in f.factors)) for f in template.features)
-    return Template(tuple(features), template.border)
+    def fitted(self, template: Template) -> Template:
+        """The template with its scales and bins."""
+
+        def fitted(factor: Factor) -> Factor:
+            column, steps = str(factor.column), factor.steps
+            if steps and steps[0].name == "quantile":
+                return factor._replace(steps=(Step("bins", self._cells[column].edges(int(steps[0].arguments[0]))),))
+            if steps and steps[0].name == "standard":
+                return factor._replace(steps=(Step("scale", self._moments[column].scale(column)),))
+            return factor
+
+        features = (f._replace(factors=tuple(fitted(factor) for factor in f.factors)) for f in template.features)
+        return Template(tuple(features), template.border)
 
 
 def _columns(template: Template, *names: str) -> set[str]:
@@ -149,30 +174,63 @@ def _columns(template: Template, *names: str) -> set[str]:
 
 
 class _Moments:
-    """Mean and deviation of a column, merged batch by batch."""
+    """Σ x and Σ x² of a column, exactly: the order in which numbers come does not matter.
+
+    x = m 2^e with a whole number m of 54 bits, which is cut into three of 18 bits, so that the sums of many products of
+    two of them are exact. For each e, the sums are whole numbers.
+    """
 
     def __init__(self) -> None:
-        self._count, self._mean, self._squares = 0, 0.0, 0.0
+        self._count = 0
+        self._sums: dict[int, int] = {}  # of m, by e
+        self._squares: dict[int, int] = {}  # of m²
 
     def add(self, numbers: NDArray[np.float64]) -> None:
-        """n ← n + m,  mean ← mean + δ m/n,  Σ(x - mean)² ← both sums + δ² (n - m) m/n,  with δ between the means."""
-        if not numbers.size:
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = numbers.mean()
-            squares = np.square(numbers - mean).sum()
-            before, self._count = self._count, self._count + numbers.size
-            share, delta = numbers.size / self._count, mean - self._mean
-            self._mean += delta * share
-            self._squares += squares + delta * delta * before * share
+        self._count += numbers.size
+        for low in range(0, numbers.size, _AT_ONCE):
+            self._add(numbers[low : low + _AT_ONCE])
+
+    def _add(self, numbers: NDArray[np.float64]) -> None:
+        fractions, exponents = np.frexp(numbers)
+        whole = np.ldexp(fractions, _MANTISSA).astype(np.int64)
+        codes, groups = np.unique(exponents, return_inverse=True)
+        a, b, c = (whole >> 36).astype(float), (whole >> 18 & _PIECE).astype(float), (whole & _PIECE).astype(float)
+
+        def sums(products: NDArray[np.float64], shift: int) -> NDArray[Any]:
+            return np.array([int(total) << shift for total in np.bincount(groups, products)], object)
+
+        first = sums(a, 36) + sums(b, 18) + sums(c, 0)
+        second = sums(a * a, 72) + sums(a * b, 55) + sums(a * c, 37)
+        second += sums(b * b, 36) + sums(b * c, 19) + sums(c * c, 0)
+        for code, total, square in zip(codes.tolist(), first, second, strict=True):
+            self._sums[code] = self._sums.get(code, 0) + total
+            self._squares[code] = self._squares.get(code, 0) + square
+
+    def merge(self, other: _Moments) -> None:
+        """Add the sums of another."""
+        self._count += other._count
+        for own, others in ((self._sums, other._sums), (self._squares, other._squares)):
+            for code, total in others.items():
+                own[code] = own.get(code, 0) + total
 
     def scale(self, column: str) -> tuple[float, float]:
         """Mean and deviation; the latter is 1 where there is none but rounding."""
-        deviation = math.sqrt(self._squares / max(self._count, 1)) if math.isfinite(self._squares) else math.inf
-        if not math.isfinite(self._mean) or not math.isfinite(deviation):
-            raise ChainfoldError(f"the numbers of column {column!r} are too large to be scaled; use log({column}).")
-        rounding = 8 * np.finfo(np.float64).eps * abs(self._mean)
-        return float(self._mean), float(deviation) if deviation > rounding else 1.0
+        count = max(self._count, 1)
+        sums = (_scaled(total, code - _MANTISSA) for code, total in self._sums.items())
+        squares = (_scaled(total, 2 * (code - _MANTISSA)) for code, total in self._squares.items())
+        mean, square = sum(sums, Fraction()) / count, sum(squares, Fraction()) / count
+        try:
+            center, deviation = float(mean), math.sqrt(float(square - mean * mean))
+        except OverflowError:
+            problem = f"the numbers of column {column!r} are too large to be scaled; use log({column})."
+            raise ChainfoldError(problem) from None
+        rounding = 8 * np.finfo(np.float64).eps * abs(center)
+        return center, deviation if deviation > rounding else 1.0
+
+
+def _scaled(total: int, exponent: int) -> Fraction:
+    """total 2^exponent."""
+    return Fraction(total << exponent) if exponent >= 0 else Fraction(total, 1 << -exponent)
 
 
 class _Cells:
@@ -187,6 +245,15 @@ class _Cells:
         codes = self._table.codes(np.zeros_like(cells), cells)
         counts = np.bincount(codes, minlength=len(self._table))
         counts[: self._counts.size] += self._counts
+        self._counts = counts
+
+    def merge(self, other: _Cells) -> None:
+        """Add the counts of another."""
+        cells = other._table.arrays.pairs[: len(other._table)].astype(np.int32)
+        codes = self._table.codes(np.zeros_like(cells), cells)
+        counts = np.zeros(len(self._table), np.int64)
+        counts[: self._counts.size] = self._counts
+        counts[codes] += other._counts
         self._counts = counts
 
     def edges(self, bins: int) -> tuple[float, ...]:

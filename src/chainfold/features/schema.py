@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -14,6 +15,7 @@ from chainfold.features.spec import InputSpec
 from chainfold.features.template import WAYS_OF_NUMBERS, Template, every_column
 from chainfold.readers.columns import ATTRIBUTES, EDGE, Stretch, kinds_of
 from chainfold.readers.conll import CONLLU_COLUMNS
+from chainfold.readers.formats import Format, InputReader
 
 # What a vocabulary keeps of a schema as JSON, in this order; label, template, min_count and hash_bits are beside it.
 _KEPT_IF_GIVEN = ("encoding", "delimiter")
@@ -123,6 +125,18 @@ def text_columns(spec: InputSpec, columns: Sequence[str]) -> frozenset[str]:
     roles = frozenset(column for column in (label_column(spec, columns), spec.group) if column is not None)
     template = spec.parsed_template
     return roles.union(spec.symbols or ()) | (frozenset() if template is None else template.texts(columns))
+
+
+def reader_of(spec: InputSpec) -> InputReader:
+    """A reader of inputs for which there is no model."""
+    return InputReader(
+        format=None if spec.format is None else Format(spec.format),
+        columns=spec.columns,
+        header=spec.header,
+        symbols=partial(text_columns, spec),
+        comments=spec.comments,
+        delimiter=spec.delimiter,
+    )
 
 
 def _template(spec: InputSpec, kinds: dict[str, str], label: str | None) -> Template:

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import NO_COLUMN, NUMBER, SYMBOL, Choice, Stretch
-from chainfold.readers.inputs import Chunk, RawFields, after_last_line, count_of, ends_of_plain_rows
+from chainfold.readers.inputs import (
+    BOM,
+    Chunk,
+    RawFields,
+    Stream,
+    after_last_line,
+    chunks,
+    count_of,
+    ends_of_plain_rows,
+)
 from chainfold.readers.tables import ROWS, first_line, one_array, tidy
 from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers, without_comments
 from chainfold.readers.text_kernels import quoted_rows
@@ -71,6 +80,17 @@ class CsvReader(TextReader):
     def go_on(self) -> None:
         self._begun = False
 
+    def begin_within(self) -> None:
+        self._begun, self._fresh = True, False
+
+    @property
+    def spans_lines(self) -> bool:
+        return self._quotes and not self._one_line
+
+    @property
+    def has_header(self) -> bool:
+        return self._header is not False
+
     @property
     def stand_in(self) -> bytes:
         return self._delimiter.join(["1"] * len(self._names)).encode() + b"\n"
@@ -114,6 +134,15 @@ class CsvReader(TextReader):
         quote = _QUOTE if self._quotes else _NO_QUOTE
         rows, end = quoted_rows(np.frombuffer(data, np.uint8), ord(self._delimiter), quote, line, lines)
         return lines[:rows], end
+
+    def row_places(self, stream: Stream) -> Iterator[NDArray[np.int64]]:
+        """The bytes at which rows begin, a chunk at a time; the stream begins where the input does."""
+        done = 0 if stream.peek(len(BOM)) != BOM else len(BOM)
+        for chunk in chunks(stream, self._chunk, self._cut):
+            lines = np.unique(self._rows(chunk.data, 1)[0])
+            begins = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n")) + 1
+            yield done + np.concatenate([[0], begins])[lines - 1]
+            done += len(chunk.data)
 
     def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
         data = chunk.data

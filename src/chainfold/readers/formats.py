@@ -82,19 +82,17 @@ class InputReader:
 
     def read(self, inputs: Inputs) -> Iterator[Stretch]:
         """The rows of all inputs, one after another; their columns must be the same."""
-        readers: dict[Format, _Reader] = {}
+        readers: dict[Format, RowReader] = {}
         text: Format | None = None
-        same = _SameColumns()
+        same = SameColumns()
         for source in inputs:
             with closing(source.open()) as stream:
                 if not stream.peek(1):
                     if self.empty and stream.failure is None:
                         continue
                     raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
-                form = self.format or by_name(source.name) or _by_magic(stream) or text or self.by_content(stream)
-                if self.format is None and form in TEXT and form is not Format.JSONL:
-                    check_no_json(_first_line(self._head(stream)), source.name)
-                reader = readers.setdefault(form, self._reader(form))
+                form = self.format_of(stream, text)
+                reader = readers.setdefault(form, self.reader(form))
                 rows = 0
                 for stretch in reader.read(stream):
                     if form is not Format.CRFSUITE:
@@ -105,9 +103,16 @@ class InputReader:
                 if not rows and not self.empty:
                     raise EmptyInput(source.name, NO_ROWS[form])
 
+    def format_of(self, stream: Stream, text: Format | None) -> Format:
+        """The format of an input; text: that of the texts before."""
+        form = self.format or by_name(stream.name) or _by_magic(stream) or text or self.by_content(stream)
+        if self.format is None and form in TEXT and form is not Format.JSONL:
+            check_no_json(_first_line(self._head(stream)), stream.name)
+        return form
+
     def read_table(self, table: object) -> Iterator[Stretch]:
         """The rows of a table in memory."""
-        same = _SameColumns()
+        same = SameColumns()
         empty = True
         for stretch in read_memory(table, self.columns, self.symbols):
             same.check(stretch)
@@ -158,7 +163,8 @@ class InputReader:
         delimiter = self.delimiter or self.model_delimiter
         return None if delimiter in (None, *_WHITE) else Format.CSV
 
-    def _reader(self, form: Format) -> _Reader:
+    def reader(self, form: Format) -> RowReader:
+        """A reader for a format."""
         if form in TEXT:
             return self.text_reader(form)
         self._check_no_comments(form)
@@ -215,11 +221,13 @@ def are_files(inputs: Any) -> bool:
     return isinstance(inputs, (list, tuple)) and all(map(are_files, inputs))
 
 
-class _Reader(Protocol):
+class RowReader(Protocol):
+    """What all readers of rows have in common."""
+
     def read(self, stream: Stream) -> Iterator[Stretch]: ...
 
 
-class _SameColumns:
+class SameColumns:
     """Holds all stretches to the columns of the first."""
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
+from chainfold.system.storage import is_uri, remote_files
 
 InputSource = str | Path | BinaryIO
 Meter = Callable[[int], None]
@@ -114,8 +115,16 @@ class Input:
         return isinstance(self.source, _File)
 
     @property
+    def named(self) -> bool:
+        """Can every process open it by its name?"""
+        return isinstance(self.source, _File | _Remote)
+
+    @property
     def file(self) -> BinaryIO | None:
-        """The file that the user has opened, if it can go back and forth."""
+        """The file that the user has opened, if it can go back and forth, or a new one for an object."""
+        if isinstance(self.source, _Remote):
+            file: BinaryIO = self.source.open()
+            return file
         return self.source.file if isinstance(self.source, _Seekable) else None
 
     def open(self) -> Stream:
@@ -125,16 +134,27 @@ class Input:
         except (OSError, ValueError) as error:
             raise unreadable(self.name, error) from None
 
+    def part(self, begin: int, end: int) -> Stream:
+        """Bytes begin … end-1 of a file of UTF-8 that is not compressed."""
+        try:
+            raw = self.source.open()
+            raw.seek(begin)
+            return Stream(self, _Limited(raw, end - begin), within=begin > 0)
+        except (OSError, ValueError) as error:
+            raise unreadable(self.name, error) from None
+
 
 class Stream:
     """The decompressed bytes of an input: a file object, as far as pyarrow needs one, that can look ahead."""
 
-    def __init__(self, of: Input, raw: Any) -> None:
+    def __init__(self, of: Input, raw: Any, within: bool = False) -> None:
+        """within: they begin in the midst of a text, where nothing is a mark of an encoding or a compression."""
         self.input = of
         self.name = of.name
         self.closed = False
+        self.within = within
         head = _exactly(raw, MAGIC_SIZE)
-        self.compression = compression_of(head)
+        self.compression = None if within else compression_of(head)
         self._raw = raw
         self._meter = _Metered(head, raw, of.progress)
         self._next = _decompressed(io.BufferedReader(self._meter, _PIECE), self.compression)
@@ -145,7 +165,7 @@ class Stream:
     @cached_property
     def encoding(self) -> str:
         """That of a byte order mark; without one, that of the input."""
-        return marked_encoding(self.peek(MARK_SIZE)) or self.input.encoding
+        return (None if self.within else marked_encoding(self.peek(MARK_SIZE))) or self.input.encoding
 
     def peek(self, size: int) -> bytes:
         """The next bytes, which stay to be read; fewer at the end."""
@@ -271,6 +291,19 @@ class _Metered(io.RawIOBase):
         return len(data)
 
 
+class _Limited:
+    """The next bytes of a raw file, and no more."""
+
+    def __init__(self, raw: Any, size: int) -> None:
+        self._raw, self._left = raw, size
+        self.close = raw.close
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._raw.read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+
 class _Source(ABC):
     """Where bytes come from."""
 
@@ -304,6 +337,18 @@ class _Seekable(_Source):
     def open(self) -> Any:
         self.file.seek(self._begin)
         return self.file
+
+
+class _Remote(_Source):
+    """An object behind a URI."""
+
+    owned = True
+
+    def __init__(self, system: Any, path: str, size: int) -> None:
+        self._system, self._path, self.size = system, path, size
+
+    def open(self) -> Any:
+        return self._system.open_input_file(self._path)
 
 
 class _Pipe(_Source):
@@ -357,6 +402,8 @@ def _resolved(given: InputSource) -> list[tuple[str, _Source]]:
             raise BadFile("standard input", "cannot be read: it is closed.")
         file = sys.stdin.buffer
         return [_of_open_file(getattr(file, "raw", file), "standard input")]  # a thread may be left waiting for it
+    if is_uri(given):
+        return [(name, _Remote(system, path, size)) for name, system, path, size in remote_files(given)]
     if _exists(given) or not glob.has_magic(str(given)):
         return [(str(given), _of_path(given))]
     names = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207  absolute patterns too
@@ -481,9 +528,14 @@ def ends_of_plain_rows(data: bytes, quotes: bool) -> NDArray[np.int64] | None:
     return None if (np.diff(ends, prepend=-1) == 1).any() else ends
 
 
-def chunks(stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = after_last_line) -> Iterator[Chunk]:
-    """The text of a stream in chunks of about `size` bytes; `cut` says up to where the bytes so far may be given."""
-    line, held = 1, b""
+def chunks(
+    stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = after_last_line, line: int = 1
+) -> Iterator[Chunk]:
+    """The text of a stream in chunks of about `size` bytes; `cut` says up to where the bytes so far may be given.
+
+    line: the number of its first line.
+    """
+    held = b""
     try:
         for piece in _utf8_pieces(stream, size):
             held += piece
@@ -507,7 +559,7 @@ def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
     if stream.encoding != UTF8:
         yield from _transcoded(stream, size)
         return
-    if stream.peek(len(BOM)) == BOM:
+    if not stream.within and stream.peek(len(BOM)) == BOM:
         stream.read(len(BOM))
     while piece := stream.text(size):
         yield piece

@@ -61,6 +61,9 @@ class JsonLinesReader(TextReader):
     def go_on(self) -> None:
         pass
 
+    def begin_within(self) -> None:
+        self._fresh = False
+
     @property
     def stand_in(self) -> bytes:
         raise NotImplementedError("a line that is no object is no row")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
@@ -55,15 +56,18 @@ class _Chunk(NamedTuple):
     size: int  # of them in the file
 
 
-def rows_at_once(file: BinaryIO, schema: Any, most: int, name: str) -> list[int]:
+def rows_at_once(
+    file: BinaryIO, schema: Any, most: int, name: str, some: Container[int] = range(sys.maxsize)
+) -> list[int]:
     """How many rows of each row group to read at once, at most; raises if a cell in it is too large.
 
-    file: a Parquet file; schema: of its columns; most: how many rows there may be in any case.
+    file: a Parquet file; schema: of its columns; most: how many rows there may be in any case; some: the groups that
+    are looked at.
     """
     sizes, before = [], 0
-    for count, chunks in _groups(file, name):
+    for group, (count, chunks) in enumerate(_groups(file, name)):
         rows = [most]
-        for k, chunk in enumerate(chunks):
+        for k, chunk in enumerate(chunks if group in some else []):
             if schema.column(k).max_repetition_level:
                 rows.append(_rows_of_lists(file, chunk, (before + 1, before + count), name))
             else:

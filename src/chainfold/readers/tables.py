@@ -65,8 +65,10 @@ def check_types(schema: Any, names: Sequence[str] | None, symbols: Choice, sourc
     normal(nothing, symbols, np.empty(0, np.int64), source)
 
 
-def stretches_of_batches(batches: Any, names: Sequence[str] | None, symbols: Choice, source: str) -> Iterator[Stretch]:
-    row = 1
+def stretches_of_batches(
+    batches: Any, names: Sequence[str] | None, symbols: Choice, source: str, row: int = 1
+) -> Iterator[Stretch]:
+    """row: the number of the first, from 1."""
     for batch in batches:
         for low in range(0, batch.num_rows, ROWS):
             part = _named(batch.slice(low, ROWS), names, source)

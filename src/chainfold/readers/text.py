@@ -15,7 +15,7 @@ from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
-from chainfold.readers.text_kernels import HEAD, START, STATE_SIZE
+from chainfold.readers.text_kernels import HEAD, LAST, SEEN, START, STATE_SIZE
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
@@ -42,7 +42,11 @@ class TextReader(ABC):
     def read(self, stream: Stream) -> Iterator[Stretch]:
         """All rows of an input."""
         self.begin()
-        for chunk in chunks(stream, self._chunk, self._cut):
+        yield from self.rows(stream)
+
+    def rows(self, stream: Stream, line: int = 1, size: int | None = None) -> Iterator[Stretch]:
+        """The rows of a stream that goes on where this reader stands, from a line on; size: of chunks."""
+        for chunk in chunks(stream, size or self._chunk, self._cut, line):
             taken = self.take(chunk, stream.name)
             stream.keep(taken.raw)
             yield from taken.stretches
@@ -60,6 +64,20 @@ class TextReader(ABC):
     @abstractmethod
     def go_on(self) -> None:
         """What comes next is the beginning of another file, but not of a sequence."""
+
+    @abstractmethod
+    def begin_within(self) -> None:
+        """What comes next is from the midst of an input; the first row's start mark may be wrong."""
+
+    @property
+    def spans_lines(self) -> bool:
+        """May a row have several lines?"""
+        return False
+
+    @property
+    def has_header(self) -> bool:
+        """May an input begin with names of columns?"""
+        return False
 
     def look_at(self, data: bytes) -> None:  # noqa: B027  most readers need not
         """The first lines of the first input, before they are taken."""
@@ -113,6 +131,18 @@ class LineReader(TextReader):
 
     def go_on(self) -> None:
         pass
+
+    def begin_within(self) -> None:
+        self._state[START], self._state[HEAD] = 1, 0
+
+    @property
+    def comments_seen(self) -> int:
+        """The kinds of lines that were taken for comments: 1 for a lone '#', 2 for one in front of other letters."""
+        return int(self._state[SEEN])
+
+    def forget_comments(self) -> None:
+        """Forget what was taken for a comment, or begins a sequence like one."""
+        self._state[SEEN] = self._state[LAST] = 0
 
     @property
     def between(self) -> bool:

@@ -154,14 +154,16 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def target_of(path: str | Path) -> Path:
-    """The file that is to be written or replaced, with links resolved."""
+def target_of(path: str | Path, folder: bool = False) -> Path:
+    """The file, or the folder, that is to be written or replaced, with links resolved."""
     try:
         given = Path(path)
         target = given.resolve()
         if given.exists() and not (given.is_file() or given.is_dir()):  # a pipe behind /dev/stdout has no name
             raise BadFile(path, "cannot be written: it is not an ordinary file; name one, or write to standard output.")
-        if not target.name or target.is_dir():
+        if folder and target.is_file():
+            raise BadFile(path, "cannot be written: a chain in parts is a folder, and this is a file; remove it.")
+        if not target.name or (target.is_dir() and not folder):
             raise BadFile(repr(str(path)), "cannot be written: it is a directory; name a file.")
         if not target.parent.is_dir():
             raise BadFile(path, f"cannot be written: there is no folder {target.parent}.")

@@ -25,22 +25,24 @@ Identity = tuple[int, int]  # device and inode
 
 
 @contextmanager
-def claimed(outputs: Sequence[object], inputs: Iterable[object], in_place: bool = False) -> Iterator[None]:
+def claimed(
+    outputs: Sequence[object], inputs: Iterable[object], in_place: bool = False, folder: bool = False
+) -> Iterator[None]:
     """Raise, before any work is done, unless the outputs can be written, and nobody else does; hold them meanwhile.
 
-    in_place: they are not replaced, but written into. Where the folder may not be written to, nobody else can replace
-    them either, and they are not held.
+    in_place: they are not replaced, but written into; folder: they are folders. Where the folder of an output may not
+    be written to, nobody else can replace it either, and it is not held.
     """
-    check_outputs(outputs, inputs)
+    check_outputs(outputs, inputs, folder)
     with ExitStack() as stack:
         for output in outputs:
             if isinstance(output, (str, Path)) and str(output) != STANDARD:
-                stack.enter_context(_held(output, in_place))
+                stack.enter_context(_held(output, in_place, folder))
                 remove_leftovers(output)
         yield
 
 
-def check_outputs(outputs: Iterable[object], inputs: Iterable[object]) -> None:
+def check_outputs(outputs: Iterable[object], inputs: Iterable[object], folder: bool = False) -> None:
     """Raise if an output cannot be written, is one of the inputs, or is another output as well.
 
     Names are paths, globs among the inputs, and `-`; anything else, such as None or a table, is no file.
@@ -51,7 +53,7 @@ def check_outputs(outputs: Iterable[object], inputs: Iterable[object]) -> None:
         if not isinstance(output, (str, Path)):
             continue
         standard = str(output) == STANDARD
-        place: Path | str = STANDARD if standard else target_of(output)
+        place: Path | str = STANDARD if standard else target_of(output, folder)
         identity = _identity_of_stream(sys.stdout, 1) if standard else _identity_of(place)
         name = "standard output" if standard else output
         if identity in read:
@@ -92,9 +94,9 @@ def _identity_of_stream(stream: object, descriptor: int) -> Identity | None:
 
 
 @contextmanager
-def _held(output: str | Path, in_place: bool) -> Iterator[None]:
+def _held(output: str | Path, in_place: bool, folder: bool) -> Iterator[None]:
     """Hold an output, unless another process does."""
-    target = target_of(output)
+    target = target_of(output, folder)
     if not can_lock() or (in_place and not os.access(target.parent, os.W_OK)):
         yield
         return

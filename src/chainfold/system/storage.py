@@ -13,17 +13,16 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
 from chainfold.errors import BadFile
-from chainfold.system.files import remove_leftovers, written_whole
+from chainfold.system.files import written_whole
 
 CACHE = "CHAINFOLD_CACHE"  # the variable that names the folder of the cache
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.S)  # a path object has made one slash of two
@@ -44,6 +43,34 @@ def storage_of(folder: str | Path, cache: str | Path | None = None) -> LocalStor
     'log.chain/index.arrow'
     """
     return RemoteStorage(folder, cache) if is_uri(folder) else LocalStorage(folder)
+
+
+class DigestedFile:
+    """A file to write to, whose checksum and size are known at the end."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self.size = file, hashlib.sha256(), 0
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self._digest.update(data)
+        size = self._file.write(data)
+        self.size += size
+        return size
+
+    def tell(self) -> int:
+        """How much was written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing: the file is flushed at its end."""
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, in hex."""
+        return self._digest.hexdigest()
 
 
 class _Storage(ABC):
@@ -68,12 +95,12 @@ class _Storage(ABC):
         """Where the file can be read; with its checksum, a copy that was made earlier is taken."""
 
     @abstractmethod
-    def written(self, file: str) -> Any:
+    def written(self, file: str) -> AbstractContextManager[IO[bytes]]:
         """A context with an open file to write to, which is there when all of it is written."""
 
     @abstractmethod
-    def rename(self, file: str, name: str) -> None:
-        """Give a whole file another name."""
+    def digested(self, file: str, name: Callable[[str], str]) -> AbstractContextManager[DigestedFile]:
+        """The same, for a file whose name depends on its checksum; meanwhile it may have the name `file`."""
 
     @abstractmethod
     def remove(self, file: str) -> None:
@@ -104,9 +131,12 @@ class LocalStorage(_Storage):
         with written_whole(target) as opened:
             yield opened
 
-    def rename(self, file: str, name: str) -> None:
-        with _sentence(self.called(name), "written"):
-            (self._folder / file).replace(self._folder / name)
+    @contextmanager
+    def digested(self, file: str, name: Callable[[str], str]) -> Iterator[DigestedFile]:
+        with self.written(file) as opened:
+            yield (digested := DigestedFile(opened))
+        with _sentence(self.called(file), "renamed"):
+            (self._folder / file).replace(self._folder / name(digested.sha256))
 
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"):
@@ -162,19 +192,24 @@ class RemoteStorage(_Storage):
         """The file is written here first, as an upload that is given up would leave a piece of it."""
         with tempfile.TemporaryFile() as whole:
             yield whole
-            whole.seek(0)
-            with _sentence(self.called(file), "written"):
-                try:
-                    with self.system.open_output_stream(self._at(file)) as target:
-                        shutil.copyfileobj(whole, target, _PIECE)
-                except BaseException:
-                    with suppress(OSError):
-                        self.system.delete_file(self._at(file))
-                    raise
+            self._upload(whole, file)
 
-    def rename(self, file: str, name: str) -> None:
-        with _sentence(self.called(name), "written"):
-            self.system.move(self._at(file), self._at(name))
+    @contextmanager
+    def digested(self, file: str, name: Callable[[str], str]) -> Iterator[DigestedFile]:
+        with tempfile.TemporaryFile() as whole:
+            yield (digested := DigestedFile(whole))
+            self._upload(whole, name(digested.sha256))
+
+    def _upload(self, whole: IO[bytes], file: str) -> None:
+        whole.seek(0)
+        with _sentence(self.called(file), "written"):
+            try:
+                with self.system.open_output_stream(self._at(file)) as target:
+                    shutil.copyfileobj(whole, target, _PIECE)
+            except BaseException:
+                with suppress(OSError):
+                    self.system.delete_file(self._at(file))
+                raise
 
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
@@ -255,23 +290,3 @@ def _sentence(called: object, verb: str) -> Iterator[None]:
         raise BadFile(called, "there is no such file.") from None
     except OSError as error:
         raise BadFile(called, f"cannot be {verb}: {error.strerror or _first_line(error)}.") from None
-
-
-def check_folder(folder: Path, ours: re.Pattern[str]) -> None:
-    """Raise unless a folder can be made, is empty, or holds nothing but files whose names match."""
-    with _sentence(folder, "written"):
-        if not folder.exists():
-            if not folder.resolve().parent.is_dir():
-                raise BadFile(folder, f"cannot be written: there is no folder {folder.resolve().parent}.")
-            return
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise BadFile(folder, "cannot be written: a chain in parts is a folder, and this is a file; remove it.")
-        for path in folder.iterdir():
-            if not ours.fullmatch(path.name):
-                raise BadFile(folder, f"cannot be written: it has other files, such as {path.name}; name a new folder.")
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Remove what killed processes have left of files that they were writing in a folder."""
-    for path in {path.name[1:].rsplit(".", 2)[0] for path in folder.glob(".*.part")}:
-        remove_leftovers(folder / path)

@@ -20,12 +20,11 @@ from chainfold.chain.builder import HashedNames
 from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyInput
-from chainfold.features.encode import reader_of
 from chainfold.features.encoder import Lexicon, Numberer, first_of
 from chainfold.features.for_model import ModelInput
 from chainfold.features.labels import Labels
 from chainfold.features.numbers import fit, needs_fit
-from chainfold.features.schema import Schema, check_roles
+from chainfold.features.schema import Schema, check_roles, reader_of
 from chainfold.features.spec import InputSpec
 from chainfold.features.template import Template
 from chainfold.inference.tagger import blocks_of

@@ -1,0 +1,261 @@
+"""One job of an encoding in parts: statistics of numbers, a first pass with ids of its own, a second with final ids.
+
+A job reads its rows, and around them those that the template looks at or that tell whether a sequence goes on. The
+first pass gives ids by first appearance in the job and counts them; after all are merged, the second pass writes the
+part with the ids of the vocabulary. Both write whole files under names of their own, so that a job can be done
+anywhere and more than once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chainfold.chain.block import NO_LABEL, Block, Entries, frozen, join_blocks
+from chainfold.chain.builder import Census, Names
+from chainfold.chain.entries import without_gaps
+from chainfold.chain.header import Header
+from chainfold.chain.part_index import Part, WholeFile, part_name
+from chainfold.chain.stored import write_part
+from chainfold.errors import BadFile
+from chainfold.features.encoder import Lexicon, Numbered, Numberer
+from chainfold.features.numbers import NumberStatistics
+from chainfold.features.part_files import BLOCK, arrays_of_block, block_of_arrays, read_arrays, write_arrays
+from chainfold.features.part_plan import PartsEncoding
+from chainfold.features.schema import Schema
+from chainfold.features.template import Template
+from chainfold.readers.inputs import Meter
+from chainfold.readers.pieces import PieceReader
+from chainfold.system.prefetch import read_ahead
+from chainfold.system.storage import storage_of
+
+T = TypeVar("T")
+
+BLOCKS, SUMMARY, NUMBERS, PART = "blocks", "summary", "numbers", "part"  # kinds of working files
+SUMMARIES = {
+    "labels": "s",
+    "names": "s",  # those of attributes, by their ids in the job; none if they are hashed
+    "ids": "i",
+    "counts": "l",
+    "marks": "u",
+    "edge_names": "s",
+    "edge_ids": "i",
+    "edge_counts": "l",
+    "edge_marks": "u",
+    "groups": "l",
+    "sizes": "l",
+    "files": "l",  # numbers of files, and their rows
+    "rows": "l",
+    "hashes": "l",
+}
+NUMBERINGS = {"labels": "i", "ids": "i", "edge_ids": "i"}
+
+
+class Sizes(NamedTuple):
+    """How much there is in a job, or in all of them."""
+
+    positions: int = 0
+    sequences: int = 0
+    unlabelled: int = 0
+    entries: int = 0
+    edge_entries: int = 0
+    valued: int = 0  # 1 if any entry has a value other than one
+    edge_valued: int = 0
+    weighted: int = 0
+
+    def then(self, block: Block) -> Sizes:
+        """The sizes with further positions."""
+        return self.and_those(
+            Sizes(
+                block.labels.size,
+                int(np.count_nonzero(block.starts)),
+                int(np.count_nonzero(block.labels == NO_LABEL)),
+                block.ids.size,
+                block.edge_ids.size,
+                int(block.values.size > 0),
+                int(block.edge_values.size > 0),
+                int(block.weights.size > 0),
+            )
+        )
+
+    def and_those(self, other: Sizes) -> Sizes:
+        """The sizes of both."""
+        sums = [a + b for a, b in zip(self[:5], other[:5], strict=True)]
+        flags = [a | b for a, b in zip(self[5:], other[5:], strict=True)]
+        return Sizes(*sums, *flags)
+
+
+class Merged(NamedTuple):
+    """What the second pass has to know of all jobs."""
+
+    header: Header  # of the chain
+    vocabulary: WholeFile
+    firsts: tuple[int, ...]  # the position at which each job begins
+
+
+def survey(encoding: PartsEncoding, job: int, progress: Meter | None = None) -> NumberStatistics:
+    """The statistics of a job's numbers, for scales and bins."""
+
+    def surveyed(rows: PieceReader) -> NumberStatistics:
+        statistics = NumberStatistics(Template.from_json(encoding.template))
+        for stretch in rows.rows(encoding.jobs[job]):
+            statistics.add(stretch)
+        return statistics
+
+    return _with_true_lines(encoding, surveyed, progress)
+
+
+def first_pass(encoding: PartsEncoding, job: int, progress: Meter | None = None) -> int:
+    """Encode the rows of a job with ids of its own; returns the number of positions."""
+    return _with_true_lines(encoding, lambda rows: _first_pass(encoding, job, rows), progress)
+
+
+def _with_true_lines(encoding: PartsEncoding, work: Callable[[PieceReader], T], progress: Meter | None) -> T:
+    """Do it; where a line is wrong, do it again for the line's number, as those before the job have to be counted."""
+    try:
+        return work(encoding.reader(progress))
+    except BadFile:
+        return work(encoding.reader(numbered=True))
+
+
+def _first_pass(encoding: PartsEncoding, job: int, rows: PieceReader) -> int:
+    schema = encoding.schema(rows.first)
+    counted = _Counted(schema)
+    pieces, storage = encoding.jobs[job], storage_of(encoding.output)
+    with storage.written(encoding.working(BLOCKS, job)) as file:
+        blocks = map(counted.keep, counted.numbered(rows, pieces))
+        write_arrays(file, BLOCK, map(arrays_of_block, blocks))
+    with storage.written(encoding.working(SUMMARY, job)) as file:
+        read = {"files": [*rows.counted], "rows": [*rows.counted.values()], "hashes": rows.hashes}
+        arrays = {name: np.array(values, np.int64) for name, values in read.items()}
+        write_arrays(file, SUMMARIES, iter([counted.summary() | arrays]))
+    return counted.sizes.positions
+
+
+class _Counted:
+    """The names and counts of a job."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._lexicon = Lexicon.new(schema)
+        self._numberer = Numberer(schema, self._lexicon)
+        self._census, self._edge_census = Census(), Census()
+        self.sizes = Sizes()
+
+    def numbered(self, rows: PieceReader, pieces: Any) -> Iterator[Numbered]:
+        """The positions of the pieces, with what is around them."""
+        numberer = self._numberer
+        across = not numberer.marked
+        before = rows.before(pieces[0], max(numberer.left, 1), across)
+        own = read_ahead(rows.rows(pieces))
+        return numberer.numbered_between(before, own, lambda: rows.after(pieces[-1], numberer.right, across))
+
+    def keep(self, numbered: Numbered) -> Block:
+        """Count what is in the positions."""
+        block = numbered.block
+        self._census.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
+        entries = block.edge_offsets, block.edge_ids
+        self._edge_census.add(block.labels, *entries, numbered.n_edge_attributes, numbered.n_labels)
+        self.sizes = self.sizes.then(block)
+        return block
+
+    def summary(self) -> dict[str, Any]:
+        """What is to be merged with other jobs."""
+        state = _totals(self._lexicon.names, self._census)
+        edge = _totals(self._lexicon.edge_names, self._edge_census)
+        return {
+            "labels": pa.array(self._lexicon.labels.names, pa.large_string()),
+            **dict(zip(("names", "ids", "counts", "marks"), state, strict=True)),
+            **dict(zip(("edge_names", "edge_ids", "edge_counts", "edge_marks"), edge, strict=True)),
+            "groups": self._numberer.groups,
+            "sizes": np.array(self.sizes),
+        }
+
+
+def _totals(names: Names, census: Census) -> tuple[Any, NDArray[np.int32], NDArray[np.int64], NDArray[np.uint64]]:
+    """The names in the order of their ids, or the ids that occur; counts, and marks one after another."""
+    counts, marks = census.totals(len(names))
+    strings, ids = names.strings(), np.empty(0, np.int32)
+    if strings is None:
+        ids = np.flatnonzero(counts).astype(np.int32)
+        strings, counts, marks = pa.array([], pa.large_string()), counts[ids], marks[ids]
+    return strings, ids, np.ascontiguousarray(counts), np.ascontiguousarray(marks).reshape(-1)
+
+
+def second_pass(encoding: PartsEncoding, merged: Merged, job: int) -> Part | None:
+    """Write the part of a job with the numbers of the vocabulary; None if it has no rows."""
+    storage = storage_of(encoding.output)
+    summary = working_file(encoding, SUMMARY, job)
+    sizes = Sizes(*summary["sizes"].tolist())
+    if not sizes.positions:
+        return None
+    source = _FinalPart(merged.header, sizes, summary, working_file(encoding, NUMBERS, job), _blocks(encoding, job))
+    first = merged.firsts[job]
+    with storage.digested(encoding.working(PART, job), partial(part_name, job)) as file:
+        write_part(file, source, first, merged.header.vocabulary)
+    name = part_name(job, file.sha256)
+    return Part(name, first, sizes.positions, source.entries, sizes.sequences, file.size, file.sha256)
+
+
+def working_file(encoding: PartsEncoding, kind: str, job: int) -> dict[str, Any]:
+    """The arrays of a working file that has one row of them."""
+    name, storage = encoding.working(kind, job), storage_of(encoding.output)
+    (row,) = read_arrays(storage.path(name), storage.called(name))
+    return row
+
+
+def _blocks(encoding: PartsEncoding, job: int) -> Iterator[Block]:
+    name, storage = encoding.working(BLOCKS, job), storage_of(encoding.output)
+    rows = read_arrays(storage.path(name), storage.called(name))
+    return (block for block in map(block_of_arrays, rows) if block.labels.size)
+
+
+class _FinalPart:
+    """The positions of a job with final numbers, to be read once, in order."""
+
+    def __init__(
+        self, header: Header, sizes: Sizes, summary: dict[str, Any], numbers: dict[str, Any], blocks: Iterator[Block]
+    ) -> None:
+        self._numbers, self._blocks = numbers, blocks
+        self._labels = np.append(numbers["labels"], np.int32(NO_LABEL))
+        exact = header.hash_bits is None
+        self._ids = numbers["ids"] if exact else None
+        self._edge_ids = numbers["edge_ids"] if exact else None
+        self.positions, self.sequences, self.labelled = sizes.positions, sizes.sequences, not sizes.unlabelled
+        self.entries = int(summary["counts"][self._ids >= 0].sum()) if self._ids is not None else sizes.entries
+        self.active = self.entries / sizes.positions
+        self.n_labels, self.n_attributes = header.n_labels, header.n_attributes
+        self.n_edge_attributes = header.n_edge_attributes
+        self.valued, self.edge_valued, self.weighted = header.valued, header.edge_valued, header.weighted
+        self._held: deque[Block] = deque()
+
+    def block(self, low: int, high: int) -> Block:
+        count, pieces = high - low, []
+        while count:
+            block = self._held.popleft() if self._held else self._renumbered(next(self._blocks))
+            pieces.append(block.part(0, min(count, block.labels.size)))
+            if block.labels.size > count:
+                self._held.append(block.part(count, block.labels.size))
+            count -= pieces[-1].labels.size
+        return pieces[0] if len(pieces) == 1 else join_blocks(pieces)
+
+    def _renumbered(self, block: Block) -> Block:
+        edge: Entries = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
+        if self.n_edge_attributes:
+            edge = _final(block.edge_offsets, block.edge_ids, block.edge_values, self._edge_ids)
+        state = _final(block.offsets, block.ids, block.values, self._ids)
+        return Block(frozen(self._labels[block.labels], np.int32), block.starts, *state, *edge, block.weights)
+
+
+def _final(
+    offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64], numbers: NDArray[np.int32] | None
+) -> Entries:
+    """Entries with their final ids, without those that are left out."""
+    if numbers is not None:
+        offsets, ids, values = without_gaps(offsets, numbers[ids], values)
+    return frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64)
