@@ -77,6 +77,7 @@ def test_a_hanging_worker_is_named_where_nobody_else_can_do_its_task(client: Any
 def test_a_stopped_worker_is_overtaken(client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The task of a worker that hangs is done by another one."""
     monkeypatch.setattr(rounds, "_LEAST_SLOW", 0.5)
+    monkeypatch.setattr(rounds, "_SLOW", 1.0)
     tasks = [Task(nap_once, (str(tmp_path / str(number)),), f"nap {number}", None) for number in range(2)]
     (tmp_path / "1").touch()
     assert sorted(Round(client, tasks, timeout=30.0).results()) == ["again", "again"]
@@ -88,7 +89,7 @@ def nap_once(mark: str) -> str:
     if path.exists():
         return "again"
     path.touch()
-    time.sleep(5.0)
+    time.sleep(8.0)
     return "late"
 
 

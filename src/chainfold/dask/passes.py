@@ -60,36 +60,59 @@ class ClusterPasses:
         return self._sums(count_run, model, Settings()).expected
 
     def evaluate(self, model: Model) -> Evaluation:
-        sums = self._sums(evaluate_run, model, self._settings)
+        sums = self._sums(evaluate_run, model, self._settings, self._progress)
         likelihood = sums.likelihood if self._weighted else None
         return evaluation("parallel", model.layout, sums.log_z, likelihood, sums.expected, None, Report())
 
-    def _sums(self, work: Callable[..., Any], model: Model, settings: Settings) -> StretchSums:
+    def _sums(
+        self, work: Callable[..., Any], model: Model, settings: Settings, progress: Callable[[int], None] | None = None
+    ) -> StretchSums:
         """The sums over all leaves."""
-        borders = [0, *cut_places(Shape.of(model.layout, self._chain), settings), self._chain.positions]
-        workers = self._slots.workers()
-        runs = divided(len(borders) - 1, len(workers))
-        asked, tasks = self._asked(model), []
-        for k, (first, last) in enumerate(runs):
-            subject, worker = spelt(borders[first], borders[last]), workers[k * len(workers) // len(runs)]
-            tasks.append(Task(work, (asked, first, last), subject, worker))
-
-        progress = self._progress if work is evaluate_run else None
-
-        def done(task: int) -> None:
-            first, last = runs[task]
-            if progress is not None:
-                progress(borders[last] - borders[first])
-
-        report = None if progress is None else done
-        results: list[RunSums] = Round(
-            self._client, tasks, (model.weights,), self._timeout, report, join_runs
-        ).results()
-        return tree_of(result.nodes for result in results).root
+        leaves = Leaves(self._client, Shape.of(model.layout, self._chain), settings, self._timeout, self._slots)
+        runs = leaves.run(work, (model.weights,), (self._asked(model),), progress)
+        return tree_of(run.nodes for run in runs).root
 
     def _asked(self, model: Model) -> Asked:
         first, last = (None if mask is None else mask.tolist() for mask in (model.first, model.last))
         return Asked(self._place, model.layout.row_offsets is None, first, last, self._settings.memory)
+
+
+class Leaves:
+    """The leaves of the tree of sums, divided into runs for the workers that are there."""
+
+    def __init__(
+        self, client: Client, shape: Shape, settings: Settings, timeout: float, slots: Slots | None = None
+    ) -> None:
+        self._client, self._timeout = client, timeout
+        self._borders = [0, *cut_places(shape, settings), shape.positions]
+        self._workers = (slots or Slots(client)).workers()
+
+    def run(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...],
+        args: tuple[Any, ...],
+        progress: Callable[[int], None] | None = None,
+    ) -> list[RunSums]:
+        """Consecutive runs; work: a task that takes `shared`, `args` and the first and the last leaf of a run."""
+        runs = divided(len(self._borders) - 1, len(self._workers))
+        tasks = [
+            Task(work, (*args, *run), spelt(*self._positions(run)), self._workers[k * len(self._workers) // len(runs)])
+            for k, run in enumerate(runs)
+        ]
+
+        def done(task: int) -> None:
+            low, high = self._positions(runs[task])
+            if progress is not None:
+                progress(high - low)
+
+        report = None if progress is None else done
+        results: list[RunSums] = Round(self._client, tasks, shared, self._timeout, report, join_runs).results()
+        return results
+
+    def _positions(self, run: tuple[int, int]) -> tuple[int, int]:
+        first, last = run
+        return self._borders[first], self._borders[last]
 
 
 def divided(leaves: int, slots: int) -> list[tuple[int, int]]:

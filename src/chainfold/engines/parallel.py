@@ -69,6 +69,11 @@ class RunEvents:
     certified: int = 0  # cuts that hold by certificates
     in_order: int = 0  # cuts that do not hold
 
+    def add(self, other: RunEvents) -> None:
+        self.stream.add(other.stream)
+        self.certified += other.certified
+        self.in_order += other.in_order
+
     def report(self, problem: Problem, tally: Tally) -> Report:
         halo = 2 * HALO.last if self.certified else 0
         return self.stream.report(problem, tally, in_order=self.in_order, cuts=self.certified, halo=halo)

@@ -192,6 +192,12 @@ class Problem:
             "extent": self._extent.state(),
         }
 
+    def add_read(self, state: Tensors) -> None:
+        """Count what was read elsewhere, too."""
+        self._positions_read += int(state["positions"][0])
+        self._bytes_read += int(state["bytes"][0])
+        self._extent = self._extent.joined(Extent.restored(state["extent"]))
+
     def restore(self, state: Tensors) -> None:
         given = Arrays(state)
         (self._positions_read,), (self._bytes_read,) = given.counts("positions", MOST), given.counts("bytes", MOST)
