@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chainfold import __version__
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+_REMOTE = re.compile(r"[a-z]+://[^\s/]+:\d{1,5}")
 _SECONDS = 10.0  # to reach a scheduler
 _SECONDS_FOR_WORKERS = 30.0  # until one is there
 
@@ -38,10 +39,21 @@ def connected(cluster: Client | str | None) -> Iterator[Client]:
     """
     require_dask()
     if isinstance(cluster, str):
-        with _local(cluster) if cluster.startswith("local") else _remote(cluster) as client:
+        with _opened(cluster) as client:
             yield _checked(client)
     else:
         yield _checked(_current() if cluster is None else cluster)
+
+
+def _opened(cluster: str) -> AbstractContextManager[Client]:
+    local = _LOCAL.fullmatch(cluster)
+    if local is not None:
+        return _local(int(local[1]))
+    if _REMOTE.fullmatch(cluster) is None:
+        raise ChainfoldError(
+            f"cannot read {cluster!r} as a cluster; write tcp://host:8786, or local:4 for four processes."
+        )
+    return _remote(cluster)
 
 
 def _current() -> Client:
@@ -62,27 +74,20 @@ def _remote(address: str) -> Iterator[Client]:
 
     try:
         client = Client(address, timeout=_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = "" if isinstance(error, OSError) else f" ({error})"
-        raise ChainfoldError(
-            f"no scheduler answers at {address!r}{reason}; start one with `dask scheduler`, and write its address as "
-            f"tcp://host:8786."
-        ) from None
+    except (OSError, ValueError):
+        raise ChainfoldError(f"no scheduler answers at {address}; start one with `dask scheduler`.") from None
     with client:
         yield client
 
 
 @contextmanager
-def _local(cluster: str) -> Iterator[Client]:
+def _local(workers: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
-    match = _LOCAL.fullmatch(cluster)
-    if match is None:
-        raise ChainfoldError(f"cannot read {cluster!r} as a cluster; write tcp://host:8786, or local:4 for processes.")
     dashboard = ":0" if importlib.util.find_spec("bokeh") else None
     with (
-        LocalCluster(n_workers=int(match[1]), threads_per_worker=1, dashboard_address=dashboard) as workers,
-        Client(workers, set_as_default=False) as client,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=dashboard) as cluster,
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
