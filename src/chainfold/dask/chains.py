@@ -38,7 +38,7 @@ class ChainPlace(NamedTuple):
         return cls(absolute(chain.path), chain.digest)
 
 
-class Stretch(NamedTuple):
+class HeldStretch(NamedTuple):
     """Positions of a chain that a task evaluates, with the halos around them."""
 
     low: int
@@ -52,7 +52,7 @@ class OpenChain:
     source: StoredChain | ChainInParts
     layouts: dict[bool, Layout] = field(default_factory=dict)
     pools: dict[bool, ArrayPool] = field(default_factory=dict)
-    workspaces: OrderedDict[tuple[bool, Stretch], Workspace] = field(default_factory=OrderedDict)
+    workspaces: OrderedDict[tuple[bool, HeldStretch], Workspace] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def layout(self, full: bool) -> Layout:
@@ -64,7 +64,7 @@ class OpenChain:
                 warm_up(self.source, self.layouts[full])
             return self.layouts[full]
 
-    def workspace(self, full: bool, stretch: Stretch, hold: bool) -> Workspace:
+    def workspace(self, full: bool, stretch: HeldStretch, hold: bool) -> Workspace:
         """With the stretch in memory if it has room there; stretches that were used before make room."""
         layout = self.layout(full)
         with self.lock:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfold.chain.block import Source, has_weights
 from chainfold.dask.chains import ChainPlace
-from chainfold.dask.rounds import TIMEOUT, Round, Slots, Task
+from chainfold.dask.rounds import TIMEOUT, Round, Task, WorkerSlots
 from chainfold.dask.sums_of_runs import tree_of
 from chainfold.dask.tasks import Asked, RunSums, count_run, digest_piece, evaluate_run, join_runs
 from chainfold.engines.engine import Report
@@ -46,7 +46,7 @@ class ClusterPasses:
         """timeout: seconds in which something must be finished"""
         self._client, self._chain, self._place = client, chain, ChainPlace.of(chain)
         self._settings, self._progress = Settings(memory=memory, observe=False), progress
-        self._slots, self._timeout = Slots(client), timeout
+        self._slots, self._timeout = WorkerSlots(client), timeout
         self._weighted = bool(chain.labelled and has_weights(chain))
 
     def digest(self) -> str:
@@ -81,11 +81,11 @@ class Leaves:
     """The leaves of the tree of sums, divided into runs for the workers that are there."""
 
     def __init__(
-        self, client: Client, shape: Shape, settings: Settings, timeout: float, slots: Slots | None = None
+        self, client: Client, shape: Shape, settings: Settings, timeout: float, slots: WorkerSlots | None = None
     ) -> None:
         self._client, self._timeout = client, timeout
         self._borders = [0, *cut_places(shape, settings), shape.positions]
-        self._workers = (slots or Slots(client)).workers()
+        self._workers = (slots or WorkerSlots(client)).workers()
 
     def run(
         self,

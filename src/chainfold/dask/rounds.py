@@ -43,7 +43,7 @@ class Task(NamedTuple):
     worker: str | None = None
 
 
-class Slots:
+class WorkerSlots:
     """The threads of the workers, in an order that changes as little as possible when workers come and go."""
 
     def __init__(self, client: Client) -> None:

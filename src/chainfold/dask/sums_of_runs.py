@@ -16,7 +16,7 @@ from chainfold.model.layout import Floats, Layout
 _SPARSE = 1 / 2  # of the counts are not zero, at most, where places and counts are sent
 
 
-class Counts(NamedTuple):
+class SentCounts(NamedTuple):
     """A vector of counts, or its numbers that are not zero and their places."""
 
     size: int
@@ -24,7 +24,7 @@ class Counts(NamedTuple):
     places: NDArray[np.integer[Any]] | None
 
     @classmethod
-    def of(cls, counts: Floats) -> Counts:
+    def of(cls, counts: Floats) -> SentCounts:
         places = np.flatnonzero(counts)
         if places.size > _SPARSE * counts.size:
             return cls(counts.size, counts, None)
@@ -46,8 +46,8 @@ class SentNode(NamedTuple):
     leaves: int
     scales: list[float]
     likelihoods: list[float]
-    expected: Counts | None  # None where no stretch begins
-    observed: Counts | None
+    expected: SentCounts | None  # None where no stretch begins
+    observed: SentCounts | None
 
     @classmethod
     def of(cls, node: Node, layout: Layout | None) -> SentNode:
@@ -56,8 +56,8 @@ class SentNode(NamedTuple):
         if sums is None:
             return cls(node.first, node.leaves, [], [], None, None)
 
-        def sent(slots: Floats) -> Counts:
-            counts = Counts.of(slots if layout is None else layout.unpack(slots))
+        def sent(slots: Floats) -> SentCounts:
+            counts = SentCounts.of(slots if layout is None else layout.unpack(slots))
             sums.pool.give(slots)
             return counts
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainfold.dask.chains import ChainPlace, OpenChain, Stretch, opened
+from chainfold.dask.chains import ChainPlace, HeldStretch, OpenChain, opened
 from chainfold.dask.failure import Failure, returned
 from chainfold.dask.sums_of_runs import SentNode, tree_of
 from chainfold.engines.observed import count_leaves
@@ -100,10 +100,10 @@ def _model(asked: Asked, chain: OpenChain, weights: Floats) -> Model:
     return Model(chain.layout(asked.full), weights, None, first, last)
 
 
-def _stretch(shape: Shape, settings: Settings, first: int, last: int) -> Stretch:
+def _stretch(shape: Shape, settings: Settings, first: int, last: int) -> HeldStretch:
     """The positions of leaves first … last-1 with the halos around them."""
     borders = [0, *cut_places(shape, settings), shape.positions]
-    return Stretch(max(borders[first] - _HALO, 0), min(borders[last] + _HALO, shape.positions))
+    return HeldStretch(max(borders[first] - _HALO, 0), min(borders[last] + _HALO, shape.positions))
 
 
 def _sent(problem: Problem, tree: SumTree, events: list[RunEvents]) -> RunSums:
