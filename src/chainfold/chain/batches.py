@@ -38,7 +38,7 @@ from chainfold.chain.block import NO_LABEL, Block, check_block, frozen, join_blo
 from chainfold.chain.header import EDGE, STATE, VERSION, Header, OtherVersion, counts_of, digest, digest_of, header_of
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, ChainfoldError
-from chainfold.system.storage import is_uri
+from chainfold.system.storage import is_uri, shown
 
 CHECKSUM = b"crc32"  # the key of a batch's checksum among its metadata
 NO_CHAIN = "this is not a chain written by chainfold, or it is cut short or damaged"
@@ -93,7 +93,7 @@ class ChainReader(ABC):
 
     def __init__(self, path: str | Path, schema: Any) -> None:
         check_machine()
-        self.path = path
+        self.path, self._called = path, shown(path)
         self._metadata: dict[bytes, bytes] = schema.metadata or {}
         self.header = header = header_of(self._metadata)
         self._digest = digest(self._metadata)
@@ -125,13 +125,13 @@ class ChainReader(ABC):
         header = self.header
         if header.vocabulary is None:
             return None
-        with damage(self.path, "its vocabulary is damaged"):
+        with damage(self._called, "its vocabulary is damaged"):
             if not self._names and (header.named or (header.edge_named and header.n_edge_attributes)):
                 self._read_names()
             for names in self._names.values():
                 names.validate(full=True)
                 if names.null_count:
-                    raise BadFile(self.path, "its vocabulary is damaged.")
+                    raise BadFile(self._called, "its vocabulary is damaged.")
             nothing = pa.array([], pa.large_string())
             counts, marks = counts_of(header, self._metadata)
             found = Vocabulary(
@@ -147,7 +147,7 @@ class ChainReader(ABC):
                 columns=header.columns,
             )
             if digest_of(found) != header.vocabulary:
-                raise BadFile(self.path, "its vocabulary is damaged.")
+                raise BadFile(self._called, "its vocabulary is damaged.")
         return found
 
     @abstractmethod
@@ -158,7 +158,7 @@ class ChainReader(ABC):
         """Keep the names that come with a batch, if there are as many as there should be."""
         names = {prefix: batch.column(f"{prefix}ids").values.dictionary for prefix in self.header.sizes}
         if {prefix: len(some) for prefix, some in names.items()} != self.header.sizes:
-            raise BadFile(self.path, "its vocabulary is damaged.")
+            raise BadFile(self._called, "its vocabulary is damaged.")
         self._names = self._names or names
 
 
@@ -167,7 +167,7 @@ class _Batches(ChainReader):
 
     def block(self, low: int, high: int) -> Block:
         self._check_range(low, high)
-        with damage(self.path, f"positions {low} to {high - 1} are damaged"):
+        with damage(self._called, f"positions {low} to {high - 1} are damaged"):
             first, last = low // self.batch, (high - 1) // self.batch
             pieces = _Pieces(self._wholes(first, last), first * self.batch, self.batch, low, high)
             return next(iter(pieces)) if first == last else join_blocks(pieces)
@@ -187,16 +187,16 @@ class _Batches(ChainReader):
             or any(column.null_count for column in columns)
             or checksum(batch, self._digest, k) != int(metadata[CHECKSUM])
         ):
-            raise BadFile(self.path, f"positions {begin} to {end - 1} are damaged.")
+            raise BadFile(self._called, f"positions {begin} to {end - 1} are damaged.")
         block = _block(batch)
         problem = _problem(batch, block, self.labelled)
         if problem:
-            raise BadFile(self.path, f"positions {begin} to {end - 1} have {problem}.")
+            raise BadFile(self._called, f"positions {begin} to {end - 1} have {problem}.")
         try:
             first = self.header.first or 0
             check_block(block, first + begin, first + end, self.n_labels, self.n_attributes, self.n_edge_attributes)
         except BadChain as error:
-            raise BadFile(self.path, str(error)) from None
+            raise BadFile(self._called, str(error)) from None
         return block
 
 
@@ -319,7 +319,7 @@ def reopened(kind: type[Any], path: str, digest: str) -> Any:
     """The chain at a path, if it is still the one that it was."""
     chain = kind(path)
     if chain.digest != digest:
-        raise BadFile(path, "is another chain than the one that was opened; open it anew.")
+        raise BadFile(shown(path), "is another chain than the one that was opened; open it anew.")
     return chain
 
 
@@ -385,7 +385,9 @@ class PipedChain(_Batches):
         try:
             batch, metadata = self._reader.read_next_batch_with_custom_metadata()
         except StopIteration:
-            raise BadFile(self.path, f"ends after {self._next * self.batch} of {self.positions} positions.") from None
+            raise BadFile(
+                self._called, f"ends after {self._next * self.batch} of {self.positions} positions."
+            ) from None
         block = self._checked(self._next, batch, metadata)
         self._take_names(batch)
         return block

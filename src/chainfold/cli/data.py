@@ -13,6 +13,7 @@ from chainfold.cli.console import console, table
 from chainfold.cli.progress import bar
 from chainfold.errors import BadSetting
 from chainfold.system.outputs import STANDARD
+from chainfold.system.storage import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +73,7 @@ def _facts(source: ChainReader, top: int) -> dict[str, Any]:
     names = label_names(vocabulary, source.n_labels)
     size: int | None = getattr(source, "size", None)  # a pipe has none
     return {
-        "chain": str(source.path),
+        "chain": shown(source.path),
         "version": VERSION,
         "bytes": size,
         "bytes_a_position": None if size is None else size / source.positions,

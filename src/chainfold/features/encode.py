@@ -23,7 +23,7 @@ from chainfold.readers.progress import InputProgress
 from chainfold.readers.row_digest import RowDigest
 from chainfold.readers.sequences import stretches_of
 from chainfold.system.outputs import claimed
-from chainfold.system.storage import is_uri
+from chainfold.system.storage import is_uri, shown
 
 
 def encode(
@@ -55,7 +55,9 @@ def encode(
     (2, ('D', 'N'))
     """
     if is_uri(output) or (is_chain(output) and Path(output).is_dir()):
-        raise BadFile(output, "only a whole chain in parts can be written there; use `encode_in_parts` (--part-size).")
+        raise BadFile(
+            shown(output), "only a whole chain in parts can be written there; use `encode_in_parts` (--part-size)."
+        )
     with claimed([output], [inputs, options.get("template")]):
         spec = InputSpec.of(**options)
         if not append:

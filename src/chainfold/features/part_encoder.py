@@ -128,10 +128,10 @@ def _first_pass(encoding: PartsEncoding, job: int, rows: PieceReader) -> int:
     schema = encoding.schema(rows.first)
     counted = _Counted(schema)
     pieces, storage = encoding.jobs[job], storage_of(encoding.output)
-    with storage.written(encoding.working(BLOCKS, job)) as file:
+    with storage.written(encoding.working(BLOCKS, job), lasting=False) as file:
         blocks = map(counted.keep, counted.numbered(rows, pieces))
         write_arrays(file, BLOCK, map(arrays_of_block, blocks))
-    with storage.written(encoding.working(SUMMARY, job)) as file:
+    with storage.written(encoding.working(SUMMARY, job), lasting=False) as file:
         read = {"files": [*rows.counted], "rows": [*rows.counted.values()], "hashes": rows.hashes}
         arrays = {name: np.array(values, np.int64) for name, values in read.items()}
         write_arrays(file, SUMMARIES, iter([counted.summary() | arrays]))

@@ -122,7 +122,7 @@ class _Merger:
             header = write_vocabulary(file, _Totals.of(self._sizes, vocabulary, state, edge))
         for job, labels in enumerate(self._label_numbers):
             row = {"labels": labels, "ids": self._state.numbers(job), "edge_ids": self._edge.numbers(job)}
-            with storage.written(encoding.working(NUMBERS, job)) as numbers:
+            with storage.written(encoding.working(NUMBERS, job), lasting=False) as numbers:
                 write_arrays(numbers, NUMBERINGS, iter([row]))
         whole = WholeFile(vocabulary_name(file.sha256), file.size, file.sha256)
         return Merged(header, whole, tuple(self._firsts[:-1]))

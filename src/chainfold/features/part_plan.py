@@ -108,7 +108,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
     """The files, and how each can be cut."""
     text: Format | None = None
     for source in sources:
-        if not source.named or source.source.size is None:
+        if source.address is None or source.source.size is None:
             raise BadFile(source.name, "is no file; a chain in parts is encoded from files with names.")
         with closing(source.open()) as stream:
             if not stream.peek(1):
@@ -120,7 +120,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
                 cut, end = Cut.GROUPS, len(group_sizes(stream))
             elif form in TEXT and stream.compression is None and stream.encoding == UTF8:
                 cut = Cut.LINES
-        yield PlannedFile(source.name, form, cut, end, source.source.size, changed_at(source))
+        yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
 
 
 def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> list[Piece]:

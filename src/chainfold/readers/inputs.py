@@ -27,7 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
-from chainfold.system.storage import is_uri, remote_files
+from chainfold.system.storage import RemoteFile, is_uri, remote_files
 
 InputSource = str | Path | BinaryIO
 Meter = Callable[[int], None]
@@ -115,9 +115,11 @@ class Input:
         return isinstance(self.source, _File)
 
     @property
-    def named(self) -> bool:
-        """Can every process open it by its name?"""
-        return isinstance(self.source, _File | _Remote)
+    def address(self) -> str | None:
+        """What every process can open it by, a path or a URI; None for a pipe and for an open file."""
+        if isinstance(self.source, _Remote):
+            return self.source.remote.uri
+        return self.name if self.regular else None
 
     @property
     def file(self) -> BinaryIO | None:
@@ -344,11 +346,11 @@ class _Remote(_Source):
 
     owned = True
 
-    def __init__(self, system: Any, path: str, size: int) -> None:
-        self._system, self._path, self.size = system, path, size
+    def __init__(self, file: RemoteFile) -> None:
+        self.remote, self.size = file, file.size
 
     def open(self) -> Any:
-        return self._system.open_input_file(self._path)
+        return self.remote.system.open_input_file(self.remote.path)
 
 
 class _Pipe(_Source):
@@ -403,7 +405,7 @@ def _resolved(given: InputSource) -> list[tuple[str, _Source]]:
         file = sys.stdin.buffer
         return [_of_open_file(getattr(file, "raw", file), "standard input")]  # a thread may be left waiting for it
     if is_uri(given):
-        return [(name, _Remote(system, path, size)) for name, system, path, size in remote_files(given)]
+        return [(file.name, _Remote(file)) for file in remote_files(given)]
     if _exists(given) or not glob.has_magic(str(given)):
         return [(str(given), _of_path(given))]
     names = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207  absolute patterns too

@@ -49,7 +49,8 @@ class Cut(StrEnum):
 class PlannedFile(NamedTuple):
     """A file as it was when it was cut."""
 
-    name: str  # a path or a URI
+    name: str  # for sentences
+    address: str  # a path or a URI
     form: Format
     cut: Cut
     end: int  # bytes or row groups
@@ -196,7 +197,7 @@ class PieceReader:
         return first
 
     def _input(self, about: PlannedFile, metered: bool = True) -> Input:
-        (source,) = Inputs(about.name if is_uri(about.name) else Path(about.name), self._encoding)
+        (source,) = Inputs(about.address if is_uri(about.address) else Path(about.address), self._encoding)
         if metered and self._progress is not None:
             source.progress = self._progress
         if (source.source.size, changed_at(source)) != (about.size, about.changed):

@@ -15,7 +15,8 @@ from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
-from chainfold.readers.text_kernels import HEAD, LAST, SEEN, START, STATE_SIZE
+from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE
+from chainfold.system.jit import OK
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
@@ -128,6 +129,7 @@ class LineReader(TextReader):
 
     def begin(self) -> None:
         self._state[START] = self._state[HEAD] = 1
+        self._state[FAULT] = OK
 
     def go_on(self) -> None:
         pass

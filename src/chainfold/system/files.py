@@ -36,8 +36,11 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getat
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure."""
+def written_whole(path: str | Path, lasting: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure.
+
+    lasting: it is on the disk before it takes its place; a working file need not be.
+    """
     target = target_of(path)
     remove_leftovers(target)
     temporary: Path | None = None
@@ -47,11 +50,13 @@ def written_whole(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             _set_mode(descriptor, mode)
-            os.fsync(descriptor)
+            if lasting:
+                os.fsync(descriptor)
             if fcntl is None:
                 file.close()  # where there are no locks, an open file may not be renamed
             temporary.replace(target)
-        _sync_folder(target.parent)
+        if lasting:
+            _sync_folder(target.parent)
     except BrokenPipeError:  # of another file, whose reader has gone
         raise
     except OSError as error:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from chainfold.errors import BadFile
 from chainfold.system.files import written_whole
@@ -42,7 +42,10 @@ def storage_of(folder: str | Path, cache: str | Path | None = None) -> LocalStor
     >>> storage_of("log.chain").called("index.arrow")
     'log.chain/index.arrow'
     """
-    return RemoteStorage(folder, cache) if is_uri(folder) else LocalStorage(folder)
+    if not is_uri(folder):
+        return LocalStorage(folder)
+    system, path = remote(folder)
+    return LocalStorage(path) if system.type_name == "local" else RemoteStorage(folder, cache)
 
 
 class DigestedFile:
@@ -95,8 +98,11 @@ class _Storage(ABC):
         """Where the file can be read; with its checksum, a copy that was made earlier is taken."""
 
     @abstractmethod
-    def written(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        """A context with an open file to write to, which is there when all of it is written."""
+    def written(self, file: str, lasting: bool = True) -> AbstractContextManager[IO[bytes]]:
+        """A context with an open file to write to, which is there when all of it is written.
+
+        lasting: it is still there after a power cut; a working file need not be.
+        """
 
     @abstractmethod
     def digested(self, file: str, name: Callable[[str], str]) -> AbstractContextManager[DigestedFile]:
@@ -124,11 +130,11 @@ class LocalStorage(_Storage):
         return self._folder / file
 
     @contextmanager
-    def written(self, file: str) -> Iterator[IO[bytes]]:
+    def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
         target = self._folder / file
         with _sentence(self.called(file), "written"):
             target.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(target) as opened:
+        with written_whole(target, lasting) as opened:
             yield opened
 
     @contextmanager
@@ -152,7 +158,7 @@ class RemoteStorage(_Storage):
     def __init__(self, uri: str | Path, cache: str | Path | None = None) -> None:
         self.system, folder = remote(uri)
         self._folder = folder.rstrip("/")
-        self.name = _plain(uri).rstrip("/")
+        self.name = shown(uri).rstrip("/")
         self._cache = Path(cache or os.environ.get(CACHE) or Path.home() / ".cache" / "chainfold" / "parts")
 
     def names(self) -> list[str]:
@@ -188,7 +194,7 @@ class RemoteStorage(_Storage):
         return kept
 
     @contextmanager
-    def written(self, file: str) -> Iterator[IO[bytes]]:
+    def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
         """The file is written here first, as an upload that is given up would leave a piece of it."""
         with tempfile.TemporaryFile() as whole:
             yield whole
@@ -204,7 +210,7 @@ class RemoteStorage(_Storage):
         whole.seek(0)
         with _sentence(self.called(file), "written"):
             try:
-                with self.system.open_output_stream(self._at(file)) as target:
+                with self._opened(self._at(file)) as target:
                     shutil.copyfileobj(whole, target, _PIECE)
             except BaseException:
                 with suppress(OSError):
@@ -214,6 +220,13 @@ class RemoteStorage(_Storage):
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
             self.system.delete_file(self._at(file))
+
+    def _opened(self, path: str) -> Any:
+        try:
+            return self.system.open_output_stream(path)
+        except FileNotFoundError:  # a file system with folders, which object stores do not have
+            self.system.create_dir(path.rpartition("/")[0], recursive=True)
+            return self.system.open_output_stream(path)
 
     def _at(self, file: str) -> str:
         return f"{self._folder}/{file}"
@@ -229,31 +242,41 @@ def remote(uri: str | Path) -> tuple[Any, str]:
     try:
         system, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, ArrowException) as error:
-        raise BadFile(_plain(uri), f"cannot be opened: {_first_line(error)}.") from None
+        raise BadFile(shown(uri), f"cannot be opened: {_first_line(error)}.") from None
     return system, path
 
 
-def remote_files(pattern: str | Path) -> list[tuple[str, Any, str, int]]:
-    """The objects of a URI or of a pattern of URIs, in order: name, file system, path and size of each."""
+class RemoteFile(NamedTuple):
+    """An object behind a URI."""
+
+    name: str  # without what is secret in the URI
+    uri: str
+    system: Any  # pyarrow's file system
+    path: str  # in it
+    size: int  # bytes
+
+
+def remote_files(pattern: str | Path) -> list[RemoteFile]:
+    """The objects of a URI or of a pattern of URIs, in order."""
     from pyarrow import fs
 
-    uri, options = _QUERY.split(str(pattern), 1)[0], _QUERY.search(str(pattern))
+    uri, found = _QUERY.split(str(pattern), 1)[0], _QUERY.search(str(pattern))
+    options = "" if found is None else found[0]
     wild = _MAGIC.search(uri)
     base = uri if wild is None else uri[: uri.rfind("/", 0, wild.start())]
-    system, path = remote(base + ("" if options is None else str(pattern)[options.start() :]))
-    called = _plain(pattern)
-    with _sentence(called, "read"):
+    system, path = remote(base + options)
+    with _sentence(shown(pattern), "read"):
         if wild is None:
-            found = [system.get_file_info(path)]
+            objects = [system.get_file_info(path)]
         else:
-            wanted = path + uri[len(base) :]
-            found = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-            found = [one for one in found if _matches(one.path, wanted)]
-    files = sorted((one.path, one.size) for one in found if one.type == fs.FileType.File)
-    if not files:
-        raise BadFile(called, "there is no such file." if wild is None else "no file matches this pattern.")
-    scheme = called[: called.index("://") + 3]
-    return [(scheme + file, system, file, size) for file, size in files]
+            objects = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+            objects = [one for one in objects if _matches(one.path, path + uri[len(base) :])]
+    sizes = {one.path: one.size for one in objects if one.type == fs.FileType.File}
+    if not sizes:
+        problem = "there is no such file." if wild is None else "no file matches this pattern."
+        raise BadFile(shown(pattern), problem)
+    uris = {one: base + one[len(path) :] + options for one in sorted(sizes)}
+    return [RemoteFile(shown(uri), uri, system, one, sizes[one]) for one, uri in uris.items()]
 
 
 def has_wildcards(uri: str) -> bool:
@@ -267,10 +290,11 @@ def _matches(path: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _plain(uri: str | Path) -> str:
-    """A URI without what is secret or of no interest in it."""
-    matched = _URI.fullmatch(str(uri))
-    assert matched is not None, "only URIs are given here"
+def shown(place: str | Path) -> str:
+    """The name of a place in sentences: a URI without what is secret or of no interest in it."""
+    matched = _URI.fullmatch(str(place))
+    if matched is None:
+        return str(place)
     scheme, rest = matched[1], matched[2]
     return f"{scheme}://{_QUERY.split(rest, 1)[0].rpartition('@')[2]}"
 
