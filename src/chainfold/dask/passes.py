@@ -28,6 +28,7 @@ from chainfold.training.passes import digest_of, pieces
 if TYPE_CHECKING:
     from distributed import Client
 
+_GRAINS = 8  # in a run, at least, where it is long: its border is moved by a grain
 _MOST_LEAVES = 32  # in a task: one that is lost with its worker has taken half a minute or so
 
 
@@ -118,12 +119,15 @@ class Leaves:
 def divided(leaves: int, slots: int) -> list[tuple[int, int]]:
     """Runs of leaves: as many as there are slots, or several times as many where a run would be long.
 
+    Long runs begin at multiples of a power of two, so that they are few nodes of the tree.
+
     >>> divided(16, 3)
     [(0, 5), (5, 10), (10, 16)]
     """
     turns = -(-leaves // (_MOST_LEAVES * slots))
     count = min(turns * slots, leaves)
-    return list(pairwise(leaves * k // count for k in range(count + 1)))
+    grain = 1 << max((leaves // count // _GRAINS).bit_length() - 1, 0)
+    return list(pairwise(leaves * k // count // grain * grain if k < count else leaves for k in range(count + 1)))
 
 
 def spelt(low: int, high: int) -> str:
