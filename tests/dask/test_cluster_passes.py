@@ -163,5 +163,5 @@ def test_a_chain_in_memory_is_refused(client: Any) -> None:
 def test_runs_of_leaves() -> None:
     assert divided(16, 2) == [(0, 8), (8, 16)]
     assert divided(16, 40) == [(k, k + 1) for k in range(16)]
-    assert {last - first for first, last in divided(256, 3)} == {28, 29}
+    assert {last - first for first, last in divided(256, 3)} == {28, 30}
     assert len(divided(256, 3)) == 9

@@ -6,7 +6,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfold import __version__
 from chainfold.errors import ChainfoldError
@@ -107,8 +107,7 @@ def _checked(client: Client) -> Client:
             f"scheduler {client.scheduler.address} has no workers; start some with "
             f"`dask worker {client.scheduler.address} --nthreads 1`."
         ) from None
-    found: dict[str, Any] = client.run(versions, on_error="return")
-    own = versions()
+    own, found = versions(), client.run(versions, on_error="return")
     for worker, theirs in found.items():
         if isinstance(theirs, Exception):
             reason = f"{type(theirs).__name__}: {theirs}"

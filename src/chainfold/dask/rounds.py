@@ -86,7 +86,8 @@ class Round:
         """The results in the order of the tasks; raises the first failure among them."""
         for turn in range(_TRIES):
             try:
-                results: list[Any] = self.client.gather(self._joined(self.futures()), direct=True)
+                large = self.join is not None  # direct is faster, but waits long for a worker that has just died
+                results: list[Any] = self.client.gather(self._joined(self.futures()), direct=large)
             except (CancelledError, OSError, KeyError):  # a worker died; what only the client has is lost with it
                 self._check_scheduler()
                 time.sleep(turn * _LOOK)  # until it is known who died
