@@ -10,7 +10,9 @@
     strings            tables of strings to numbers (string_kernels: likewise)
     entries            attributes of positions without gaps (entry_kernels: likewise)
     builder            ids, counts and pairs while a vocabulary grows
-    stored             chain files: write_chain, open_chain (header, arrow_messages, flatbuffer: their parts)
+    batches            chain files and pipes, read batch by batch (header, arrow_messages, flatbuffer: their parts)
+    parts              a chain in a folder of files, read as one (part_index: the table of its files)
+    stored             write_chain, and open_chain for all of these
 
 `block`, `chain`, `vocabulary` and `views` need NumPy alone, neither numba nor Arrow. It imports
 `errors`, `escape`, `semiring` and `system` only. Begin reading with `block`.

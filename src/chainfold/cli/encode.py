@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,7 +66,8 @@ def encode(
     size = options.parse_size(part_size)
     _check_ways(output, append, again, size, threads, cluster)
     if not is_uri(output):
-        check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder=True)
+        folder = size is not None or cluster is not None or Path(output).is_dir()
+        check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder)
     begin = time.perf_counter()
     client = None if cluster is None else options.entered(joined_cluster(cluster))
     with bar() as progress:

@@ -13,6 +13,11 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     spool, row_spool   blocks and rows spilled to disk while an input is encoded
     encoder            rows to numbered blocks, and to a chain with its final numbers
     encode             `encode`, `encode_sequences`, `chain_from_table`, `chain_from_sequences`
+    parts              a chain in parts: the steps that a scheduler can do anywhere, and all of them here
+    part_plan          the jobs: pieces of files, by their sizes
+    part_encoder       one job: statistics of numbers, the first and the second pass
+    part_merge         one vocabulary from the names and counts of all jobs
+    part_files         working files of these steps
     cache              encodes an input again only if it has changed
     for_model          further input for a model: blocks with its numbers, or a chain that extends its vocabulary
     streaming          the same for a pipe or a growing file

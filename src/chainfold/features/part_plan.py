@@ -22,7 +22,9 @@ from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import TEXT, Format, InputReader, are_files
 from chainfold.readers.inputs import UTF8, Input, Inputs, Meter, Stream
 from chainfold.readers.parquet import group_sizes
-from chainfold.readers.pieces import Cut, Piece, PieceReader, PlannedFile, changed_at
+from chainfold.readers.pieces import CutPlaces, FilePiece, PieceReader, PlannedFile, changed_at
+
+Pieces = tuple[list[FilePiece], int | None]  # and a place enough rows before the end, where that has to be known
 
 PART_SIZE = 64 << 20  # bytes of input
 _PIECE = 1 << 22
@@ -36,7 +38,7 @@ class PartsEncoding:
     output: str  # the folder of the chain, a path or a URI
     spec: InputSpec
     files: tuple[PlannedFile, ...]
-    jobs: tuple[tuple[Piece, ...], ...]  # consecutive pieces
+    jobs: tuple[tuple[FilePiece, ...], ...]  # consecutive pieces
     template: str  # JSON
     run: str  # what tells its working files from those of others
 
@@ -73,7 +75,7 @@ class PartsEncoding:
 
 
 def plan(inputs: Any, output: str | Path, *, part_size: int = PART_SIZE, **options: Any) -> PartsEncoding:
-    """Cut files into the jobs of an encoding in parts: the same for the same files, whoever does them.
+    """CutPlaces files into the jobs of an encoding in parts: the same for the same files, whoever does them.
 
     inputs      paths, globs and URIs; each of them is a file
     output      the folder to write, a path or a URI
@@ -94,11 +96,11 @@ def plan(inputs: Any, output: str | Path, *, part_size: int = PART_SIZE, **optio
     pieces = PieceReader(reader, files, spec.encoding or UTF8)
     template = Schema.of(spec, pieces.first).template
     rows = max(template.left, 1)
-    cut: list[Piece] = []
+    cut: list[FilePiece] = []
     for number, (source, file) in enumerate(zip(sources, files, strict=True)):
-        some = [piece._replace(file=number) for piece in _pieces(source, file, reader, part_size, rows)]
-        files[number] = file._replace(last=some[-1].begin if some[-1].before is not None else 0)
-        cut += some
+        some, before_end = _pieces(source, file, reader, part_size, rows)
+        files[number] = file._replace(before_end=before_end)
+        cut += [piece._replace(file=number) for piece in some]
     jobs = tuple(_together(cut, part_size))
     where = str(output)
     return PartsEncoding(where, spec, tuple(files), jobs, template.to_json(), secrets.token_hex(8))
@@ -115,41 +117,41 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
                 raise EmptyInput(source.name, "is empty.") if stream.failure is None else stream.failure
             form = reader.format_of(stream, text)
             text = form if form in TEXT else text
-            cut, end = Cut.NOWHERE, source.source.size
+            cut, end = CutPlaces.NOWHERE, source.source.size
             if form is Format.PARQUET:
-                cut, end = Cut.GROUPS, len(group_sizes(stream))
+                cut, end = CutPlaces.GROUPS, len(group_sizes(stream))
             elif form in TEXT and stream.compression is None and stream.encoding == UTF8:
-                cut = Cut.LINES
+                cut = CutPlaces.LINES
         yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
 
 
-def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> list[Piece]:
+def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> Pieces:
     """The pieces of one file, none much larger than `most` bytes; rows: those to be known before each."""
-    if file.size <= most or file.cut is Cut.NOWHERE:
-        return [Piece(0, 0, file.end, file.size)]
-    if file.cut is Cut.GROUPS:
+    if file.size <= most or file.cut is CutPlaces.NOWHERE:
+        return [FilePiece(0, 0, file.end, file.size)], None
+    if file.cut is CutPlaces.GROUPS:
         with closing(source.open()) as stream:
-            return _groups(group_sizes(stream), most)
+            return _groups(group_sizes(stream), most), None
     places = [*range(0, file.size, most), file.size]
     lines = reader.text_reader(file.form)
     if isinstance(lines, CsvReader) and lines.spans_lines and _has_quote(source, file.size):
         with closing(source.open()) as stream:
             return _between_rows(lines, stream, places, rows)
-    return [Piece(0, low, high, high - low) for low, high in pairwise(places)]
+    return [FilePiece(0, low, high, high - low) for low, high in pairwise(places)], None
 
 
-def _groups(sizes: Sequence[int], most: int) -> list[Piece]:
+def _groups(sizes: Sequence[int], most: int) -> list[FilePiece]:
     """Row groups in runs."""
     pieces, begin, size = [], 0, 0
     for group, bytes_in_it in enumerate(sizes):
         if size and size + bytes_in_it > most:
-            pieces.append(Piece(0, begin, group, size))
+            pieces.append(FilePiece(0, begin, group, size))
             begin, size = group, 0
         size += bytes_in_it
-    return [*pieces, Piece(0, begin, len(sizes), size)]
+    return [*pieces, FilePiece(0, begin, len(sizes), size)]
 
 
-def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows: int) -> list[Piece]:
+def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows: int) -> Pieces:
     """Pieces that begin with the first rows from these places on."""
     recent = np.empty(0, np.int64)  # where the last rows began
     begins: list[int] = []
@@ -161,12 +163,15 @@ def _between_rows(lines: CsvReader, stream: Stream, places: Sequence[int], rows:
         while left and recent.size and recent[-1] >= left[0]:
             row = int(np.searchsorted(recent, left.pop(0)))
             if not begins or recent[row] > begins[-1]:
-                enough = int(recent[max(row - rows, 0)])
                 begins.append(int(recent[row]) if begins else 0)
-                before.append(enough if enough > first else 0)  # where there may be a header
+                before.append(int(recent[max(row - rows, 0)]))
         recent = recent[-rows:]
+    if not begins:
+        return [FilePiece(0, 0, places[-1], places[-1])], None
     ends = [*begins[1:], places[-1]]
-    return [Piece(0, low, high, high - low, b) for low, high, b in zip(begins, ends, before, strict=True)]
+    before = [place if place > first else 0 for place in (*before, int(recent[0]))]  # the first row may be a header
+    cut = zip(begins, ends, before[:-1], strict=True)
+    return [FilePiece(0, low, high, high - low, place) for low, high, place in cut], before[-1]
 
 
 def _has_quote(source: Input, size: int) -> bool:
@@ -174,9 +179,9 @@ def _has_quote(source: Input, size: int) -> bool:
         return any(b'"' in piece for piece in iter(lambda: stream.read(_PIECE), b""))
 
 
-def _together(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
+def _together(pieces: Sequence[FilePiece], most: int) -> Iterator[tuple[FilePiece, ...]]:
     """Consecutive pieces of different files in jobs of at most `most` bytes, or of one piece."""
-    job: list[Piece] = []
+    job: list[FilePiece] = []
     for piece in pieces:
         if job and sum(before.size for before in job) + piece.size > most:
             yield tuple(job)

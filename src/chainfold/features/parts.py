@@ -115,7 +115,7 @@ def encode_in_parts(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with open(f"{folder}/log.csv", "w") as file:
     ...         _ = file.write("port,label\\nhttp,ok\\nftp,bad\\n")
-    ...     chain = encode_in_parts(f"{folder}/log.csv", f"{folder}/log.chain", part_size=20)
+    ...     chain = encode_in_parts(f"{folder}/log.csv", f"{folder}/log.chain", part_size=15)
     ...     len(chain.parts), chain.positions
     (2, 2)
     """

@@ -16,6 +16,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     items            lists of dicts and texts to attributes, without a step of Python for each
     sequences        Python's sequences of dicts and lists
     formats          the format of an input, detected or given, and the reader for it: `InputReader`
+    pieces           files in pieces that are read one by one, with the rows around each
     inotify          waits for changes of a file
     growing          a file that grows, is rotated or truncated
     whole_lines      pieces of text as they arrive, to whole lines

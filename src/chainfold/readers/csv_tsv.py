@@ -248,6 +248,8 @@ class CsvReader(TextReader):
             return "skip" if go_on else "error"
 
         quoted = self._quotes and b'"' in data
+        if data.startswith(BOM):  # pyarrow takes it for a mark, wherever in the input the chunk begins
+            data = BOM + data
         return pa_csv.read_csv(
             pa.py_buffer(data),
             pa_csv.ReadOptions(column_names=self._names, block_size=block, use_threads=threads),

@@ -5,7 +5,7 @@ belongs to the piece in which it begins, so that the borders of pieces can be st
 row may have several lines, the borders are those of rows, and a piece states a place before it where a row begins.
 
     PlannedFile    a file as it was when it was cut
-    Piece          a range of one
+    FilePiece          a range of one
     PieceReader    the rows of pieces, and those before and after them
 """
 
@@ -38,7 +38,7 @@ _HEAD = 1 << 16  # bytes at the beginning of a file, where a header may come aft
 _LONE, _JOINED = 1, 2  # kinds of lines that may be comments
 
 
-class Cut(StrEnum):
+class CutPlaces(StrEnum):
     """Where a file may be cut."""
 
     LINES = "lines"
@@ -52,14 +52,14 @@ class PlannedFile(NamedTuple):
     name: str  # for sentences
     address: str  # a path or a URI
     form: Format
-    cut: Cut
+    cut: CutPlaces
     end: int  # bytes or row groups
     size: int  # bytes
     changed: int  # nanoseconds; 0 where that is not known
-    last: int = 0  # where its last piece begins, a place where a row begins
+    before_end: int | None = None  # a place enough rows before the end where a row begins; None: after any line
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """A range of a file."""
 
     file: int  # its number
@@ -133,17 +133,17 @@ class PieceReader:
         if files[0].form is not Format.CRFSUITE:
             self._same.check(self.first)
 
-    def before(self, piece: Piece, rows: int, across: bool) -> list[Stretch]:
+    def before(self, piece: FilePiece, rows: int, across: bool) -> list[Stretch]:
         """The last rows before a piece, as many as asked for or all; across: of the files before as well."""
         found = self._places(piece.file).before(piece.begin, rows, piece.before)
         file = piece.file
         while across and file and _count(found) < rows:
             file -= 1
             about = self._files[file]
-            found = self._places(file).before(about.end, rows - _count(found), about.last or None) + found
+            found = self._places(file).before(about.end, rows - _count(found), about.before_end) + found
         return last_rows(found, rows)
 
-    def rows(self, pieces: Sequence[Piece]) -> Iterator[Stretch]:
+    def rows(self, pieces: Sequence[FilePiece]) -> Iterator[Stretch]:
         """The rows of consecutive pieces."""
         for piece in pieces:
             form, places = self._files[piece.file].form, self._places(piece.file)
@@ -158,7 +158,7 @@ class PieceReader:
             if isinstance(reader, ConllReader):
                 self.hashes = self.hashes.and_comments(reader.comments_seen)
 
-    def after(self, piece: Piece, rows: int, across: bool) -> list[Stretch]:
+    def after(self, piece: FilePiece, rows: int, across: bool) -> list[Stretch]:
         """The first rows after a piece, as many as asked for or all; `rows` have just given the last of the piece."""
         found: list[Stretch] = []
         if rows:
@@ -168,7 +168,7 @@ class PieceReader:
                     break
         return found
 
-    def _all_after(self, piece: Piece, across: bool) -> Iterator[Stretch]:
+    def _all_after(self, piece: FilePiece, across: bool) -> Iterator[Stretch]:
         yield from self._places(piece.file).after(piece.end)
         for file in range(piece.file + 1, len(self._files) if across else 0):
             places = self._places(file)
@@ -182,7 +182,7 @@ class PieceReader:
         source, reader = self._input(about), self._readers[about.form]
         if isinstance(reader, ParquetReader):
             return _RowGroups(source, reader)
-        if isinstance(reader, TextReader) and about.cut is Cut.LINES:
+        if isinstance(reader, TextReader) and about.cut is CutPlaces.LINES:
             return _Lines(source, reader, about.size, self._numbered)
         return _Whole(source, reader)
 

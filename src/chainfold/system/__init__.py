@@ -1,6 +1,7 @@
 """The operating system: files, temporary storage, threads, signals, compiled code. It knows nothing of chains.
 
     files           atomic writes, locks, temporary folders
+    storage         folders of files, here or behind a URI
     spill           arrays in unnamed temporary files
     outputs         checks outputs against inputs and locks them
     archive         files of named arrays and JSON with a checksum: models, runs, states
