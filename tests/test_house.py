@@ -36,6 +36,7 @@ ROOMS = (
     "training",
     "pycrfsuite",
     "sklearn",
+    "dask",
     "cuda",
     "torch",
     "cli",

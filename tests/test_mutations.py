@@ -340,6 +340,22 @@ MUTANTS = [
         "",
         ("readers/test_jsonl.py",),
     ),
+    Mutant(
+        "sum tree",
+        "engines/sums.py",
+        "adjacent and self.first % (2 * self.leaves) == 0",
+        "adjacent",
+        "",
+        ("engines/test_sums.py",),
+    ),
+    Mutant(
+        "sum tree",
+        "engines/parallel.py",
+        "cuts.append(cut(first + len(cuts)))",
+        "cuts.append(Cut(places[first + len(cuts)]))",
+        "division",
+        ("engines/test_sums.py",),
+    ),
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = Mutant("nothing", "engines/problem.py", "class Problem:", "class Problem:", "three or stream")

@@ -19,7 +19,8 @@ from chainfold import errors
 from chainfold.chain.block import Source
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.log_likelihood import count_observed, run_engine
+from chainfold.engines.log_likelihood import run_engine
+from chainfold.engines.observed import count_observed
 from chainfold.engines.settings import Settings
 from chainfold.engines.workspace import Workspace
 from chainfold.training.objective import Objective, WeightSpace

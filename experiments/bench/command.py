@@ -24,6 +24,7 @@ from chainfold import __version__
 from chainfold.errors import BadSetting
 from experiments import ROOT
 from experiments.bench import (
+    cluster,
     doors,
     encoding,
     gradient,
@@ -58,6 +59,7 @@ SECTIONS: dict[str, Section] = {
         tagging,
         doors,
         streams,
+        cluster,
         memory,
         scaling,
         startup,

@@ -15,7 +15,7 @@ import oracle
 import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.engines import ENGINES
-from chainfold.engines.log_likelihood import count_observed
+from chainfold.engines.observed import count_observed
 from chainfold.errors import BadChain
 from chainfold.features.encode import chain_from_sequences
 from oracle import Long, enumerate_paths, features, score

@@ -20,10 +20,11 @@ from chainfold import (
     open_chain,
     write_chain,
 )
-from chainfold.chain.block import MOST_LABELS, vocabulary_of
+from chainfold.chain.block import MOST_LABELS, Source, vocabulary_of
 from chainfold.chain.chain import gather
 from chainfold.engines import ENGINES, workspace
 from chainfold.engines.log_likelihood import run_engine
+from chainfold.engines.parallel import run_leaves
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
@@ -34,6 +35,7 @@ from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.passes import LocalPasses
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 
 SHORT_AND_LONG = [1, 2, 700, 5, 5, 40, 683, 682, 1, 3000, 20, 9, 9, 1500, 6]
@@ -181,7 +183,7 @@ def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, m
     held = values(stored, [*points, points[0]])
     assert held[0][0] == held[2][0]
     assert_array_equal(held[0][1], held[2][1], err_msg="what an evaluation leaves behind changes nothing")
-    monkeypatch.setattr(workspace, "_HELD", 1000)
+    monkeypatch.setattr(workspace, "MOST_HELD", 1000)
     for (value, gradient), (other, other_gradient) in zip(held, values(stored, points), strict=False):
         assert value == other
         assert_array_equal(gradient, other_gradient)
@@ -213,14 +215,22 @@ def test_scores_out_of_range_are_found_in_a_chain_that_is_held(stored: Path) -> 
 
 def test_training_frees_what_is_read_again(stored: Path) -> None:
     chain = open_chain(stored)
-    workspace = Objective(WeightSpace.of(chain))._workspace
+    workspace = kept_by(chain, "parallel")
     assert workspace.source.active == chain.active
     block, whole = workspace.source.block(10, 20), chain.block(10, 20)
     assert block.ids.size == 0
     assert_array_equal(np.diff(block.offsets), np.diff(whole.offsets))
     assert_array_equal(block.labels, whole.labels)
     assert vocabulary_of(workspace.source) is None
-    assert Objective(WeightSpace.of(chain), engine="fb-log")._workspace.source.block(10, 20).ids.size
+    assert kept_by(chain, "fb-log").source.block(10, 20).ids.size
+
+
+def kept_by(chain: Source, engine: str) -> Workspace:
+    """What an evaluation keeps for the next one."""
+    passes = LocalPasses(chain, engine=engine)
+    workspace = passes._kept(Layout.observed(chain))
+    assert passes._kept(workspace.layout) is workspace
+    return workspace
 
 
 def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,11 +240,27 @@ def test_which_chains_are_held(stored: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert Workspace(layout, chain, hold=False).source is chain
     whole = gather(chain)
     assert Workspace(layout, whole).source is whole
-    monkeypatch.setattr(workspace, "_HELD", held_bytes(chain) - 1)
+    monkeypatch.setattr(workspace, "MOST_HELD", held_bytes(chain) - 1)
     assert Workspace(layout, chain).block_rows is None
     valued = replace(whole, values=np.ones(whole.ids.size))
     assert held_bytes(valued) > held_bytes(whole) == held_bytes(chain)
     assert held_bytes(SyntheticChain(100, 2, 10, 2, n_edge_attributes=2)) == np.inf
+
+
+def test_a_part_of_a_chain_can_be_held(stored: Path) -> None:
+    chain = open_chain(stored)
+    layout, settings = Layout.observed(chain), Settings(block=50)
+    model = Model.random(layout)
+    part = Workspace(layout, chain, low=200, high=900)
+    assert part.source.block(250, 260).ids.base is part.source.block(300, 310).ids.base
+    for first, last in ((0, 16), (3, 5)):
+        held, read = (Problem(model, chain, settings, workspace) for workspace in (part, None))
+        sums, expected = (run_leaves(problem, first, last)[0].nodes for problem in (held, read))
+        for mine, theirs in zip(sums, expected, strict=True):
+            assert mine.sums is not None
+            assert theirs.sums is not None
+            assert mine.sums.log_z == theirs.sums.log_z
+            assert mine.sums.expected.tobytes() == theirs.sums.expected.tobytes()
 
 
 def test_a_workspace_serves_one_chain_under_one_layout() -> None:

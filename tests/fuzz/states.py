@@ -473,7 +473,7 @@ def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
     chain = chain_of(3, 40, edges=False, values=True)
     space = WeightSpace.of(chain)
     development = Development.of(chain_of(4, 20, edges=False, values=True), chain) if dev else None
-    how: dict[str, Any] = {"engine": "fb", "threads": 1, "memory": None, "progress": None}
+    how: dict[str, Any] = {"engine": "fb", "memory": None}
     identity = _identity(space, training, development, None, how)
 
     def begun() -> _Run:

@@ -205,7 +205,8 @@ _DTYPES = tuple(map(np.dtype, ("i4", "b1", "i8", "i4", "f8", "i8", "i4", "f8", "
 def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
     """Raise unless kernels may read the block: they look at no bound, and a source may be damaged or mistaken."""
     where = f"the source's positions {low} to {high - 1}"
-    for name, dtype, array in zip(Block._fields, _DTYPES, block, strict=True):
+    arrays: Iterable[NDArray[Any]] = block
+    for name, dtype, array in zip(Block._fields, _DTYPES, arrays, strict=True):
         if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
             raise BadChain(f"{where}: {name} is not a contiguous row of {dtype.name}.")
     if block.labels.size != high - low or block.starts.size != high - low:

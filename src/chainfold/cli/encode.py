@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.cluster import Cluster, joined_cluster, refuse_with_cluster
 from chainfold.cli.console import report
 from chainfold.cli.input_options import INPUT
 from chainfold.cli.parameters import grouped
@@ -17,6 +18,9 @@ from chainfold.errors import ChainfoldError
 from chainfold.system.machine import resident
 from chainfold.system.outputs import STANDARD, check_outputs
 from chainfold.system.storage import is_uri
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Files = Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, globs, or - for standard input.")]
 ChainOutput = Annotated[
@@ -46,6 +50,7 @@ def encode(
     append: Append = False,
     again: Again = False,
     part_size: PartSize = None,
+    cluster: Cluster = None,
     threads: PartThreads = None,
     as_json: options.Json = False,
 ) -> None:
@@ -58,30 +63,50 @@ def encode(
     from chainfold.features.encode import encode_to
     from chainfold.features.parts import encode_in_parts
 
-    if again and not append:
-        raise ChainfoldError("--again requires --append.")
-    if append and output == STANDARD:
-        raise ChainfoldError("--append requires a file; name the chain with -o.")
     size = options.parse_size(part_size)
-    if size is None and threads is not None:
-        raise ChainfoldError("--threads requires --part-size.")
-    if size is not None and (append or output == STANDARD):
-        raise ChainfoldError("--part-size requires -o FOLDER, and excludes --append.")
+    _check_ways(output, append, again, size, threads, cluster)
     if not is_uri(output):
-        folder = size is not None or Path(output).is_dir()
+        folder = size is not None or cluster is not None or Path(output).is_dir()
         check_outputs(options.with_standard([output]), [inputs, spec.get("template")], folder)
     begin = time.perf_counter()
+    client = None if cluster is None else options.entered(joined_cluster(cluster))
     with bar() as progress:
         if output == STANDARD:
             encode_to(options.standard_output(), inputs, progress=progress.reading(), **spec)
             return
         told: dict[str, Any] = {"progress": progress.reading(), **spec}
-        if size is None:
-            chain: Any = encode_files(inputs, output, append=append, again=again, **told)
+        if client is not None:
+            chain: Any = _on_cluster(client, inputs, output, size, told)
+        elif size is None:
+            chain = encode_files(inputs, output, append=append, again=again, **told)
         else:
             chain = encode_in_parts(inputs, output, part_size=size, threads=threads, **told)
     facts = _facts(output, chain, time.perf_counter() - begin)
     report(facts, _rows(facts), output, as_json)
+
+
+def _check_ways(
+    output: str, append: bool, again: bool, size: int | None, threads: int | None, cluster: str | None
+) -> None:
+    """Raise unless the options say one way to write a chain."""
+    if again and not append:
+        raise ChainfoldError("--again requires --append.")
+    if append and output == STANDARD:
+        raise ChainfoldError("--append requires a file; name the chain with -o.")
+    refuse_with_cluster(cluster, append=append, threads=threads is not None)
+    if cluster is not None and output == STANDARD:
+        raise ChainfoldError("--cluster requires -o FOLDER.")
+    if size is None and threads is not None:
+        raise ChainfoldError("--threads requires --part-size.")
+    if size is not None and (append or output == STANDARD):
+        raise ChainfoldError("--part-size requires -o FOLDER, and excludes --append.")
+
+
+def _on_cluster(client: Client, inputs: list[str], output: str, size: int | None, told: dict[str, Any]) -> Any:
+    from chainfold.dask.encoding import encode as encode_files
+    from chainfold.features.part_plan import PART_SIZE
+
+    return encode_files(client, inputs, output, part_size=PART_SIZE if size is None else size, **told)
 
 
 def _facts(output: str, chain: Any, seconds: float) -> dict[str, Any]:

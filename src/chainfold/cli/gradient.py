@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.cluster import Cluster, joined_cluster, refuse_with_cluster
 from chainfold.cli.console import console, report
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import bar
@@ -98,6 +99,7 @@ def gradient(
     weights: WeightsChoice = None,
     model: ModelWeights = None,
     output: GradientOutput = None,
+    cluster: Cluster = None,
     as_json: options.Json = False,
 ) -> None:
     """Compute log Z and the exact gradient of a chain with one engine.
@@ -106,14 +108,18 @@ def gradient(
     """
     settings = engine.pass_settings()
     piece.check(model, engine.engine, output)
+    refuse_with_cluster(cluster, token=piece.token is not None, synthetic=chain.data is None)
     options.hold([output, piece.token], chain.data, model)
     source = chain.open()
+    given = source
     if model is None:
         evaluated = _model(source, weights, chain.seed)
     else:
         evaluated, source = _opened(model, source, weights)
     positions = source.positions
-    if piece.token is None:
+    if cluster is not None:
+        result, seconds = _on_cluster(cluster, evaluated, given, settings)
+    elif piece.token is None:
         result, seconds = _timed(evaluated, source, engine.engine, threads=engine.threads, **settings)
     else:
         pieces, seconds = _next_piece(evaluated, source, piece, settings)
@@ -231,6 +237,16 @@ def _timed(model: Model, source: Source, engine: str, **settings: Any) -> tuple[
     with bar(engine, source.positions) as progress:
         begin = time.perf_counter()
         result = log_likelihood(model, source, engine, **settings, progress=progress.advance)
+        return result, time.perf_counter() - begin
+
+
+def _on_cluster(cluster: str, model: Model, source: Any, settings: dict[str, Any]) -> tuple[Evaluation, float]:
+    from chainfold.dask.training import log_likelihood
+
+    client = options.entered(joined_cluster(cluster))
+    with bar("parallel", source.positions) as progress:
+        begin = time.perf_counter()
+        result = log_likelihood(client, model, source, progress=progress.advance, **settings)
         return result, time.perf_counter() - begin
 
 

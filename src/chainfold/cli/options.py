@@ -6,11 +6,11 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 
 import typer
 
@@ -49,6 +49,8 @@ OnErrorText = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Write only the output and errors: no progress, notice or report.")
 ]
+
+Entered = TypeVar("Entered")
 
 _POWERS = " KMGT"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -107,6 +109,11 @@ def hold(outputs: Sequence[object], *inputs: object, in_place: bool = False) -> 
     Standard output is always one of them. None, and anything else that is neither a path, a glob nor `-`, is ignored.
     """
     _held.get().enter_context(claimed(with_standard(outputs), inputs, in_place))
+
+
+def entered(context: AbstractContextManager[Entered]) -> Entered:
+    """Enter a context that lasts to the end of the verb."""
+    return _held.get().enter_context(context)
 
 
 def with_standard(outputs: Sequence[object]) -> list[object]:

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.cluster import Cluster, joined_cluster, refuse_with_cluster
 from chainfold.cli.console import console, counted, notice, table
 from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile, check_for_model
 from chainfold.cli.parameters import Group, grouped
@@ -106,6 +108,7 @@ def tag(
     output: Output = STANDARD,
     sequences: Sequences = None,
     memory: options.Memory = None,
+    cluster: Cluster = None,
 ) -> None:
     """Label raw files with a model; the output is the input with a column `predicted` after the others.
 
@@ -117,7 +120,10 @@ def tag(
     from chainfold.inference.tag_files import tag_to
 
     stream.check(inputs)
-    options.hold([output, sequences], inputs, model, in_place=stream.follow)
+    refuse_with_cluster(cluster, follow=stream.follow, sequences=sequences is not None)
+    if cluster is not None and (output == STANDARD or not Path(output).is_dir()):
+        raise ChainfoldError("--cluster requires -o FOLDER, a folder that all workers can write.")
+    options.hold([sequences if cluster is not None else output, sequences], inputs, model, in_place=stream.follow)
     check_for_model(inputs, spec)
     opened = constraints.opened(model)
     compile_beside(f"decode:{opened.layout.n_labels}")
@@ -127,11 +133,22 @@ def tag(
             raise ChainfoldError("--follow does not support --nbest, --samples and --sequences.")
         _follow(opened, inputs[0], output, spec, stream, **wanted)
         return
+    if cluster is not None:
+        _on_cluster(cluster, opened, inputs, output, {**wanted, **vars(labellings), **spec})
+        return
     with ExitStack() as stack:
         progress = stack.enter_context(bar())
         sink = _sink(output, stack)
         wanted |= {**vars(labellings), "sequences": None if sequences is None else _sink(sequences, stack)}
         tag_to(sink, opened, inputs, progress=progress.reading(), **wanted, **spec)
+
+
+def _on_cluster(cluster: str, model: Model, inputs: list[str], folder: str, wanted: dict[str, Any]) -> None:
+    from chainfold.dask.tagging import tag as tag_files
+
+    wanted["piped"] = False
+    client = options.entered(joined_cluster(cluster))
+    tag_files(client, model, inputs, folder, done=lambda name: notice(f"{name}: tagged"), **wanted)
 
 
 def _sink(output: str, stack: ExitStack) -> IO[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainfold.cli import options
+from chainfold.cli.cluster import Cluster, joined_cluster
 from chainfold.cli.console import complain, console, report
 from chainfold.cli.input_options import INPUT, Inputs, check_raw
 from chainfold.cli.parameters import Group, grouped
@@ -31,6 +32,8 @@ from chainfold.system.machine import resident
 from chainfold.system.outputs import STANDARD, check_outputs
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.model import Model
@@ -183,12 +186,14 @@ def train(
     engine: _EngineOptions,
     run: RunOptions,
     start: StartModel = None,
+    cluster: Cluster = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model, from raw files or on an encoded chain.
 
     The encoded input is kept in MODEL.chain, and reused while inputs and options
-    stay the same; an unfinished run is kept in MODEL.run.
+    stay the same; an unfinished run is kept in MODEL.run. A cluster encodes it
+    anew, into MODEL.parts; its run can be continued on one machine, and back.
 
     Example: chainfold train train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o chunks.model
     """
@@ -208,9 +213,10 @@ def train(
     how: dict[str, Any] = {"saving": saving, **engine.settings()}
     run.check(state)
     how["start"] = None if start is None else open_any_model(start)
+    client = None if cluster is None else _joined(cluster, training, engine)
     with bar() as shown:
         progress = shown.reading()
-        source = _source(inputs, cache, spec, progress)
+        source = _source(inputs, cache, spec, progress, client)
         _check_labels(source, inputs)
         compile_beside(f"backward:{source.n_labels}")
         how["dev"] = development.open(source, spec, progress)
@@ -218,7 +224,7 @@ def train(
     if run.fresh:
         state.unlink(missing_ok=True)
     try:
-        model = _trained(source, training, run.verbose, **how)
+        model = _trained(source, training, run.verbose, client, **how)
     except Interrupted as interrupted:
         complain(interrupted)
         raise typer.Exit(signals.exit_code()) from None
@@ -228,12 +234,26 @@ def train(
     report(facts, _rows(facts), facts["model"], as_json)
 
 
-def _trained(source: Source, training: Training, verbose: bool, **how: Any) -> Model:
+def _joined(cluster: str, training: Training, engine: _EngineOptions) -> Client:
+    """The cluster, if it can do what was asked for."""
+    from chainfold.dask.training import check_algorithm
+
+    check_algorithm(training.algorithm)
+    if engine.engine != "parallel":
+        raise ChainfoldError(f"--cluster requires --engine parallel, not {engine.engine}.")
+    return options.entered(joined_cluster(cluster))
+
+
+def _trained(source: Source, training: Training, verbose: bool, client: Client | None, **how: Any) -> Model:
     """Train, with a table of the iterations over a bar of the positions that are evaluated."""
     from chainfold.training.loop import train as run_training
 
     total = source.positions if training.algorithm == "lbfgs" else None
     foot = Bar(console(stderr=True), "training", total, hidden=False)
+    if client is not None:
+        from chainfold.dask.passes import ClusterPasses
+
+        how["passes"] = ClusterPasses(client, source, memory=how["memory"], progress=foot.advance)
     with live_table(_HEADINGS, verbose, lambda: foot.bars) as shown:
         saved = "saving after this step; Ctrl-C again stops at once."
         with signals.interruptible(lambda: shown.notice(saved)) as stop:
@@ -247,14 +267,20 @@ def _trained(source: Source, training: Training, verbose: bool, **how: Any) -> M
             )
 
 
-def _source(inputs: list[str], cache: Path, spec: dict[str, Any], progress: InputProgress) -> Source:
-    """The chain that the inputs are, or the one that they are encoded into."""
+def _source(
+    inputs: list[str], cache: Path, spec: dict[str, Any], progress: InputProgress, client: Client | None
+) -> Source:
+    """The chain that the inputs are, or the one that they are encoded into; by a cluster, in parts."""
     from chainfold.chain.stored import is_chain, open_chain
     from chainfold.features.cache import encoded
 
     if is_chain(inputs):
         check_raw(inputs[0], spec)
         return open_chain(inputs[0])
+    if client is not None:
+        from chainfold.dask.encoding import encode
+
+        return encode(client, inputs, cache.with_suffix(".parts"), progress=progress, **spec)
     return encoded(inputs, cache, progress=progress, **spec)
 
 

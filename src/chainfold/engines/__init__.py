@@ -8,6 +8,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its cost
     workspace           arrays, and a chain in memory, kept from one evaluation to the next
     problem             Problem: a model on a chain, with the settings
+    sums                sums over stretches, and the tree in which they are added
     tally               Tally: log Z and expected counts, score and counts of the observed labels
     engine              Engine, Report, Cost
     belief              forward vectors that sum to one, in doubles or wide numbers
@@ -26,6 +27,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     published/          the paper's own algorithms, in the log domain
     plan                which engine, and why
     log_likelihood      log Z, log likelihood and gradient, by any engine
+    observed            the counts of the observed labels
     resumable           the gradient of a chain that comes in pieces
 
 Each module imports those above it only; no engine imports another, except that `parallel` imports `stream`. This module

@@ -129,10 +129,22 @@ def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -
             likelihood = None if tally.observed is None else tally.score - log_z
     tally.release()
     problem.release()
+    return evaluation(engine, layout, log_z, likelihood, expected, gradient, report)
+
+
+def evaluation(
+    engine: str,
+    layout: Layout,
+    log_z: float,
+    likelihood: float | None,
+    expected: Floats,
+    gradient: Floats | None,
+    report: Report,
+) -> Evaluation:
+    """The result, if all its numbers are finite."""
     _check_finite(layout, log_z, expected if gradient is None else gradient, likelihood)
-    likelihood = (
-        None if likelihood is None else min(likelihood, 0.0)
-    )  # of a probability; rounding could make it positive
+    if likelihood is not None:
+        likelihood = min(likelihood, 0.0)  # of a probability; rounding could make it positive
     return Evaluation(engine, log_z, likelihood, expected, gradient, report)
 
 
@@ -144,14 +156,3 @@ def _check_finite(layout: Layout, log_z: float, counts: Floats, likelihood: floa
             raise ResultNotFinite(f"the count of weight {index} ({layout.name(index)})")
     if likelihood is not None and not math.isfinite(likelihood):
         raise ResultNotFinite("the log likelihood")
-
-
-def count_observed(model: Model, chain: Source) -> Floats:
-    """The counts [M] of the observed labels, each of which must be known and allowed by the model."""
-    chain = model.aligned(chain, labels_needed=True)
-    problem = Problem(model, chain, Settings())
-    tally = Tally(problem)
-    assert tally.observed is not None, "only the labels of a labelled chain can be counted"
-    for low, high in problem.blocks():
-        tally.observe(low, problem.read(low, high))
-    return model.layout.unpack(tally.observed.result())

@@ -5,15 +5,17 @@ made there, and its two sides are independent. Elsewhere a cut holds if both sid
 (`engines.stretch`).
 
 Between two cuts that hold, a stretch has all that it needs and is streamed on its own. A cut that does not hold is no
-cut: its two sides are one stretch, streamed in order. Tallies are added in the order of the chain, so the gradient is
-the same to the last bit for any number of threads.
+cut: its two sides are one stretch, streamed in order. Tallies are added in a tree over the places (`engines.sums`), so
+the gradient is the same to the last bit for any number of threads, and any run of stretches can be summed elsewhere.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import starmap
+from dataclasses import dataclass, field
+from itertools import islice, pairwise, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,18 +28,26 @@ from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
 from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
+from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.kernels.slots import is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
-"""A chain is cut into at most this many, for any number of threads."""
+"""A chain is cut into at most this many, for any number of threads, unless they would be long."""
+
+LONG = 1 << 21
+"""Positions in a stretch, at most, where the chain has more than 16 times as many."""
+
+NEAR = 256
+"""Positions after a place in which a start mark is looked for."""
 
 _LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a cut does
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
-_NEAR = 256  # positions
+_AHEAD = 2  # stretches begun for each thread: one may be done long before the one before it
+_CLOSED = 1 / 2  # of a tally, once its levels are added
 _CUT = 125_000  # time of a cut beside its certificates, in multiply-adds
 
 
@@ -52,77 +62,119 @@ class Cut(NamedTuple):
     posterior: Floats | None = None  # γ of the position before the cut
 
 
+@dataclass
+class RunEvents:
+    """What happened in the stretches that begin in a run of leaves, for the report."""
+
+    stream: StreamEvents = field(default_factory=StreamEvents)
+    certified: int = 0  # cuts that hold by certificates
+    in_order: int = 0  # cuts that do not hold
+
+    def add(self, other: RunEvents) -> None:
+        self.stream.add(other.stream)
+        self.certified += other.certified
+        self.in_order += other.in_order
+
+    def report(self, problem: Problem, tally: Tally) -> Report:
+        halo = 2 * HALO.last if self.certified else 0
+        return self.stream.report(problem, tally, in_order=self.in_order, cuts=self.certified, halo=halo)
+
+
 def run(problem: Problem) -> tuple[Tally, Report]:
-    potentials = Potentials.of(problem)
-    events = StreamEvents()
-    total: Tally | None = None
     places = cut_places(problem.shape, problem.settings)
     if places:  # a source that must find its way to the last cut does so here, where it can be interrupted
         problem.source.block(places[-1] - 1, places[-1])
+    tree, events = run_leaves(problem, 0, len(places) + 1)
+    tally = Tally(problem, tree.root)
+    return tally, events.report(problem, tally)
+
+
+def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, RunEvents]:
+    """The sums over the stretches that begin in leaves first … last-1; leaf k begins at the k-th place."""
+    potentials = Potentials.of(problem)
+    tree, events = SumTree(), RunEvents()
     count = at_once(problem.shape, problem.settings)
     with ThreadPoolExecutor(count) as pool:
         threads = pool if count > 1 else None
         try:
-            cuts = list(in_order(threads, certify, ((problem, potentials, place) for place in places)))
-            held = [cut for cut in cuts if cut is not None]
-            jobs = ((problem, potentials, left, right) for left, right in stretches(held))
-            for tally, stretch_events in in_order(threads, stretch, jobs):
-                events.add(stretch_events)
-                if total is None:
-                    total = tally
-                else:
-                    total.add(tally)
+            cuts = _cuts(problem, potentials, first, last, threads)
+            jobs = ((problem, potentials, left, right) for left, right in pairwise(filter(None, cuts)))
+            results = in_order(threads, stretch, jobs, _AHEAD * count)
+            for leaf, cut in enumerate(cuts[: last - first], first):
+                sums = None
+                if cut is not None:
+                    sums, stream_events = next(results)
+                    events.stream.add(stream_events)
+                    events.certified += cut.before is not None
+                events.in_order += cut is None
+                tree.add(Node(leaf, 1, sums))
         except BaseException:  # an interrupt too: stop the threads before the end of their stretches
             problem.stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    assert total is not None, "a chain has at least one position"
-    certified = sum(cut.before is not None for cut in held)
-    order = len(places) - len(held)
-    return total, events.report(problem, total, in_order=order, cuts=certified, halo=2 * HALO.last if certified else 0)
+    return tree, events
+
+
+def _cuts(
+    problem: Problem, potentials: Potentials, first: int, last: int, threads: ThreadPoolExecutor | None
+) -> list[Cut | None]:
+    """The cuts at places first … last, None where one does not hold, and those after them up to one that holds."""
+    places = [0, *cut_places(problem.shape, problem.settings), problem.positions]
+
+    def cut(place: int) -> Cut | None:
+        known = place in (0, len(places) - 1)  # where the chain begins and ends
+        return Cut(places[place]) if known else certify(problem, potentials, places[place])
+
+    cuts = list(in_order(threads, cut, ((place,) for place in range(first, last + 1)), len(places)))
+    while cuts[-1] is None:
+        cuts.append(cut(first + len(cuts)))
+    return cuts
 
 
 def in_order(
-    threads: ThreadPoolExecutor | None, work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]
+    threads: ThreadPoolExecutor | None, work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]], ahead: int
 ) -> Iterator[Result]:
-    """Results in the order of the jobs, each freed once it is used; without threads, by the caller's own."""
+    """Results in the order of the jobs, of which `ahead` are begun at a time; without threads, by the caller's own."""
     if threads is None:
         yield from starmap(work, jobs)
         return
-    futures = [threads.submit(work, *job) for job in jobs]
-    futures.reverse()
-    while futures:
-        yield futures.pop().result()
+    jobs = iter(jobs)
+    begun = deque(threads.submit(work, *job) for job in islice(jobs, ahead))
+    while begun:
+        result = begun.popleft().result()
+        begun.extend(threads.submit(work, *job) for job in islice(jobs, 1))
+        yield result
+
+
+def leaves(shape: Shape, settings: Settings) -> int:
+    """Leaves of the tree, a power of two: threads that come in twos have equal shares; its sums fit the memory."""
+    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
+    sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
+    most = max(1, shape.positions // (settings.block or max(sizes)))
+    wanted = max(STRETCHES, -(-shape.positions // LONG))
+    count = min(1 << (wanted - 1).bit_length(), 1 << most.bit_length() - 1)
+    while settings.memory is not None and count > 1 and _memory(shape, settings, 1, count) > settings.memory:
+        count //= 2
+    return count
 
 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: evenly spaced, and independent of the number of threads."""
-    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
-    sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
-    most = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
-    count = 1 << most.bit_length() - 1  # a power of two: threads that come in twos have equal shares
+    count = leaves(shape, settings)
     return [shape.positions * k // count for k in range(1, count)]
 
 
-def stretches(cuts: list[Cut]) -> Iterator[tuple[Cut | None, Cut | None]]:
-    return zip([None, *cuts], [*cuts, None], strict=True)
-
-
-def stretch(
-    problem: Problem, potentials: Potentials, left: Cut | None, right: Cut | None
-) -> tuple[Tally, StreamEvents]:
+def stretch(problem: Problem, potentials: Potentials, left: Cut, right: Cut) -> tuple[StretchSums, StreamEvents]:
     """Stream the positions between two cuts."""
     tally = Tally(problem)
     stream = StreamPass(problem, potentials, tally)
-    low = left.position if left else 0
-    high = right.position if right else problem.positions
-    stream.run(low, high, left.before if left else None, right.posterior if right else None)
-    return tally, stream.events
+    stream.run(left.position, right.position, left.before, right.posterior)
+    return tally.sums(), stream.events
 
 
 def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
     """The cut before `position` or a start near it, or None if the chain does not forget within the halos allowed."""
-    near = problem.source.block(position, min(position + _NEAR, problem.positions)).starts
+    near = problem.source.block(position, min(position + NEAR, problem.positions)).starts
     if near.any():
         return Cut(position + int(np.argmax(near)))
     try:
@@ -137,20 +189,27 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
 
 
 def cost(shape: Shape, settings: Settings) -> Cost:
-    memory, time = stream_cost(shape, settings)
-    count, cuts = at_once(shape, settings), len(cut_places(shape, settings))
-    memory = count * memory + (count - 1) * shape.tally_bytes
-    time += cuts * (_CUT + 2 * HALO.first * shape.n_labels**3)
-    return Cost(memory, time / count + (cuts + 1) * shape.bookkeeping)
+    time = stream_cost(shape, settings).time
+    count, pieces = at_once(shape, settings), leaves(shape, settings)
+    time += (pieces - 1) * (_CUT + 2 * HALO.first * shape.n_labels**3)
+    return Cost(_memory(shape, settings, count, pieces), time / count + pieces * shape.bookkeeping)
 
 
 def at_once(shape: Shape, settings: Settings) -> int:
     """Stretches on which threads work at a time: fewer than there are threads where the memory is too small."""
-    count = min(settings.threads, len(cut_places(shape, settings)) + 1)
-    if settings.memory is not None:
-        each, tally = stream_cost(shape, settings).memory, shape.tally_bytes
-        count = min(count, max(int((settings.memory + tally) // (each + tally)), 1))
+    pieces = leaves(shape, settings)
+    count = min(settings.threads, pieces)
+    while settings.memory is not None and count > 1 and _memory(shape, settings, count, pieces) > settings.memory:
+        count -= 1
     return count
+
+
+def _memory(shape: Shape, settings: Settings, count: int, pieces: int) -> float:
+    """Of `count` stretches at a time: their passes and tallies, and the sums of those done and of the tree."""
+    done = _AHEAD * count - count if count > 1 else 0
+    levels = pieces.bit_length() - 1
+    tallies = count - 1 + (done + levels) * _CLOSED
+    return count * stream_cost(shape, settings).memory + tallies * shape.tally_bytes
 
 
 ENGINE = Engine("parallel", "`stream` on stretches cut by certificate", "O(M + NB)", "N²T + NTA", "once", run, cost)

@@ -64,7 +64,7 @@ class Problem:
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
         self._growing, self._weighted = growing, weighted
         self._first = 0, NOTHING_BEFORE  # the first position of the source, and what was observed before it
-        self._block_rows = None if workspace is None else workspace.block_rows
+        self._workspace = workspace
         self._sizes = ScoreSizes(model.layout, model.weights)
         self._extent = Extent() if workspace is None or workspace.extent is None else workspace.extent
         self._overflows = self._sizes.may_overflow(self._extent)  # could scores, as far as was read?
@@ -74,8 +74,8 @@ class Problem:
 
     @property
     def held(self) -> bool:
-        """Is the chain in memory, with its rows looked up?"""
-        return self._block_rows is not None
+        """Is the chain small enough to be held in memory, by this process or in parts by several?"""
+        return self._workspace is not None and self._workspace.fits
 
     @property
     def positions(self) -> int:
@@ -99,13 +99,14 @@ class Problem:
     def read(self, low: int, high: int) -> Block:
         block = self.source.block(low, high)
         layout = self.model.layout
-        if self._block_rows is None:  # else it has been checked
+        held = self._held_rows(low, high) is not None  # and it has been checked
+        if not held:
             check_block(block, low, high, layout.n_labels, layout.n_attributes, self.source.n_edge_attributes)
             extent = Extent.of(block)
         with self._lock:
             self._positions_read += high - low
             self._bytes_read += block.nbytes
-            if self._block_rows is None:
+            if not held:
                 self._extent = self._extent.joined(extent)
                 self._overflows = self._sizes.may_overflow(self._extent)
         return block
@@ -147,12 +148,14 @@ class Problem:
 
     def find_rows(self, low: int, block: Block, room: BlockRows | None) -> tuple[BlockRows, BlockRows | None]:
         """The rows of a block's attributes, and the arrays that hold them, to be used again for the next block."""
-        if self._block_rows is None:
-            room = room_for(block, room)
-            return find_block_rows(self.model.layout, block, room), room
-        begin, turn, row, value = self._block_rows
-        high = low + block.labels.size
-        return BlockRows(begin[low : high + 1], turn[low:high], row, value), room
+        rows = self._held_rows(low, low + block.labels.size)
+        if rows is not None:
+            return rows, room
+        room = room_for(block, room)
+        return find_block_rows(self.model.layout, block, room), room
+
+    def _held_rows(self, low: int, high: int) -> BlockRows | None:
+        return None if self._workspace is None else self._workspace.rows(low, high)
 
     def before(self, low: int) -> Before:
         """What was observed before position `low`; before the chain there is nothing."""
@@ -193,6 +196,12 @@ class Problem:
             "bytes": np.array([self._bytes_read]),
             "extent": self._extent.state(),
         }
+
+    def add_read(self, state: Tensors) -> None:
+        """Count what was read elsewhere, too."""
+        self._positions_read += int(state["positions"][0])
+        self._bytes_read += int(state["bytes"][0])
+        self._extent = self._extent.joined(Extent.restored(state["extent"]))
 
     def restore(self, state: Tensors) -> None:
         given = Arrays(state)

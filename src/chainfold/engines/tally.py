@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
 from chainfold.engines.problem import Before, Problem
+from chainfold.engines.sums import MOST_TERMS, StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
 from chainfold.kernels.scores import PORTION, fold, observe
@@ -18,7 +17,6 @@ from chainfold.system.validate import Arrays, below_infinity, finite, need, unde
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless adding the sums would take longer than making them
-_MOST_TERMS = 64  # of a sum that is added up exactly, after which there are two
 _HOT = 4096  # sums of the most frequent attributes, which kernels add up in portions of their own
 
 
@@ -29,9 +27,10 @@ class Accumulator:
     sums of the most frequent attributes, which come first, have a level in between (`kernels.scores.fold`).
     """
 
-    def __init__(self, layout: Layout, pool: ArrayPool) -> None:
+    def __init__(self, layout: Layout, pool: ArrayPool, sums: Floats | None = None) -> None:
+        """sums: [slots] what has been added up so far."""
         self.layout, self._pool = layout, pool
-        self._recent = pool.zeros(layout.slots)
+        self._recent = pool.zeros(layout.slots) if sums is None else sums
         self._total: Floats | None = None
         self._pending = 0
         self._hot = pool.zeros(min(_HOT, layout.dense * layout.width) // WIDTH * WIDTH)
@@ -79,6 +78,12 @@ class Accumulator:
         self._total = None
         return self._recent
 
+    def closed(self) -> Floats:
+        """The result, which belongs to the caller; the other arrays are given back."""
+        sums = self.result()
+        self._pool.give(self._hot)
+        return sums
+
     def release(self) -> None:
         """Give back the arrays, the result included."""
         self._pool.give(self.result())
@@ -109,19 +114,21 @@ class Accumulator:
 class Tally:
     """The sums of an engine over the blocks of a stretch of the chain, in order."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, sums: StretchSums | None = None) -> None:
+        """sums: those of all blocks, to which nothing is to be added."""
         layout = problem.model.layout
         self._problem = problem
-        self.expected = Accumulator(layout, problem.pool)
+        self.expected = Accumulator(layout, problem.pool, None if sums is None else sums.expected)
         observes = problem.source.labelled and problem.settings.observe
-        self.observed = Accumulator(layout, problem.pool) if observes else None
-        self._scales: list[float] = []
-        self._likelihoods: list[float] = []
+        observed = None if sums is None else sums.observed
+        self.observed = Accumulator(layout, problem.pool, observed) if observes else None
+        self._scales: list[float] = [] if sums is None else sums.scales
+        self._likelihoods: list[float] = [] if sums is None else sums.likelihoods
         self._previous = NO_LABEL
 
     @property
     def log_z(self) -> float:
-        return _sum(self._scales)
+        return exact_sum(self._scales)
 
     @property
     def score(self) -> float:
@@ -134,12 +141,12 @@ class Tally:
     @property
     def weighted_likelihood(self) -> float:
         """The log likelihood, where positions have weights."""
-        return _sum(self._likelihoods)
+        return exact_sum(self._likelihoods)
 
     def scale(self, log_scale: tuple[float, ...], likelihood: float = 0.0) -> None:
         """Add a block's share of log Z, a sum, and of the likelihood where positions have weights."""
-        self._scales = _shortened([*self._scales, *log_scale])
-        self._likelihoods = _shortened([*self._likelihoods, likelihood])
+        self._scales = shortened([*self._scales, *log_scale])
+        self._likelihoods = shortened([*self._likelihoods, likelihood])
 
     def observe(self, low: int, block: Block) -> None:
         """Count the block's own labels; blocks come in order."""
@@ -158,14 +165,10 @@ class Tally:
             raise ForbiddenLabel(low + min(place for place in wrong if place >= 0))
         self.observed.added(block.labels.size)
 
-    def add(self, other: Tally) -> None:
-        """Add the tally of the next stretch."""
-        self._scales = _shortened(self._scales + other._scales)
-        self._likelihoods = _shortened(self._likelihoods + other._likelihoods)
-        self.expected.add(other.expected.result())
-        if self.observed is not None and other.observed is not None:
-            self.observed.add(other.observed.result())
-        other.release()
+    def sums(self) -> StretchSums:
+        """What was added up, with its arrays; nothing can be added after that."""
+        observed = None if self.observed is None else self.observed.closed()
+        return StretchSums(self._scales, self._likelihoods, self.expected.closed(), observed, self._problem.pool)
 
     def forget_labels(self) -> None:
         """Stop counting the observed labels: one of them is unknown, and so are their sums."""
@@ -187,7 +190,7 @@ class Tally:
         """Continue from a state, to the bit."""
         given = Arrays(state)
         scales, likelihoods = (given.take(name, np.float64, None) for name in ("scales", "likelihoods"))
-        need(max(scales.size, likelihoods.size) < _MOST_TERMS, "it has more sums than it can have")
+        need(max(scales.size, likelihoods.size) < MOST_TERMS, "it has more sums than it can have")
         finite("scales", scales)
         below_infinity("likelihoods", likelihoods)
         self.expected.restore(given.under("expected"))
@@ -201,19 +204,3 @@ class Tally:
         self.expected.release()
         if self.observed is not None:
             self.observed.release()
-
-
-def _shortened(terms: list[float]) -> list[float]:
-    """The same sum in two numbers, so that what is kept does not grow with the chain."""
-    if len(terms) < _MOST_TERMS:
-        return terms
-    total = _sum(terms)
-    return [total, _sum([*terms, -total])] if math.isfinite(total) else [total]
-
-
-def _sum(terms: list[float]) -> float:
-    """Exact, or not a number where it leaves the range of a double."""
-    try:
-        return math.fsum(terms)
-    except (OverflowError, ValueError):
-        return math.nan

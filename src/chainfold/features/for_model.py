@@ -12,9 +12,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -182,14 +183,21 @@ class ChainBlocks:
         self.columns: tuple[str, ...] = ()
         self.labelled = bool(own.labels)
         self.unseen = self._chain.unseen
+        self._low, self._high = 0, chain.positions
+
+    def between(self, low: int, high: int) -> Self:
+        """Positions low … high-1 alone."""
+        part = copy(self)
+        part._low, part._high = low, high
+        return part
 
     def held(self) -> int:
         """No row waits: attributes are there."""
         return 0
 
     def __iter__(self) -> Iterator[KnownBlock]:
-        positions = self._chain.positions
-        return (self._chain.known(low, min(low + _BLOCK, positions)) for low in range(0, positions, _BLOCK))
+        begins = range(self._low, self._high, _BLOCK)
+        return (self._chain.known(low, min(low + _BLOCK, self._high)) for low in begins)
 
 
 class BlockMaker:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.stored import is_chain
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
-from chainfold.features.for_model import blocks_for_model
+from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
@@ -54,17 +54,24 @@ def evaluate(
     vocabulary = vocabulary_of_model(model)
     options["labels"] = True
     known = blocks_for_model(inputs, vocabulary, **options)
+    scores = compared(model, known, spans, memory)
+    if not scores.tokens:
+        raise ChainfoldError("no position has a known label, so there is nothing to compare with.")
+    return scores
+
+
+def compared(
+    model: Model, known: ModelBlocks | ChainBlocks, spans: bool | None = None, memory: int | None = None
+) -> Scores:
+    """The scores of the model on blocks with labels."""
     gold: deque[NDArray[np.int32]] = deque()
-    count, unseen = Count(vocabulary.labels, spans), 0
+    count, unseen = Count(vocabulary_of_model(model).labels, spans), 0
     for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
         truth = _next(gold, tagged.labels.size)
         count.extend(known.unseen[unseen:])
         unseen = len(known.unseen)
         count.add(truth, tagged.labels, tagged.starts)
-    scores = count.scores()
-    if not scores.tokens:
-        raise ChainfoldError("no position has a known label, so there is nothing to compare with.")
-    return scores
+    return count.scores()
 
 
 def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:

@@ -193,6 +193,38 @@ class Scores:
         ]
 
 
+def joined_scores(scores: Sequence[Scores]) -> Scores:
+    """The scores of several taggings by one model together; labels that only some have come after those of the first.
+
+    >>> import numpy as np
+    >>> counts = [Count(["A", "B"]), Count(["A", "B", "C"])]
+    >>> for count in counts:
+    ...     count.add(np.array([0, len(count.scores().labels) - 1]), np.array([0, 1]), np.array([True, False]))
+    >>> joined = joined_scores([count.scores() for count in counts])
+    >>> joined.labels, joined.correct, joined.tokens
+    (('A', 'B', 'C'), 3, 4)
+    """
+    labels = tuple(dict.fromkeys(label for one in scores for label in one.labels))
+    numbers = {label: number for number, label in enumerate(labels)}
+    confusion = np.zeros((len(labels), len(labels)), np.int64)
+    spans: dict[str, Quality] = {}
+    for one in scores:
+        places = [numbers[label] for label in one.labels]
+        confusion[np.ix_(places, places)] += one.confusion
+        for kind, quality in (one.spans or {}).items():
+            before = spans.get(kind, Quality(0, 0, 0))
+            sums = (getattr(before, name) + getattr(quality, name) for name in ("gold", "found", "correct"))
+            spans[kind] = Quality(*sums)
+    return Scores(
+        labels=labels,
+        confusion=confusion,
+        unknown=sum(one.unknown for one in scores),
+        sequences=sum(one.sequences for one in scores),
+        sequences_correct=sum(one.sequences_correct for one in scores),
+        spans=None if any(one.spans is None for one in scores) else dict(sorted(spans.items())),
+    )
+
+
 class Count:
     """Compare taggings stretch by stretch; sequences and spans may go across the borders of stretches.
 

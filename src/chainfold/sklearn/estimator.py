@@ -211,7 +211,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             )
         log.featgen_num_features = model.layout.size
         model = replace(model, training=recorded(model.training, types.name, width))
-        self._keep(_in_memory(model), log)
+        self._keep(in_memory(model), log)
         self._write()
         return self
 
@@ -624,7 +624,7 @@ def _named(model: Model) -> Vocabulary:
     return model.vocabulary
 
 
-def _in_memory(model: Model) -> Model:
+def in_memory(model: Model) -> Model:
     """The model with names that no file has to stay for."""
     vocabulary = model.vocabulary
     if vocabulary is None:

@@ -1,6 +1,7 @@
 """Training: from a labelled chain to a model.
 
     loop           train: iterations, development set, runs that can be resumed
+    passes         the passes over a whole chain, which may be made elsewhere
     objective      the negative log likelihood with its penalty, on all or a part of the chain
     optimisers/    L-BFGS and OWL-QN, SGD, AdaGrad and Adam; they know nothing of chains
     perceptron     averaged perceptron, passive-aggressive, AROW

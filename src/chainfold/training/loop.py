@@ -10,12 +10,11 @@ optimiser's state is all there is, and a model says nothing of the time that it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +42,7 @@ from chainfold.training.optimisers.base import NO_BETTER_STEP, Iteration, Optimi
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 from chainfold.training.optimisers.descent import Descent, DescentSettings
 from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
+from chainfold.training.passes import ChainPasses, LocalPasses, digest_of_arrays
 from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer, perceptron_options
 
@@ -56,7 +56,7 @@ ALGORITHMS = {"lbfgs": "L-BFGS, OWL-QN where c1 > 0"} | {
 }
 ALIASES = {"l2sgd": "sgd", "perceptron": "ap", "averaged-perceptron": "ap", "passive-aggressive": "pa"}
 
-RUN, RUN_VERSION = "training run", 3
+RUN, RUN_VERSION = "training run", 4
 NO_BETTER_SCORE = "stopped: the development score no longer improves"
 _BATCH = 256
 _PATIENCE = 10
@@ -253,6 +253,7 @@ def train(
     report: Callable[[IterationReport], None] | None = None,
     stop: Callable[[], bool] | None = None,
     positions: Callable[[int], None] | None = None,
+    passes: ChainPasses | None = None,
 ) -> Model:
     """Train a model on a labelled chain, and return it.
 
@@ -271,6 +272,8 @@ def train(
     report       called with an `IterationReport` after each iteration
     stop         called after each step; training ends with `Interrupted` where it returns True
     positions    called with the number of positions that an evaluation has done
+    passes       who passes over the whole chain, in place of `engine` in this process (`chainfold.dask` has passes of a
+                 cluster, with the same bits as `parallel`)
 
     Raises `ChainfoldError` where labels are missing, settings are wrong or weights grow out of range. A chain with a
     single label causes a warning.
@@ -282,8 +285,10 @@ def train(
     (5, 2000)
     """
     training = training or Training()
+    passes = passes or LocalPasses(source, engine=engine, threads=threads, memory=memory, progress=positions)
     space = WeightSpace.of(
         source,
+        passes=passes,
         constraints=constraints,
         all_possible_states=training.all_possible_states,
         all_possible_transitions=training.all_possible_transitions,
@@ -291,10 +296,11 @@ def train(
     if source.n_labels == 1:
         warnings.warn(f"{only_label(vocabulary_of(source))}: the model can give no other.", stacklevel=2)
     begin = np.zeros(space.layout.size) if start is None else space.start(start)
-    how = {"engine": engine, "threads": threads, "memory": memory, "progress": positions}
     development = dev if dev is None or isinstance(dev, Development) else Development.of(dev, source)
+    how = {"engine": engine, "memory": memory}
     identity = {} if saving is None else _identity(space, training, development, start, how)
-    run = _Run(space, training, training.optimiser(space, begin, how), development, identity)
+    optimiser = training.optimiser(space, begin, {"threads": threads, "passes": passes})
+    run = _Run(space, training, optimiser, development, identity)
     if saving is not None and saving.resume and saving.path.exists():
         run.load(saving.path)
     else:
@@ -315,19 +321,19 @@ def _identity(
     space: WeightSpace, training: Training, dev: Development | None, start: Model | None, how: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
+    masks = [mask for mask in (space.first, space.last) if mask is not None]
     return {
         "version of chainfold": __version__,
         **{name: value for name, value in training.record().items() if name != "max_iterations"},
-        "engine": how["engine"],
-        "memory": how["memory"],
+        **how,
         "number of positions": space.source.positions,
         "number of weights": space.layout.size,
-        "constraints": _digest([space.held, *(mask for mask in (space.first, space.last) if mask is not None)]),
-        "data": _digest(_arrays(space.source)),
-        "development set": None if dev is None else _digest([dev.gold, *_arrays(dev.chain)]),
+        "constraints": digest_of_arrays([space.held, *masks]),
+        "data": space.passes.digest(),
+        "development set": None if dev is None else [digest_of_arrays([dev.gold]), LocalPasses(dev.chain).digest()],
         "patience": training.patience if dev is not None else None,
         "early_stopping": training.early_stopping if dev is not None else None,
-        "initial model": None if start is None else _digest([start.weights]),
+        "initial model": None if start is None else digest_of_arrays([start.weights]),
     }
 
 
@@ -342,27 +348,6 @@ _DIFFERENCES = {  # what is compared by its digest
 def _difference(name: str, then: Any, now: Any) -> str:
     shown = f"`{name}`" if name.isidentifier() else f"a {name}"
     return f"the run was begun with {shown} = {spelt(then)}, and now {shown.removeprefix('a ')} is {now}"
-
-
-def _arrays(source: Source) -> Iterator[NDArray[Any]]:
-    """All that is in a source, block by block."""
-    for block in blocks_of(source, _AT_ONCE):
-        yield from (block.labels, block.starts, block.weights)
-        for offsets, entries in (
-            (block.offsets, (block.ids, block.values)),
-            (block.edge_offsets, (block.edge_ids, block.edge_values)),
-        ):
-            if offsets.size:
-                yield np.diff(offsets)
-                yield from (array[offsets[0] : offsets[-1]] for array in entries)
-
-
-def _digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """A short name for what is in the arrays."""
-    state = hashlib.sha256()
-    for array in arrays:
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()[:16]
 
 
 class _Run:

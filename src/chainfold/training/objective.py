@@ -13,7 +13,6 @@ on θ and are taken once, so that an evaluation is log Z and its gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,10 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import Releasable, Source, vocabulary_of
+from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
-from chainfold.engines import ENGINES
-from chainfold.engines.log_likelihood import count_observed, run_engine
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings
@@ -36,8 +33,8 @@ from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.model.remap import by_name, moved
-from chainfold.system.machine import give_back_memory
 from chainfold.training.optimisers.vector_threads import VectorThreads
+from chainfold.training.passes import ChainPasses, LocalPasses
 
 Bools = NDArray[np.bool_]
 
@@ -48,6 +45,7 @@ class WeightSpace:
 
     layout: Layout
     source: Source
+    passes: ChainPasses  # over the source
     forbidden: Bools  # [M]  weights of -inf
     held: Bools  # [M]  weights that do not move: those forbidden, and those that are left out
     first: Bools | None = None
@@ -58,12 +56,14 @@ class WeightSpace:
         cls,
         source: Source,
         *,
+        passes: ChainPasses | None = None,
         constraints: Constraints | None = None,
         all_possible_states: bool = False,
         all_possible_transitions: bool = True,
     ) -> WeightSpace:
         """The weights for a labelled chain.
 
+        passes                     who counts its labels; this process unless given
         all_possible_states        a weight for every attribute with every label, not only for pairs that occur
         all_possible_transitions   a weight for every pair of labels, not only for those that follow one another
         """
@@ -80,14 +80,15 @@ class WeightSpace:
             forbidden[pairs] = ~constraints.allowed.ravel()
             first = None if constraints.first.all() else constraints.first
             last = None if constraints.last.all() else constraints.last
-        space = cls(layout, source, forbidden, forbidden, first, last)
+        passes = passes or LocalPasses(source)
+        space = cls(layout, source, passes, forbidden, forbidden, first, last)
         if all_possible_transitions and constraints is None:
             return space
         unseen = space.observed() == 0.0
         if all_possible_transitions:
             return space
         unseen[: layout.n_state] = False
-        return cls(layout, source, forbidden, forbidden | unseen, first, last)
+        return cls(layout, source, passes, forbidden, forbidden | unseen, first, last)
 
     @cached_property
     def _forbidden_places(self) -> NDArray[np.int64]:
@@ -101,7 +102,7 @@ class WeightSpace:
     def observed(self) -> Floats:
         """[M] the counts of the observed labels, which the constraints must allow."""
         try:
-            return count_observed(self.nameless(np.zeros(self.layout.size)), self.source)
+            return self.passes.observed(self.nameless(np.zeros(self.layout.size)))
         except ForbiddenLabel as error:
             raise ChainfoldError(self._forbidden_at(error.position)) from None
 
@@ -149,30 +150,21 @@ class Objective:
         space: WeightSpace,
         *,
         c2: float = 0.0,
-        engine: str = "parallel",
         threads: int = 1,
-        memory: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        passes: ChainPasses | None = None,
+        **how: Any,
     ) -> None:
+        """passes: who evaluates the chain; unless given, this process, with the settings `how` of `LocalPasses`."""
         self._space, self._c2 = space, check_penalty("c2", c2)
-        self._engine = engine
-        self._settings = Settings(threads, memory, observe=False, progress=progress or (lambda positions: None))
-        give_back_memory()  # that encoding took
-        ids = engine not in ENGINES or ENGINES[engine].published  # the others work on rows alone
-        self._workspace = Workspace(space.layout, space.source, hold=memory is None, ids=ids)
+        self._passes = passes or LocalPasses(space.source, threads=threads, **how)
         self._threads = VectorThreads(threads)
         self._observed = space.observed()
-        if self._workspace.block_rows is not None and isinstance(space.source, Releasable):
-            space.source.release()  # it is not read again
-        give_back_memory()
         self._begun = False
 
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         """Infinity where scores leave the range of numbers, unless that is so at the first point."""
         try:
-            evaluation = run_engine(
-                self._space.nameless(point), self._space.source, self._engine, self._settings, self._workspace
-            )
+            evaluation = self._passes.evaluate(self._space.nameless(point))
         except ScoreNotFinite:
             if not self._begun:
                 raise

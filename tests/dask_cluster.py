@@ -1,0 +1,45 @@
+"""Changing the workers of a cluster in tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+
+def scaled(client: Any, workers: int) -> None:
+    """Wait until there are this many workers."""
+    client.cluster.scale(workers)
+    _wait(client, lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == workers)
+
+
+def processes(client: Any) -> list[int]:
+    """The processes of the workers."""
+    return list(client.run(os.getpid).values())
+
+
+def kill(processes: list[int]) -> None:
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
+def replaced(client: Any, killed: list[int], workers: int = 2) -> None:
+    """Wait until nannies have started others in the place of killed workers."""
+
+    def settled() -> bool:
+        answers = client.run(os.getpid, on_error="return")
+        return len(answers) == workers and all(
+            isinstance(answer, int) and answer not in killed for answer in answers.values()
+        )
+
+    _wait(client, settled)
+
+
+def _wait(client: Any, settled: Any) -> None:
+    end = time.monotonic() + 60.0
+    while not settled():
+        assert time.monotonic() < end, "the workers do not come, or do not go"
+        time.sleep(0.05)
+        client.sync(client._update_scheduler_info)
+    client.sync(client._update_scheduler_info)
