@@ -28,7 +28,7 @@ from chainfold.engines.stream import cost as stream_cost
 from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.kernels.slots import is_few
+from chainfold.kernels.slots import WIDTH
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
@@ -97,7 +97,7 @@ def in_order(
 
 def cut_places(shape: Shape, settings: Settings) -> list[int]:
     """Where to try: evenly spaced, and independent of the number of threads."""
-    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
+    least = _LEAST_STRETCH_OF_FEW if shape.n_labels <= WIDTH else _LEAST_STRETCH
     sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, min(STRETCHES, shape.positions // (settings.block or max(sizes))))
     count = 1 << most.bit_length() - 1  # a power of two: threads that come in twos have equal shares
