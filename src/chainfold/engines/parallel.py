@@ -31,7 +31,7 @@ from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.kernels.slots import is_few
+from chainfold.kernels.slots import WIDTH
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
@@ -148,7 +148,7 @@ def in_order(
 
 def leaves(shape: Shape, settings: Settings) -> int:
     """Leaves of the tree, a power of two: threads that come in twos have equal shares; its sums fit the memory."""
-    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
+    least = _LEAST_STRETCH_OF_FEW if shape.n_labels <= WIDTH else _LEAST_STRETCH
     sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, shape.positions // (settings.block or max(sizes)))
     wanted = max(STRETCHES, -(-shape.positions // LONG))
