@@ -43,7 +43,26 @@ _WEIGHTS, _WINDOW, _ROUNDING = (
     ("engines/test_rounding.py",),
 )
 _EXCHANGE = ("exchange/test_foreign_models.py",)
+_PARTS = ("features/test_parts.py",)
 MUTANTS = [
+    *(
+        Mutant("parts", f"{file}.py", line, broken, tests, _PARTS)
+        for file, line, broken, tests in (
+            ("features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
+            ("features/part_encoder", "pieces[-1], numberer.right", "pieces[-1], 0", "one_encoding and sentences"),
+            ("features/part_merge", "codes if ids is None else ids[codes]", "codes", "one_encoding and sentences"),
+            (
+                "chain/builder",
+                "self._counts[ids] += counts",
+                "self._counts[ids] = counts",
+                "one_encoding and min_count",
+            ),
+            ("readers/pieces", "while across and file and", "while False and", "one_encoding and files"),
+        )
+    ),
+    Mutant(
+        "scales", "features/numbers.py", "sums(a * b, 55)", "sums(a * b, 54)", "exact", ("features/test_numbers.py",)
+    ),
     *(
         Mutant("exchange", f"exchange/{file}.py", line, broken, tests, _EXCHANGE)
         for file, line, broken, tests in (
@@ -387,5 +406,5 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
 
 
 def test_every_engine_has_a_mutant() -> None:
-    others = {"every engine", "windows", "items", "exchange", "explanations", "JSON lines"}
+    others = {"every engine", "windows", "items", "exchange", "explanations", "JSON lines", "parts", "scales"}
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

@@ -6,6 +6,7 @@ import itertools
 import math
 import tracemalloc
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.functions import Step
-from chainfold.features.numbers import bin_codes, bin_name, cells_of, fit, needs_fit, numbers_of
+from chainfold.features.numbers import NumberStatistics, bin_codes, bin_name, cells_of, fit, needs_fit, numbers_of
 from chainfold.features.template import Template, every_column, log_edges, parse_attributes
 from chainfold.readers.columns import BAG, Stretch
 
@@ -233,3 +234,23 @@ def test_numbers_are_read_from_numbers_and_from_symbols(column: object) -> None:
 def test_what_is_no_number_is_named_with_its_line(column: object, sentence: str) -> None:
     with pytest.raises(BadFile, match=f"^flows.csv: {sentence}.*\\.$"):
         fit(every_column({"x": "number"}), [stretch(x=column)])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-140, 1e140])
+def test_statistics_are_exact_and_do_not_depend_on_how_rows_come(scale: float) -> None:
+    dice = np.random.default_rng(0)
+    numbers = dice.normal(size=999) * 10.0 ** dice.integers(-9, 3, 999) * scale
+    template = parse_attributes("standard(x) quantile(x,5)")
+    expected = fit(template, [stretch(x=pa.array(numbers))])
+    merged = NumberStatistics(template)
+    for part in np.split(dice.permutation(numbers), [1, 10, 500, 500]):
+        some = NumberStatistics(template)
+        some.add(stretch(x=pa.array(part)))
+        merged.merge(some)
+    assert merged.fitted(template) == expected
+    exact = [Fraction(number) for number in numbers.tolist()]
+    mean = sum(exact) / len(exact)
+    variance = sum((number - mean) ** 2 for number in exact) / len(exact)
+    (found, deviation) = expected.features[0].factors[0].steps[0].arguments
+    assert found == float(mean)
+    assert Fraction(deviation) ** 2 == pytest.approx(variance, rel=1e-14, abs=0)

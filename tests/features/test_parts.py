@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import pickle
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +40,8 @@ from chainfold.features.parts import (
 )
 from chainfold.readers import pieces
 from chainfold.system.storage import LocalStorage
+from processes import PATIENCE, command, running
+from verbs import failed, succeeded
 
 WORDS: dict[str, Any] = {
     "columns": ["word", "pos", "tag"],
@@ -426,3 +430,33 @@ def test_what_is_killed_leaves_the_chain_that_was_there(
 def test_an_output_belongs_to_one_process(files: Files, tmp_path: Path) -> None:
     with claimed_parts(tmp_path / "chain", files("a.txt")), pytest.raises(BadFile, match="is being written by process"):
         encode_in_parts(files("a.txt"), tmp_path / "chain", **WORDS)
+
+
+def test_a_process_that_is_killed_leaves_nothing_that_opens(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(conll(random.Random(2), 40_000))
+    line = command("encode", tmp_path / "t", "-o", tmp_path / "chain", "--part-size", "20kB", "--quiet")
+    for moment in ("blocks-000003", "part-000002"):
+        with running(line) as process:
+            begin = time.monotonic()
+            while not list(tmp_path.glob(f"chain/**/{moment}*")) and process.poll() is None:
+                assert time.monotonic() - begin < PATIENCE
+                time.sleep(0.01)
+            process.kill()
+        if not (tmp_path / "chain" / "index.json").exists():
+            with pytest.raises(BadFile, match="is a folder without"):
+                open_chain(tmp_path / "chain")
+    chain = encode_in_parts(tmp_path / "t", tmp_path / "chain", part_size=20_000)
+    assert chain.positions == 40_000
+    names = {path.name for path in (tmp_path / "chain").iterdir()}
+    assert names == {"index.json", chain._index.vocabulary.name, *(part.name for part in chain.parts)}
+
+
+def test_the_command_line_describes_a_chain_in_parts(files: Files, tmp_path: Path) -> None:
+    told = ("--columns", "word,pos,tag", "--part-size", "1kB", "--threads", 2, "--json")
+    facts = json.loads(succeeded("encode", *files("a.txt"), "-o", tmp_path / "chain", *told))
+    about = json.loads(succeeded("data", tmp_path / "chain", "--json"))
+    assert facts["parts"] == len(about["parts"]) > 2
+    assert sum(part["positions"] for part in about["parts"]) == about["positions"] == 300
+    assert b"parts" in succeeded("data", tmp_path / "chain")
+    assert failed("encode", *files("a.txt"), "-o", "x", "--threads", 2) == "--threads requires --part-size."
+    assert "excludes --append" in failed("encode", *files("a.txt"), "-o", "x", "--part-size", "1MB", "--append")

@@ -106,7 +106,7 @@ def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # nobody cuts the power
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(25), 5300, 5563])  # the last ones have failed once
 def test_some_inputs(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 

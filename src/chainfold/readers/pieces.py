@@ -145,12 +145,15 @@ class PieceReader:
 
     def rows(self, pieces: Sequence[FilePiece]) -> Iterator[Stretch]:
         """The rows of consecutive pieces."""
+        before: FilePiece | None = None
         for piece in pieces:
             form, places = self._files[piece.file].form, self._places(piece.file)
-            places.before(piece.begin, 1, piece.before)  # for the reader to know whether a sequence goes on
             reader = self._readers[form]
-            if isinstance(reader, ConllReader):
+            if before is None or before.file != piece.file:
+                places.before(piece.begin, 1, piece.before)  # for the reader to know whether a sequence goes on
+            if before is None and isinstance(reader, ConllReader):
                 reader.forget_comments()
+            before = piece
             for stretch in places.rows(piece.begin, piece.end):
                 self._check(stretch, form)
                 self.counted[piece.file] = self.counted.get(piece.file, 0) + stretch.lines.size
@@ -247,6 +250,10 @@ class _Lines:
                 low = 0
             if low and safe is None and self._reader.spans_lines and self._has_quote(low, end):
                 continue
+            if low and self._begins_like_comment(low):
+                continue
+            if isinstance(self._reader, ConllReader):
+                self._reader.forget_comments()
             self._reader.begin()
             if low:
                 self._reader.begin_within()
@@ -284,6 +291,13 @@ class _Lines:
     def _lines_before(self, at: int) -> int:
         with closing(self._source.part(0, at)) as stream:
             return sum(count_of(b"\n", piece) for piece in iter(lambda: stream.read(CHUNK), b""))
+
+    def _begins_like_comment(self, at: int) -> bool:
+        """May the line be a comment, if a sequence begins with it?"""
+        if not isinstance(self._reader, ConllReader):
+            return False
+        with closing(self._source.part(at, self._size)) as stream:
+            return stream.read(1) == HASH.encode()
 
     def _has_quote(self, low: int, high: int) -> bool:
         with closing(self._source.part(low, high)) as stream:
