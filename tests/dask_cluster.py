@@ -14,24 +14,22 @@ def scaled(client: Any, workers: int) -> None:
     _wait(client, lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == workers)
 
 
-def processes(client: Any) -> list[int]:
-    """The processes of the workers."""
-    return list(client.run(os.getpid).values())
+def processes(client: Any, most: int = 9) -> dict[str, int]:
+    """The processes of the workers, by their addresses."""
+    return dict(sorted(client.run(os.getpid).items())[:most])
 
 
-def kill(processes: list[int]) -> None:
-    for process in processes:
+def kill(processes: dict[str, int]) -> None:
+    for process in processes.values():
         os.kill(process, signal.SIGKILL)
 
 
-def replaced(client: Any, killed: list[int], workers: int = 2) -> None:
+def replaced(client: Any, killed: dict[str, int], workers: int = 2) -> None:
     """Wait until nannies have started others in the place of killed workers."""
 
     def settled() -> bool:
-        answers = client.run(os.getpid, on_error="return")
-        return len(answers) == workers and all(
-            isinstance(answer, int) and answer not in killed for answer in answers.values()
-        )
+        addresses = set(client.scheduler_info(n_workers=-1)["workers"])
+        return len(addresses) == workers and not addresses & set(killed)
 
     _wait(client, settled)
 

@@ -55,7 +55,7 @@ def test_encoding_writes_the_same_files(client: Any, files: list[Path], tmp_path
 
 def test_a_worker_killed_in_the_middle_of_encoding(client: Any, files: list[Path], tmp_path: Path) -> None:
     encode_in_parts(files, tmp_path / "one", part_size=1000, **COLUMNS)
-    workers, killed = processes(client)[:1], threading.Event()
+    workers, killed = processes(client, 1), threading.Event()
 
     def read(size: int) -> None:
         if not killed.is_set():
@@ -72,7 +72,7 @@ def test_a_worker_killed_in_the_middle_of_encoding(client: Any, files: list[Path
 def test_tagging_writes_the_same_files_and_a_death_does_not_matter(
     client: Any, files: list[Path], model: Model, tmp_path: Path
 ) -> None:
-    workers, killed = processes(client)[:1], threading.Event()
+    workers, killed = processes(client, 1), threading.Event()
 
     def done(name: str) -> None:
         if not killed.is_set():

@@ -54,7 +54,7 @@ def test_same_bits_for_one_two_and_four_workers(client: Any, chain: StoredChain,
 @pytest.mark.usefixtures("single_leaves")
 def test_a_worker_killed_in_the_middle_of_an_evaluation(client: Any, chain: StoredChain, model: Model) -> None:
     expected = LocalPasses(chain).evaluate(model)
-    workers, killed = processes(client)[:1], threading.Event()
+    workers, killed = processes(client, 1), threading.Event()
 
     def progress(positions: int) -> None:
         if not killed.is_set():

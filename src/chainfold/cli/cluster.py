@@ -31,8 +31,9 @@ def joined_cluster(address: str) -> Iterator[Client]:
     """A client of the cluster; the address of its dashboard is shown."""
     from chainfold.dask.connection import connected, dashboard_of
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in one sentence
     with connected(address) as client:
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in one sentence
         link = dashboard_of(client)
         notice(f"dashboard: {link}" if link else "no dashboard: it needs the package bokeh on the scheduler's machine.")
         yield client
