@@ -84,9 +84,8 @@ def _remote(address: str) -> Iterator[Client]:
 def _local(workers: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
-    dashboard = ":0" if importlib.util.find_spec("bokeh") else None
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=dashboard) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
