@@ -73,4 +73,5 @@ def test_the_number_of_leaves_depends_on_the_data_and_the_memory_alone() -> None
     long = shape._replace(positions=10**11)
     assert parallel.leaves(long, Settings()) == 1 << 16
     assert long.positions / parallel.leaves(long, Settings()) <= parallel.LONG
+    assert parallel.leaves(shape._replace(positions=2**62), Settings()) == parallel.MOST
     assert parallel.leaves(shape, Settings(memory=10**6)) < 16

@@ -229,6 +229,7 @@ def test_facts_as_json(stored: Path) -> None:
         "template": ["w[-1]=…", "w|p=…|…"],
         "hash_bits": None,
         "min_count": 1,
+        "parts": None,
     }
 
 

@@ -40,6 +40,9 @@ STRETCHES = 16
 LONG = 1 << 21
 """Positions in a stretch, at most, where the chain has more than 16 times as many."""
 
+MOST = 1 << 16
+"""Stretches at most: a header may state any number of positions."""
+
 NEAR = 256
 """Positions after a place in which a start mark is looked for."""
 
@@ -151,7 +154,7 @@ def leaves(shape: Shape, settings: Settings) -> int:
     least = _LEAST_STRETCH_OF_FEW if shape.n_labels <= WIDTH else _LEAST_STRETCH
     sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, shape.positions // (settings.block or max(sizes)))
-    wanted = max(STRETCHES, -(-shape.positions // LONG))
+    wanted = min(max(STRETCHES, -(-shape.positions // LONG)), MOST)
     count = min(1 << (wanted - 1).bit_length(), 1 << most.bit_length() - 1)
     while settings.memory is not None and count > 1 and _memory(shape, settings, 1, count) > settings.memory:
         count //= 2
