@@ -69,6 +69,8 @@ def test_the_command_line_says_what_a_cluster_does_not_do(tmp_path: Path) -> Non
         (["train", path, "-o", tmp_path / "m", "--algorithm", "ap"], "a cluster requires 'lbfgs'."),
         (["train", path, "-o", tmp_path / "m", "--engine", "fb"], "--cluster requires --engine parallel, not fb."),
         (["gradient", "--synthetic", "100:2:5:2"], "--cluster excludes --synthetic."),
+        (["gradient", path, "--engine", "fb"], "--cluster requires --engine parallel, not fb."),
+        (["gradient", path, "--engine", "parallel", "--threads", "2"], "--cluster excludes --threads."),
     ):
         verb = run(*map(str, words), "--cluster", "tcp://127.0.0.1:9")
         assert verb.exit_code == 2
