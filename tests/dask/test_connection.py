@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ def test_another_version(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_without_chainfold(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "run", lambda *args, **kwargs: {"tcp://far:1": ModuleNotFoundError("chainfold")})
     assert "cannot run chainfold (ModuleNotFoundError" in refused(client)
+
+
+def test_an_interrupt_is_for_the_client_alone() -> None:
+    """A terminal sends it to the workers too; they end with the context. Two clusters do not share a port."""
+    with connected("local:1") as first, connected("local:1") as second:
+        for client in (first, second):
+            assert client.run(signal.getsignal, signal.SIGINT).popitem()[1] == signal.SIG_IGN
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
