@@ -114,9 +114,13 @@ def test_a_bad_file_or_part_is_named(client: Any, files: list[Path], model: Mode
     bad.write_text("a b A\nc d\n")
     with pytest.raises(ChainfoldError, match=r"bad\.txt"):
         cluster.encode(client, [*files, bad], tmp_path / "chain", part_size=1000, **COLUMNS)
-    assert not (tmp_path / "chain" / "index.arrow").exists()
+    assert not (tmp_path / "chain" / "index.json").exists()
+    told: list[str] = []
+    tagged = tmp_path / "tagged"
+    tagged.mkdir()
     with pytest.raises(ChainfoldError, match=r"bad\.txt"):
-        cluster.tag(client, model, [*files, bad], tmp_path)
+        cluster.tag(client, model, [bad, *files], tagged, done=told.append)
+    assert str(bad) not in told
     chain = cluster.encode(client, files, tmp_path / "chain", part_size=1000, **COLUMNS)
     part = tmp_path / "chain" / chain.parts[3].name
     content = bytearray(part.read_bytes())

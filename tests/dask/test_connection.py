@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def test_a_worker_without_chainfold(client: Any, monkeypatch: pytest.MonkeyPatch
     assert "cannot run chainfold (ModuleNotFoundError" in refused(client)
 
 
+def test_an_interrupt_is_for_the_client_alone() -> None:
+    """A terminal sends it to the workers too; they end with the context. Two clusters do not share a port."""
+    with connected("local:1") as first, connected("local:1") as second:
+        for client in (first, second):
+            assert client.run(signal.getsignal, signal.SIGINT).popitem()[1] == signal.SIG_IGN
+
+
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ChainfoldError, match=r"requires the package 'dask'.*pip install 'chainfold\[dask\]'"):
@@ -69,6 +77,8 @@ def test_the_command_line_says_what_a_cluster_does_not_do(tmp_path: Path) -> Non
         (["train", path, "-o", tmp_path / "m", "--algorithm", "ap"], "a cluster requires 'lbfgs'."),
         (["train", path, "-o", tmp_path / "m", "--engine", "fb"], "--cluster requires --engine parallel, not fb."),
         (["gradient", "--synthetic", "100:2:5:2"], "--cluster excludes --synthetic."),
+        (["gradient", path, "--engine", "fb"], "--cluster requires --engine parallel, not fb."),
+        (["gradient", path, "--engine", "parallel", "--threads", "2"], "--cluster excludes --threads."),
     ):
         verb = run(*map(str, words), "--cluster", "tcp://127.0.0.1:9")
         assert verb.exit_code == 2

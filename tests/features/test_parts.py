@@ -24,7 +24,6 @@ from chainfold import Layout, Model, log_likelihood
 from chainfold.chain.parts import ChainInParts
 from chainfold.chain.stored import open_chain
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
-from chainfold.features import parts as encoding_in_parts
 from chainfold.features.encode import encode
 from chainfold.features.parts import (
     PartsEncoding,
@@ -286,6 +285,7 @@ def test_a_part_may_be_without_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [
+        ("w A\nw A B\n", {}, "t: line 2 has 3 columns, but the "),
         ("w A\n" * 50 + "w A B\n" + "w A\n" * 50, {}, "t: line 51 has 3 columns, but the lines before it have 2"),
         ("w A\n" * 50 + "w A\xa0\n", {}, "column '1': the label 'A\\\\xa0' is 'A' but for white space; correct it"),
         (
@@ -376,7 +376,6 @@ class Death:
             remove(storage, name)
 
         patch.setattr(LocalStorage, "remove", removed)
-        patch.setattr(encoding_in_parts, "discard", lambda encoding: None)
 
     def _moment(self) -> None:
         with self._lock:

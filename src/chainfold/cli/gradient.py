@@ -108,7 +108,11 @@ def gradient(
     """
     settings = engine.pass_settings()
     piece.check(model, engine.engine, output)
-    refuse_with_cluster(cluster, token=piece.token is not None, synthetic=chain.data is None)
+    refuse_with_cluster(
+        cluster, token=piece.token is not None, synthetic=chain.data is None, threads=engine.threads != 1
+    )
+    if cluster is not None and engine.engine not in ("parallel", "stream"):  # the default is not looked at
+        raise ChainfoldError(f"--cluster requires --engine parallel, not {engine.engine}.")
     options.hold([output, piece.token], chain.data, model)
     source = chain.open()
     given = source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _REMOTE = re.compile(r"[a-z]+://[^\s/]+:\d{1,5}")
+_NO_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"  # Ctrl-C is for the client alone
 _SECONDS = 10.0  # to reach a scheduler
 _SECONDS_FOR_WORKERS = 30.0  # until one is there
 
@@ -85,7 +87,13 @@ def _local(workers: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address=":0",  # any port
+            silence_logs=logging.CRITICAL,
+            preload=[_NO_INTERRUPTS],
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

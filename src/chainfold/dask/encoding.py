@@ -16,7 +16,6 @@ from chainfold.features.part_plan import PART_SIZE
 from chainfold.features.parts import (
     PartsEncoding,
     claimed_parts,
-    discard,
     finish,
     first_pass,
     fitted,
@@ -53,13 +52,9 @@ def encode(
     Returns a `ChainInParts`. Raises `ChainfoldError`, which names the file or the part.
     """
     inputs, output = names_of(files), absolute(out)
-    with connected(client) as reached, claimed_parts(output, inputs):
+    with connected(client) as reached, claimed_parts(output, [inputs, options.get("template")]):
         encoding = plan(inputs, output, part_size=part_size, **options)
-        try:
-            return _encoded(reached, encoding, progress or InputProgress(), timeout)
-        except BaseException:
-            discard(encoding)
-            raise
+        return _encoded(reached, encoding, progress or InputProgress(), timeout)
 
 
 def names_of(files: str | Path | Iterable[str | Path]) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chainfold.dask.failure import Failure
@@ -77,10 +78,11 @@ class Round:
     tasks: Sequence[Task]
     shared: tuple[Any, ...] = ()
     timeout: float = TIMEOUT
-    done: Callable[[int], None] | None = None  # called with the number of each task that is done
+    done: Callable[[int], None] | None = None  # called once with the number of each task that is done
     join: Callable[..., Any] | None = None  # makes one result of consecutive ones, on a worker
     _copies: list[list[Future[Any]]] = field(default_factory=list)  # of each task
     _sent: list[Future[Any]] = field(default_factory=list)
+    _told: set[int] = field(default_factory=set)  # tasks that are known to be done
 
     def results(self) -> list[Any]:
         """The results in the order of the tasks; raises the first failure among them."""
@@ -141,7 +143,13 @@ class Round:
         self._copies = [[self._submit(task, task.worker)] for task in self.tasks]
         if self.done is not None:
             for k, (future,) in enumerate(self._copies):
-                future.add_done_callback(lambda future, k=k: self.done(k))
+                future.add_done_callback(partial(self._tell, k))
+
+    def _tell(self, task: int, future: Future[Any]) -> None:
+        if future.status == "finished" and future.type is not Failure and task not in self._told:
+            self._told.add(task)
+            assert self.done is not None, "somebody asked"
+            self.done(task)
 
     def _submit(self, task: Task, worker: str | None) -> Future[Any]:
         where = {"workers": [worker], "allow_other_workers": True} if worker else {}

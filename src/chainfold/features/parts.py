@@ -11,13 +11,13 @@
 
 The jobs of a step are independent: each may be done in any order, by any process that reaches the inputs and the
 output, and again; the files are the same. The chain is there once `finish` has written its index. Working files lie in
-a folder of the output; `discard` removes them after a failure, and so does whoever encodes there next.
+a folder of the output; `claimed_parts` removes them after a failure, and those of whoever was killed there before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +40,6 @@ __all__ = [
     "Merged",
     "PartsEncoding",
     "claimed_parts",
-    "discard",
     "encode_in_parts",
     "finish",
     "first_pass",
@@ -72,25 +71,22 @@ def finish(encoding: PartsEncoding, merged: Merged, parts: Sequence[Part | None]
     return ChainInParts(encoding.output)
 
 
-def discard(encoding: PartsEncoding) -> None:
-    """Remove the working files of an encoding that has failed, and parts of no chain."""
-    _remove(encoding.output, _in_use(encoding.output))
-
-
 @contextmanager
 def claimed_parts(output: str | Path, inputs: Any) -> Iterator[None]:
-    """Hold the output meanwhile, without what killed runs have left in it; raises if another process holds it.
+    """Hold the output meanwhile; what killed runs have left in it is removed, and what this one leaves if it fails.
 
-    An output behind a URI cannot be held: see to it that one process writes it.
+    Raises if another process holds it. An output behind a URI cannot be held: see to it that one process writes it.
     """
-    if is_uri(output):
-        _remove(str(output), _in_use(str(output)))
-        yield
-        return
-    with claimed([output], [inputs], folder=True):
-        _check_folder(Path(output))
-        _remove(str(output), _in_use(str(output)))
-        yield
+    with nullcontext() if is_uri(output) else claimed([output], [inputs], folder=True):
+        if not is_uri(output):
+            _check_folder(Path(output))
+        _discard(str(output))
+        try:
+            yield
+        except BaseException:
+            with suppress(BadFile):  # what has failed is told
+                _discard(str(output))
+            raise
 
 
 def encode_in_parts(
@@ -125,12 +121,7 @@ def encode_in_parts(
     with claimed_parts(output, [inputs, options.get("template")]):
         encoding = plan(inputs, output, part_size=part_size, **options)
         progress.total(encoding.size)
-        try:
-            return _encoded(encoding, threads, progress)
-        except BaseException:
-            with suppress(BadFile):  # what has failed is told
-                discard(encoding)
-            raise
+        return _encoded(encoding, threads, progress)
 
 
 def _encoded(encoding: PartsEncoding, threads: int, progress: InputProgress) -> ChainInParts:
@@ -156,6 +147,11 @@ def _encoded(encoding: PartsEncoding, threads: int, progress: InputProgress) -> 
     return finish(encoding, merged, parts)
 
 
+def _discard(output: str) -> None:
+    """Remove working files, and parts of no chain."""
+    _remove(output, _in_use(output))
+
+
 def _in_use(output: str) -> set[str]:
     """The files of the chain that is there, if one is."""
     storage = storage_of(output)
@@ -174,6 +170,7 @@ def _remove(output: str, kept: set[str]) -> None:
     for name in storage.names():
         if name not in kept and (is_ours(name) or name.startswith(WORKING)):
             storage.remove(name)
+    storage.remove_empty(WORKING)
 
 
 def _check_folder(folder: Path) -> None:

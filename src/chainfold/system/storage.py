@@ -112,6 +112,9 @@ class _Storage(ABC):
     def remove(self, file: str) -> None:
         """Remove a file, if it is there."""
 
+    def remove_empty(self, prefix: str) -> None:
+        """Remove empty subfolders whose names begin so, where there are folders."""
+
 
 class LocalStorage(_Storage):
     """A folder on this machine, or on a file system that it shares with others."""
@@ -147,9 +150,11 @@ class LocalStorage(_Storage):
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"):
             (self._folder / file).unlink(missing_ok=True)
-            if "/" in file:
-                with suppress(OSError):  # it is not empty
-                    (self._folder / file).parent.rmdir()
+
+    def remove_empty(self, prefix: str) -> None:
+        for folder in self._folder.glob(f"{prefix}*/"):
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
 
 
 class RemoteStorage(_Storage):
