@@ -24,6 +24,7 @@ from chainfold.inference.sentence import SentenceTagger
 from chainfold.inference.tagger import BLOCK
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model, vocabulary_of_model
+from chainfold.readers.items import ItemReader
 
 pytestmark = pytest.mark.quick
 
@@ -153,6 +154,33 @@ def test_many_threads_share_an_estimator() -> None:
             assert list(pool.map(fresh.predict_single, xs)) == expected
             assert list(pool.map(fresh.predict_marginals_single, xs)) == marginals
         assert [list(found) for found in pool.map(lambda items: fresh.predict([items])[0], xs)] == expected
+
+
+@pytest.mark.parametrize("change", [lambda items: items.extend(50 * items), lambda items: items.clear()])
+def test_a_list_that_another_thread_changes_meanwhile(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    crf, items = fitted("plain"), list(sentences(2, seed=9)[0][0])
+    labels, marginals = crf.predict_single(items), crf.predict_marginals_single(items)
+
+    def of_changed(predict: Any) -> Any:
+        changed = list(items)
+
+        def after(function: Any) -> Any:
+            def changing(reader: Any, given: Any) -> Any:
+                done = function(reader, given)
+                if given:
+                    change(changed)
+                return done
+
+            return changing
+
+        with monkeypatch.context() as patch:
+            for name in ("begin", "read_whole"):
+                patch.setattr(ItemReader, name, after(getattr(ItemReader, name)))
+            return predict(changed)
+
+    assert of_changed(crf.predict_single) == labels
+    assert of_changed(crf.predict_marginals_single) == marginals
+    assert of_changed(lambda changed: crf.predict([changed]))[0] == labels
 
 
 def test_streams_of_many_threads_share_a_model() -> None:

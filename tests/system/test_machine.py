@@ -46,13 +46,39 @@ def test_pages_of_libraries_are_returned_and_read_again() -> None:
     assert after < before - 40_000_000
 
 
-def test_where_the_system_has_no_such_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+WRITTEN = """
+import ctypes, mmap
+import numba
+from chainfold.system.machine import give_back_memory
+protect = ctypes.CDLL(None, use_errno=True).mprotect
+with open("/proc/self/maps") as maps:
+    (span,) = [line.split()[0] for line in maps if "llvmlite" in line and " r-xp " in line]
+address = int(span.split("-")[0], 16)
+page, byte = ctypes.c_void_p(address), ctypes.c_ubyte.from_address(address)
+assert not protect(page, ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+byte.value ^= 1
+written = byte.value
+assert not protect(page, ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC)
+numba.njit(lambda number: number)(1)
+give_back_memory()
+assert byte.value == written
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system alone decides")
+def test_pages_of_libraries_that_were_written_to_stay() -> None:
+    done = subprocess.run([sys.executable, "-c", WRITTEN], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+
+
+def test_where_the_system_has_no_such_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     give_back_memory()
     keep_less_free()
     monkeypatch.setattr("sys.platform", "linux")
-    for loader in ("CDLL", "PyDLL"):
-        monkeypatch.setattr(f"ctypes.{loader}", lambda name: object())
+    monkeypatch.setattr(module, "_PAGES", tmp_path / "nothing")
+    give_back_memory()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     give_back_memory()
     keep_less_free()
 

@@ -197,6 +197,29 @@ def test_the_bits_are_the_same_for_any_number_of_threads(monkeypatch: pytest.Mon
     assert all(a == first[0] and torch.equal(b, first[1]) and torch.equal(c, first[2]) for a, b, c in found)
 
 
+def test_transitions_that_are_not_numbers_have_no_best_labels() -> None:
+    module, emissions, _ = setting()
+    edges = torch.zeros(3, 6, 5, 5)
+    edges[:, 0] = math.nan  # no transition leads to a first position
+    assert module.decode(emissions, edges=edges) == module.decode(emissions)
+    edges[1, 2, 3, 4] = math.nan
+    with torch.no_grad():
+        module.transitions[0, 1] = math.nan
+    for method in (module.decode, module.labels, lambda *given, **options: module.nbest(given[0], 2, **options)):
+        with pytest.raises(ChainfoldError, match=r"NaN or \+inf at sequence 0, position 1"):
+            method(emissions)
+    module.reset_parameters()
+    with pytest.raises(ChainfoldError, match=r"NaN or \+inf at sequence 1, position 2"):
+        module.decode(emissions, edges=edges)
+    assert len(module.decode(emissions[:, :1])) == 3
+
+
+def test_a_likelihood_needs_tags() -> None:
+    module, emissions, _ = setting()
+    with pytest.raises(ChainfoldError, match="log_partition"):
+        module(emissions, None)
+
+
 def test_nan_emissions_give_a_nan_likelihood_of_their_sequence_alone() -> None:
     module, emissions, tags = setting()
     spoilt = emissions.detach().clone()

@@ -75,6 +75,7 @@ class ItemIds:
             reader = self._readers.pop()
         except IndexError:
             reader = ItemReader(_ENTRIES)
+        items = tuple(items)  # another thread may change a list
         texts = reader.read_whole(items)
         found = None if texts is None else kernel(*texts, len(items), *self._names, *more)
         if reader.entries <= _MOST_KEPT:

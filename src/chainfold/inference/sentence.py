@@ -52,7 +52,8 @@ class SentenceTagger:
 
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
-        size, p = self._size(items), self._potentials
+        items, p = self._held(items), self._potentials
+        size = len(items)
         if not size:
             return None
         back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
@@ -62,10 +63,11 @@ class SentenceTagger:
 
     def posteriors(self, items: Any) -> Floats | None:
         """The probability of each label of each item: [T, N]."""
-        size, p = self._size(items), self._potentials
-        found = None if p.only_wide or not size else self._ids.read(items, item_scores, *self._fixed)
+        items, p = self._held(items), self._potentials
+        found = None if p.only_wide or not items else self._ids.read(items, item_scores, *self._fixed)
         if found is None or found[0] != OK:
             return None
+        size = len(items)
         scores, starts = found[1], self._starts[:size]
         ahead = np.empty_like(scores)
         status, _ = forward(
@@ -77,7 +79,7 @@ class SentenceTagger:
         _, gammas = posteriors_of(p, lattice, Belief(scores[-1]).posterior())
         return gammas[:, : p.n_labels]
 
-    def _size(self, items: Any) -> int:
-        """The length of a list or tuple of items, 0 where it is something else or too long."""
-        size = len(items) if type(items) in (list, tuple) else 0
-        return size if size <= self._longest else 0
+    def _held(self, items: Any) -> tuple[Any, ...]:
+        """A list or tuple of items, which no other thread can change; empty where it is something else or too long."""
+        held = tuple(items) if type(items) in (list, tuple) else ()
+        return held if len(held) <= self._longest else ()

@@ -107,14 +107,15 @@ class _Batch:
         self._sequences, self.items = [], 0
         if reader is None or not sequences:
             return
-        reader.begin([sequence.items for sequence in sequences])
-        starts, labels, weights = _beside(sequences)
+        held = [tuple(sequence.items) for sequence in sequences]  # another thread may change a list
+        reader.begin(held)
+        starts, labels, weights = _beside(sequences, held)
         gathered = _Gathered()
         while row < starts.size:
             texts = reader.read()
             if not texts.ends.size:
                 number, place = reader.skip()
-                gathered.flatten(sequences[number].items[place], sequences[number].number, place)
+                gathered.flatten(held[number][place], sequences[number].number, place)
             elif gathered.items or texts.ends.size < starts.size - row:
                 gathered.add(texts)
             high = row + (gathered.items or texts.ends.size)
@@ -124,9 +125,11 @@ class _Batch:
                 row, gathered = high, _Gathered()
 
 
-def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
+def _beside(
+    sequences: list[_Sequence], held: list[tuple[Any, ...]]
+) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
     """Of each item: does a sequence start with it, its label, its weight."""
-    lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
+    lengths = np.array(list(map(len, held)), np.int64)
     starts = np.zeros(int(lengths.sum()), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     labels: list[str | None] = [None] * starts.size

@@ -6,14 +6,17 @@ import ctypes
 import os
 import resource
 import sys
+from collections.abc import Iterator
 from mmap import MADV_DONTNEED, PAGESIZE
 from pathlib import Path
-from typing import Any
 
 _STATUS = Path("/proc/self/status")
 _LIBRARIES = b"/llvmlite/", b"/pyarrow/", b"/numpy", b"/libpython", b"/libcrypto", b"/pydantic_core/"  # the large ones
 _ARENA_MAX = -8  # M_ARENA_MAX of mallopt
-_LOADED, _WRITABLE = 1, 2  # PT_LOAD and PF_W of a segment
+_MAPS, _PAGES = Path("/proc/self/maps"), Path("/proc/self/pagemap")
+_READ_ONLY = b"r--p", b"r-xp"
+_ENTRY, _KIND = 8, 7 if sys.byteorder == "little" else 0  # bytes of a page in _PAGES; which of them has the bits below
+_TAKEN_UP, _OF_FILE = 0xC0, 0x20  # it is in memory or swapped out; it is that of a file, not a copy
 _TAKEN = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # what counts towards each limit
 
 
@@ -39,13 +42,14 @@ def give_back_memory() -> None:
     """Return memory to the operating system: what was freed (glibc), and pages of libraries (Linux).
 
     Loading LLVM alone maps 36 MB of its file that are needed at no other time. A page that is needed again comes from
-    the system's cache of files.
+    the system's cache of files. What was written to after it was mapped, as relocations and breakpoints are, stays.
     """
     if sys.platform != "linux":
         return
-    process = ctypes.PyDLL(None)  # no other thread of Python may load a library meanwhile
-    if sys.maxsize >> 32 and hasattr(process, "dl_iterate_phdr"):
-        process.dl_iterate_phdr(_UNMAP(_unmap), None)
+    process = ctypes.CDLL(None)
+    if hasattr(process, "madvise"):
+        for address, size in _unwritten():
+            process.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), MADV_DONTNEED)
     if hasattr(process, "malloc_trim"):
         process.malloc_trim(0)
 
@@ -57,40 +61,20 @@ def keep_less_free() -> None:
         mallopt(_ARENA_MAX, cores())
 
 
-class _Segment(ctypes.Structure):
-    """Elf64_Phdr: a part of a library's file, and where it is mapped."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint32) for name in ("kind", "flags")),
-        *((name, ctypes.c_uint64) for name in ("offset", "address", "unused", "of_file", "size", "align")),
-    )
-
-
-class _Library(ctypes.Structure):
-    """dl_phdr_info."""
-
-    _fields_ = (
-        ("base", ctypes.c_uint64),
-        ("name", ctypes.c_char_p),
-        ("segments", ctypes.POINTER(_Segment)),
-        ("count", ctypes.c_uint16),
-    )
-
-
-_UNMAP = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
-
-
-def _unmap(library: Any, size: int, nothing: Any) -> int:
-    """Unmap the pages of segments that nobody can have written to; whoever reads them maps them again."""
-    about, advise = library.contents, ctypes.PyDLL(None).madvise
-    if any(part in about.name for part in _LIBRARIES):
-        for segment in about.segments[: about.count]:
-            if segment.kind == _LOADED and not segment.flags & _WRITABLE:
-                begin = about.base + segment.address
-                first, last = -(-begin // PAGESIZE), (begin + segment.size) // PAGESIZE
-                span = ctypes.c_size_t(max(last - first, 0) * PAGESIZE)
-                advise(ctypes.c_void_p(first * PAGESIZE), span, MADV_DONTNEED)
-    return 0
+def _unwritten() -> Iterator[tuple[int, int]]:
+    """(address, bytes) of what is mapped of the large libraries and nobody has written to."""
+    try:
+        maps, pages = _MAPS.read_bytes().splitlines(), _PAGES.open("rb", buffering=0)
+    except OSError:  # a process may be kept from reading them
+        return
+    with pages:
+        for row in (line.split(None, 5) for line in maps):
+            if len(row) == 6 and row[1] in _READ_ONLY and any(part in row[5] for part in _LIBRARIES):
+                low, high = (int(address, 16) for address in row[0].split(b"-"))
+                pages.seek(low // PAGESIZE * _ENTRY)
+                kinds = set(pages.read((high - low) // PAGESIZE * _ENTRY)[_KIND::_ENTRY])
+                if all(kind & _OF_FILE or not kind & _TAKEN_UP for kind in kinds):
+                    yield low, high - low
 
 
 def _status() -> dict[str, int]:

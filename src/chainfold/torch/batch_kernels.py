@@ -17,7 +17,7 @@ import numpy as np
 
 from chainfold.kernels.backward import count_edges, normalise, step_back
 from chainfold.kernels.faults import OK
-from chainfold.kernels.forward import forward, step_row
+from chainfold.kernels.forward import by_tiles, forward, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, two_sum
 from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import load_tile, maximum, place, splat, store
@@ -142,6 +142,7 @@ def backward_stretches(
     edge, edge_t, _, _, tiles = steps
     tile, columns, width = sizes(tiles)
     n_labels = edge_t.shape[0]
+    ahead, back = by_tiles(edge, n_labels, tiles), by_tiles(edge_t, n_labels, tiles)
     gamma, v, counts = np.zeros(width), np.empty((_TILE + 1, width)), np.zeros((width, width))
     for k in range(low, high):
         first, until = cuts[k], cuts[k + 1]
@@ -165,7 +166,7 @@ def backward_stretches(
             before, slot = place(alpha, (t - 1) * width), (t - begin) % _TILE
             held_before = load_tile(before, 0, tile)
             for c in range(0, width, columns):
-                predicted = step_row(before, held_before, edge, 0, n_labels, c, tiles)
+                predicted = step_row(before, held_before, ahead, c * n_labels, columns, n_labels, tiles)
                 inverse = splat(1.0) / maximum(predicted, splat(TINY))  # γ need not be waited for
                 if columns < width:
                     held = load_tile(gamma, c, tile)
@@ -173,7 +174,8 @@ def backward_stretches(
                 store(v, (slot + 1) * width + c, held)
             v_here, held_v = place(v, (slot + 1) * width), held
             for c in range(0, width, columns):
-                held = load_tile(before, c, tile) * step_row(v_here, held_v, edge_t, 0, n_labels, c, tiles)
+                returned = step_row(v_here, held_v, back, c * n_labels, columns, n_labels, tiles)
+                held = load_tile(before, c, tile) * returned
                 store(gamma, c, held)
             if slot == 0:
                 count_edges(before, v, 1, min(_TILE, until - t) + 1, n_labels, tiles, counts)

@@ -92,6 +92,9 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
         states = batch.states(first, last)
         edges = batch.edge_scores(first, last)
         scores = batch.transitions.scores if edges is None else edges
+        wrong = np.flatnonzero(np.isnan(scores).any(1) & ~flat.starts[here])
+        if wrong.size:
+            raise flat.error(True, first + wrong[0])
         present = np.flatnonzero(flat.lengths[low:high]) + low
         back = np.empty((last - first, batch.n_labels), pointer)
         finals, reached = np.zeros(present.size, np.int64), np.zeros(present.size)

@@ -113,6 +113,8 @@ class CRF(nn.Module):  # type: ignore[misc]
         without positions has 0. A forbidden tag gives -inf, a NaN among the emissions NaN.
         """
         check_tensors(tags=tags, weights=weights, label_weights=label_weights)
+        if tags is None:
+            raise ChainfoldError("tags are None; give label numbers, or call `log_partition`, which needs none.")
         if label_weights is not None:
             if label_weights.shape != (self.num_tags,):
                 raise ChainfoldError(
