@@ -112,7 +112,7 @@ class _Storage(ABC):
     def remove(self, file: str) -> None:
         """Remove a file, if it is there."""
 
-    def remove_empty(self, prefix: str) -> None:
+    def remove_empty(self, prefix: str) -> None:  # noqa: B027  most storage has no folders
         """Remove empty subfolders whose names begin so, where there are folders."""
 
 
