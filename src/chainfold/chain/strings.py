@@ -29,7 +29,7 @@ def _larger(size: int) -> int:
 
 
 def _capacity(count: int) -> int:
-    """Codes that a table for so many strings has room for: a power of two."""
+    """Codes that a table of `count` strings has room for: a power of two."""
     return max(_LEAST, 1 << (count - 1).bit_length())
 
 

@@ -27,7 +27,7 @@ from chainfold.torch.cpu_threads import run
 TOLERANCE = 1e-13
 
 _FIRST_HALO, _LAST_HALO = 64, 4096  # positions
-_SHARE = 4  # a halo costs N³ a position, its stretch N²: so many times as much as the largest halo
+_SHARE = 4  # a halo costs N³ a position, its stretch N²: a stretch is at least 4 N times as long
 
 
 class Cuts(NamedTuple):
