@@ -112,8 +112,9 @@ class _Storage(ABC):
     def remove(self, file: str) -> None:
         """Remove a file, if it is there."""
 
+    @abstractmethod
     def remove_empty(self, prefix: str) -> None:
-        """Remove empty subfolders whose names begin so, where there are folders."""
+        """Remove empty subfolders whose names begin so."""
 
 
 class LocalStorage(_Storage):
@@ -225,6 +226,9 @@ class RemoteStorage(_Storage):
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
             self.system.delete_file(self._at(file))
+
+    def remove_empty(self, prefix: str) -> None:
+        """Nothing: object stores have no folders."""
 
     def _opened(self, path: str) -> Any:
         try:
