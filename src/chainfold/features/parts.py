@@ -157,7 +157,8 @@ def _in_use(output: str) -> set[str]:
     storage = storage_of(output)
     try:
         if storage.has(INDEX):
-            index = index_of(storage.path(INDEX).read_bytes())
+            with storage.fetched(INDEX) as path:
+                index = index_of(path.read_bytes())
             return {INDEX, index.vocabulary.name, *index.parts["name"]}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass
