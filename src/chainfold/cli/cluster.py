@@ -29,9 +29,13 @@ Cluster = Annotated[
 @contextmanager
 def joined_cluster(address: str) -> Iterator[Client]:
     """A client of the cluster; the address of its dashboard is shown."""
-    from chainfold.dask.connection import connected, dashboard_of
+    from chainfold.dask.connection import connected, dashboard_of, require_dask
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in one sentence
+    require_dask()
+    import distributed  # noqa: F401  # which sets levels of its own
+
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in one sentence
     with connected(address) as client:
         link = dashboard_of(client)
         notice(f"dashboard: {link}" if link else "no dashboard: it needs the package bokeh on the scheduler's machine.")
