@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,22 @@ def test_the_command_line_says_what_a_cluster_does_not_do(tmp_path: Path) -> Non
         verb = run(*map(str, words), "--cluster", "tcp://127.0.0.1:9")
         assert verb.exit_code == 2
         assert sentence in verb.stderr
+
+
+def test_the_command_line_shows_no_logs_of_distributed() -> None:
+    """Which sets the levels of its loggers when it is imported."""
+    script = """
+import logging
+from contextlib import nullcontext
+from chainfold.cli.cluster import joined_cluster
+from chainfold.dask import connection
+connection.connected, connection.dashboard_of = nullcontext, lambda client: None
+with joined_cluster("tcp://127.0.0.1:9"):
+    import distributed
+    print([logging.getLogger(f"distributed.{name}").getEffectiveLevel() for name in ("utils", "client", "core")])
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == f"{[logging.CRITICAL] * 3}\n"
 
 
 def test_a_run_goes_on_elsewhere(client: Any, chain: StoredChain, tmp_path: Path) -> None:

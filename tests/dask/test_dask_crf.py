@@ -66,5 +66,7 @@ def test_parameters_are_those_of_the_estimator(client: Any, path: Path) -> None:
     assert set(DaskCRF().get_params()) == {"client", "folder", *CRF().get_params()}
     with pytest.raises(ChainfoldError, match="`y` must be left out"):
         DaskCRF(client).fit(str(path), [["A"]])  # type: ignore[arg-type]
+    with pytest.raises(ChainfoldError, match="give paths, globs or URIs"):
+        DaskCRF(client).fit(None)
     with pytest.raises(ChainfoldError, match="algorithm 'ap' goes through the chain in order"):
         DaskCRF(client, algorithm="ap").fit(str(path))

@@ -426,6 +426,22 @@ def test_what_is_killed_leaves_the_chain_that_was_there(
     assert 20 < at < 1000
 
 
+def test_a_chain_whose_index_cannot_be_read_just_now_is_kept(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = encode_in_parts(files("a.txt"), tmp_path / "chain", **WORDS)
+
+    def denied(storage: LocalStorage, file: str) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(LocalStorage, "fetched", denied)
+    with pytest.raises(BadFile, match=r"index\.json: cannot be read: Permission denied"):
+        encode_in_parts(files("one.txt"), tmp_path / "chain", **WORDS)
+    monkeypatch.undo()
+    found = open_chain(tmp_path / "chain")
+    assert contents(found.block(0, found.positions)) == contents(chain.block(0, chain.positions))
+
+
 def test_an_output_belongs_to_one_process(files: Files, tmp_path: Path) -> None:
     with claimed_parts(tmp_path / "chain", files("a.txt")), pytest.raises(BadFile, match="is being written by process"):
         encode_in_parts(files("a.txt"), tmp_path / "chain", **WORDS)

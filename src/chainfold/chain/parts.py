@@ -74,8 +74,8 @@ class ChainInParts(ChainReader):
     def __init__(self, folder: str | Path, cache: str | Path | None = None) -> None:
         self._storage, self._cache = storage_of(folder, cache), cache
         called = self._storage.called(INDEX)
-        with damage(called, _NO_INDEX):
-            self._index = index_of(self._storage.path(INDEX).read_bytes())
+        with damage(called, _NO_INDEX), self._storage.fetched(INDEX) as path:
+            self._index = index_of(path.read_bytes())
         self._file = self._opened_file(self._index.vocabulary)
         with damage(self._storage.called(self._index.vocabulary.name), NO_CHAIN):
             super().__init__(folder, self._file.schema)

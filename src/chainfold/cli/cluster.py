@@ -29,11 +29,14 @@ Cluster = Annotated[
 @contextmanager
 def joined_cluster(address: str) -> Iterator[Client]:
     """A client of the cluster; the address of its dashboard is shown."""
-    from chainfold.dask.connection import connected, dashboard_of
+    from chainfold.dask.connection import connected, dashboard_of, require_dask
 
+    require_dask()
+    import distributed  # noqa: F401  (it sets levels of its own)
+
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in one sentence
     with connected(address) as client:
-        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in one sentence
         link = dashboard_of(client)
         notice(f"dashboard: {link}" if link else "no dashboard: it needs the package bokeh on the scheduler's machine.")
         yield client

@@ -59,7 +59,7 @@ def encode(
 
 def names_of(files: str | Path | Iterable[str | Path]) -> list[str]:
     """Absolute names: workers run in other folders."""
-    names = [files] if isinstance(files, str | Path) else list(files)
+    names = [files] if isinstance(files, str | Path) or not isinstance(files, Iterable) else list(files)
     if not all(isinstance(name, str | Path) for name in names) or "-" in names:
         raise ChainfoldError("a cluster reads files by their names; give paths, globs or URIs.")
     return [absolute(name) for name in names]

@@ -32,6 +32,7 @@ FAN_IN = 8
 
 _TRIES = 4  # of tasks whose input was lost
 _LOOK = 1.0  # seconds between two looks at tasks that are not finished
+_SILENT = 5.0  # seconds without a sign of life of a worker, when others give theirs
 _SLOW, _LEAST_SLOW = 3.0, 5.0  # times the time of the first half of the tasks, and seconds: a task that takes longer
 
 
@@ -89,7 +90,8 @@ class Round:
         for turn in range(_TRIES):
             try:
                 large = self.join is not None  # direct is faster, but waits long for a worker that has just died
-                results: list[Any] = self.client.gather(self._joined(self.futures()), direct=large)
+                futures = self._joined(self.futures())
+                results: list[Any] = self._limited(partial(self.client.gather, futures, direct=large))
             except (CancelledError, OSError, KeyError):  # a worker died; what only the client has is lost with it
                 self._check_scheduler()
                 time.sleep(turn * _LOOK)  # until it is known who died
@@ -139,11 +141,30 @@ class Round:
 
     def _begin(self) -> None:
         if self.shared:
-            self._sent = self.client.scatter(list(self.shared), direct=True, broadcast=True, hash=False)
+            send = partial(self.client.scatter, list(self.shared), direct=True, broadcast=True, hash=False)
+            self._sent = self._limited(send)
         self._copies = [[self._submit(task, task.worker)] for task in self.tasks]
         if self.done is not None:
             for k, (future,) in enumerate(self._copies):
                 future.add_done_callback(partial(self._tell, k))
+
+    def _limited(self, call: Callable[..., Any]) -> Any:
+        """What a call of the client gives, which would wait for as long as a worker is silent."""
+        begin = time.monotonic()
+        try:
+            return self.client.sync(partial(call, asynchronous=True), callback_timeout=self.timeout)
+        except TimeoutError:
+            if time.monotonic() - begin < self.timeout:
+                raise
+            raise self._silent() from None
+
+    def _silent(self) -> ChainfoldError:
+        """Of workers that neither take weights nor give sums."""
+        seen = {address: facts["last_seen"] for address, facts in _workers(self.client).items()}
+        latest = max(seen.values(), default=0.0)
+        silent = sorted(address for address, then in seen.items() if latest - then > _SILENT)
+        who = f"worker {silent[0]} has not answered" if silent else "the workers have not answered"
+        return ChainfoldError(f"{who} for {self.timeout:,.0f} seconds; restart it, or allow more time with `timeout`.")
 
     def _tell(self, task: int, future: Future[Any]) -> None:
         if future.status == "finished" and future.type is not Failure and task not in self._told:

@@ -204,14 +204,12 @@ def second_pass(encoding: PartsEncoding, merged: Merged, job: int) -> Part | Non
 
 def working_file(encoding: PartsEncoding, kind: str, job: int) -> dict[str, Any]:
     """The arrays of a working file that has one row of them."""
-    name, storage = encoding.working(kind, job), storage_of(encoding.output)
-    (row,) = read_arrays(storage.path(name), storage.called(name))
+    (row,) = read_arrays(storage_of(encoding.output), encoding.working(kind, job))
     return row
 
 
 def _blocks(encoding: PartsEncoding, job: int) -> Iterator[Block]:
-    name, storage = encoding.working(BLOCKS, job), storage_of(encoding.output)
-    rows = read_arrays(storage.path(name), storage.called(name))
+    rows = read_arrays(storage_of(encoding.output), encoding.working(BLOCKS, job))
     return (block for block in map(block_of_arrays, rows) if block.labels.size)
 
 

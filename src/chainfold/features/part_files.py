@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block, frozen
 from chainfold.errors import BadFile
+from chainfold.system.storage import Storage
 
 NAMES = pa.large_string()
 _TYPES = {"f": pa.float64(), "l": pa.int64(), "i": pa.int32(), "u": pa.uint64(), "b": pa.uint8(), "s": NAMES}
@@ -28,16 +28,16 @@ def write_arrays(file: IO[bytes], kinds: dict[str, str], rows: Iterator[dict[str
             writer.write_batch(pa.RecordBatch.from_arrays([_list(row[name]) for name in kinds], schema=schema))
 
 
-def read_arrays(path: Path, called: str) -> Iterator[dict[str, Any]]:
+def read_arrays(storage: Storage, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; names as Arrow arrays, numbers as arrays."""
     try:
-        with closing(pa.OSFile(str(path))) as file:
+        with storage.fetched(name) as path, closing(pa.OSFile(str(path))) as file:
             for batch in pa.ipc.open_stream(file):
                 columns = zip(batch.schema.names, batch.columns, strict=True)
                 yield {name: _unlisted(column.values) for name, column in columns}
     except (OSError, pa.ArrowException) as error:
         problem = "there is no such file" if isinstance(error, FileNotFoundError) else "is damaged"
-        raise BadFile(called, f"{problem}; encode the files again.") from None
+        raise BadFile(storage.called(name), f"{problem}; encode the files again.") from None
 
 
 def arrays_of_block(block: Block) -> dict[str, Any]:

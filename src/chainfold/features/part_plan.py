@@ -75,7 +75,7 @@ class PartsEncoding:
 
 
 def plan(inputs: Any, output: str | Path, *, part_size: int = PART_SIZE, **options: Any) -> PartsEncoding:
-    """CutPlaces files into the jobs of an encoding in parts: the same for the same files, whoever does them.
+    """Cut files into the jobs of an encoding in parts: the same for the same files, whoever does them.
 
     inputs      paths, globs and URIs; each of them is a file
     output      the folder to write, a path or a URI

@@ -153,15 +153,20 @@ def _discard(output: str) -> None:
 
 
 def _in_use(output: str) -> set[str]:
-    """The files of the chain that is there, if one is."""
+    """The files of the chain that is there, if one is; raises where that cannot be known."""
     storage = storage_of(output)
+    if not storage.has(INDEX):
+        return set()
     try:
-        if storage.has(INDEX):
-            index = index_of(storage.path(INDEX).read_bytes())
-            return {INDEX, index.vocabulary.name, *index.parts["name"]}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        pass
-    return set()
+        with storage.fetched(INDEX) as path:
+            data = path.read_bytes()
+    except OSError as error:
+        raise BadFile(storage.called(INDEX), f"cannot be read: {error.strerror or error}.") from None
+    try:
+        index = index_of(data)
+        return {INDEX, index.vocabulary.name, *index.parts["name"]}
+    except (ValueError, LookupError, TypeError, AttributeError):  # it is damaged
+        return set()
 
 
 def _remove(output: str, kept: set[str]) -> None:

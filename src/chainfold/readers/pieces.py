@@ -5,7 +5,7 @@ belongs to the piece in which it begins, so that the borders of pieces can be st
 row may have several lines, the borders are those of rows, and a piece states a place before it where a row begins.
 
     PlannedFile    a file as it was when it was cut
-    FilePiece          a range of one
+    FilePiece      a range of one
     PieceReader    the rows of pieces, and those before and after them
 """
 
@@ -30,11 +30,7 @@ from chainfold.readers.text import HASH, TextReader
 from chainfold.system.storage import is_uri
 
 _FIRST_LOOK, _LOOK = 1 << 12, 1 << 14  # bytes read at first for the rows before a place, and at once for those after it
-
-
 _HEAD = 1 << 16  # bytes at the beginning of a file, where a header may come after blank lines and comments
-
-
 _LONE, _JOINED = 1, 2  # kinds of lines that may be comments
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from chainfold.errors import BadFile
-from chainfold.system.files import written_whole
+from chainfold.system.files import temporary_directory, written_whole
 
 CACHE = "CHAINFOLD_CACHE"  # the variable that names the folder of the cache
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.S)  # a path object has made one slash of two
@@ -36,7 +36,7 @@ def is_uri(place: object) -> bool:
     return isinstance(place, str | Path) and _URI.fullmatch(str(place)) is not None
 
 
-def storage_of(folder: str | Path, cache: str | Path | None = None) -> LocalStorage | RemoteStorage:
+def storage_of(folder: str | Path, cache: str | Path | None = None) -> Storage:
     """The folder of a path or a URI; what is read of a remote one is kept in the folder `cache`.
 
     >>> storage_of("log.chain").called("index.arrow")
@@ -76,7 +76,7 @@ class DigestedFile:
         return self._digest.hexdigest()
 
 
-class _Storage(ABC):
+class Storage(ABC):
     """A folder of files, of which those of subfolders have names with a slash."""
 
     name: str
@@ -94,8 +94,12 @@ class _Storage(ABC):
         """Is there such a file?"""
 
     @abstractmethod
-    def path(self, file: str, sha256: str | None = None) -> Path:
-        """Where the file can be read; with its checksum, a copy that was made earlier is taken."""
+    def path(self, file: str, sha256: str) -> Path:
+        """Where the file with this checksum can be read."""
+
+    @abstractmethod
+    def fetched(self, file: str) -> AbstractContextManager[Path]:
+        """A context with the path of the file as it is now."""
 
     @abstractmethod
     def written(self, file: str, lasting: bool = True) -> AbstractContextManager[IO[bytes]]:
@@ -112,11 +116,12 @@ class _Storage(ABC):
     def remove(self, file: str) -> None:
         """Remove a file, if it is there."""
 
-    def remove_empty(self, prefix: str) -> None:  # noqa: B027  most storage has no folders
-        """Remove empty subfolders whose names begin so, where there are folders."""
+    @abstractmethod
+    def remove_empty(self, prefix: str) -> None:
+        """Remove empty subfolders whose names begin so."""
 
 
-class LocalStorage(_Storage):
+class LocalStorage(Storage):
     """A folder on this machine, or on a file system that it shares with others."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -129,8 +134,12 @@ class LocalStorage(_Storage):
     def has(self, file: str) -> bool:
         return (self._folder / file).is_file()
 
-    def path(self, file: str, sha256: str | None = None) -> Path:
+    def path(self, file: str, sha256: str) -> Path:
         return self._folder / file
+
+    @contextmanager
+    def fetched(self, file: str) -> Iterator[Path]:
+        yield self._folder / file
 
     @contextmanager
     def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
@@ -157,7 +166,7 @@ class LocalStorage(_Storage):
                 folder.rmdir()
 
 
-class RemoteStorage(_Storage):
+class RemoteStorage(Storage):
     """A folder behind a URI."""
 
     def __init__(self, uri: str | Path, cache: str | Path | None = None) -> None:
@@ -180,23 +189,34 @@ class RemoteStorage(_Storage):
         with _sentence(self.called(file), "read"):
             return bool(self.system.get_file_info(self._at(file)).type == fs.FileType.File)
 
-    def path(self, file: str, sha256: str | None = None) -> Path:
-        """A file of the cache; without a checksum, it is fetched anew."""
-        called = self.called(file)
+    def path(self, file: str, sha256: str) -> Path:
+        """A file of the cache, which is fetched unless it is there."""
+        kept = self._cache / sha256
+        if kept.is_file():
+            return kept
         with _sentence(self._cache, "written"):
             self._cache.mkdir(parents=True, exist_ok=True)
-        kept = self._cache / (sha256 or hashlib.sha256(called.encode()).hexdigest() + ".new")
-        if sha256 is not None and kept.is_file():
-            return kept
-        digest = hashlib.sha256()
         with written_whole(kept) as copy:
-            with _sentence(called, "read"), self.system.open_input_stream(self._at(file)) as source:
-                while piece := source.read(_PIECE):
-                    digest.update(piece)
-                    copy.write(piece)
-            if sha256 not in (None, digest.hexdigest()):
-                raise BadFile(called, "is damaged: its checksum is another; encode the chain anew.")
+            if self._copy(file, copy) != sha256:
+                raise BadFile(self.called(file), "is damaged: its checksum is another; encode the chain anew.")
         return kept
+
+    @contextmanager
+    def fetched(self, file: str) -> Iterator[Path]:
+        with temporary_directory() as folder:
+            copied = folder / "copy"
+            with written_whole(copied, lasting=False) as copy:
+                self._copy(file, copy)
+            yield copied
+
+    def _copy(self, file: str, target: IO[bytes]) -> str:
+        """Fetch a file; returns its checksum."""
+        digest = hashlib.sha256()
+        with _sentence(self.called(file), "read"), self.system.open_input_stream(self._at(file)) as source:
+            while piece := source.read(_PIECE):
+                digest.update(piece)
+                target.write(piece)
+        return digest.hexdigest()
 
     @contextmanager
     def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
@@ -225,6 +245,9 @@ class RemoteStorage(_Storage):
     def remove(self, file: str) -> None:
         with _sentence(self.called(file), "removed"), suppress(FileNotFoundError):
             self.system.delete_file(self._at(file))
+
+    def remove_empty(self, prefix: str) -> None:
+        """Nothing: object stores have no folders."""
 
     def _opened(self, path: str) -> Any:
         try:
