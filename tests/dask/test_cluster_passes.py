@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -81,6 +82,23 @@ def test_a_stopped_worker_is_overtaken(client: Any, monkeypatch: pytest.MonkeyPa
     tasks = [Task(nap_once, (str(tmp_path / str(number)),), f"nap {number}", None) for number in range(2)]
     (tmp_path / "1").touch()
     assert sorted(Round(client, tasks, timeout=30.0).results()) == ["again", "again"]
+
+
+def test_a_frozen_worker_is_named(client: Any, chain: StoredChain, model: Model) -> None:
+    """It takes no weights; nobody waits for it beyond the time allowed."""
+    scaled(client, 2)
+    passes = ClusterPasses(client, chain, timeout=8.0)
+    expected = passes.evaluate(model).log_z
+    address, process = next(iter(client.run(os.getpid).items()))
+    os.kill(process, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        with pytest.raises(ChainfoldError, match=f"worker {address} has not (answered|finished)"):
+            passes.evaluate(model)
+        assert time.monotonic() - begin < 20.0
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert passes.evaluate(model).log_z == expected
 
 
 def nap_once(mark: str) -> str:
