@@ -185,7 +185,7 @@ MUTANTS = [
         "labels and random",
         _WEIGHTS,
     ),
-    Mutant("every engine", "kernels/backward.py", "(high - t == _TILE or t == 1)", "high - t == _TILE", "fb"),
+    Mutant("every engine", "kernels/backward.py", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
     Mutant("every engine", "kernels/backward.py", "value = splat(number(block_rows.value, k))", "value = splat(1.0)"),
     Mutant("every engine", "kernels/backward.py", "fma(splat(entry[i]), ", "fma(splat(0.0), ", "stream"),
     Mutant("every engine", "kernels/scores.py", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
@@ -443,6 +443,12 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
     assert code == FAILED, f"the tests did not notice:\n{output}"
 
 
+def test_every_mutant_has_its_line() -> None:
+    package = Path(chainfold.__file__).parent
+    counts = {(mutant.file, mutant.line): (package / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS}
+    assert {place for place, count in counts.items() if count != 1} == set()
+
+
 def test_every_engine_has_a_mutant() -> None:
-    others = {"every engine", "windows", "items", "exchange", "explanations", "JSON lines", "parts", "scales"}
+    others = {"every engine", "sum tree", "windows", "items", "exchange", "explanations", "JSON lines", "parts", "scales"}
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

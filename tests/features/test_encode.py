@@ -608,7 +608,7 @@ def test_sequences_with_weights(tmp_path: Path) -> None:
         ([1.0, -2.0], "the weight of sequence 1 is -2.0"),
         ([1.0, float("nan")], "the weight of sequence 1 is nan"),
         ([1.0, "much"], "the weight of sequence 1 is 'much'"),
-        (3.0, "the weights are 3.0, which is not iterable"),
+        (3.0, "the weights cannot be 3.0, which is not iterable"),
     ],
 )
 def test_bad_weights_of_sequences(labels: Any, weights: Any, sentence: str) -> None:

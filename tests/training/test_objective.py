@@ -12,6 +12,8 @@ import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.constraints import Constraints
+from chainfold.model.layout import Layout
+from chainfold.training import passes
 from chainfold.training.objective import BatchObjective, Objective, WeightSpace, borders
 from tolerances import DIFFERENCES
 
@@ -177,3 +179,17 @@ def plainly_forbidden(labels: list[int], starts: NDArray[np.bool_], rules: Const
         if not entered or (ends and not rules.last[label]):
             return t
     return None
+
+
+@pytest.mark.parametrize(("positions", "calls"), [(5000, 0), (70_000, 2)])
+def test_memory_is_returned_where_that_takes_less_time_than_training(
+    positions: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[None] = []
+    monkeypatch.setattr(passes, "give_back_memory", lambda: seen.append(None))
+    chain = long_chain(positions)
+    training = passes.LocalPasses(chain)
+    model = Model.random(Layout.observed(chain))
+    training.evaluate(model)
+    training.evaluate(model)
+    assert len(seen) == calls

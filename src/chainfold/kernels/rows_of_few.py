@@ -18,22 +18,22 @@ from llvmlite import ir
 from numba import types
 
 from chainfold.kernels.simd import (
-    _INDEX,
+    INDEX,
     LanesType,
-    _address,
-    _call,
-    _constant,
-    _folded,
-    _greater,
-    _joined,
-    _number,
-    _parts,
-    _shuffled,
-    _smaller,
-    intrinsic,
+    call_llvm,
+    constant,
+    folded,
+    greater,
+    joined,
     lanes,
+    number_address,
+    shuffled,
+    smaller,
+    vector_address,
+    vectors_of,
 )
 from chainfold.kernels.slots import WIDTH
+from chainfold.system.intrinsics import intrinsic
 
 
 def _kind(few: Any) -> Any:
@@ -49,8 +49,8 @@ def _load_row(builder: Any, first: Any, offset: Any, few: Any) -> Any:
 @intrinsic
 def load_few(typing_context: Any, array: Any, offset: Any, few: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = _number(context, builder, signature.args[0], *arguments[:2])
-        return _joined(builder, [_load_row(builder, first, ir.Constant(_INDEX, 0), few)])
+        first = number_address(context, builder, signature.args[0], *arguments[:2])
+        return joined(builder, [_load_row(builder, first, ir.Constant(INDEX, 0), few)])
 
     return LanesType(1, few.count)(array, types.int64, few), generate
 
@@ -61,10 +61,10 @@ def store_few(typing_context: Any, array: Any, offset: Any, row: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, offset, value = arguments
-        (vector,) = _parts(builder, value)
+        (vector,) = vectors_of(builder, value)
         count = vector.type.count
-        padded = _shuffled(builder, vector, [min(k, count) for k in range(WIDTH)], _constant(0.0, vector.type))
-        builder.store(padded, _address(context, builder, signature.args[0], array, offset)).align = 8
+        padded = shuffled(builder, vector, [min(k, count) for k in range(WIDTH)], constant(0.0, vector.type))
+        builder.store(padded, vector_address(context, builder, signature.args[0], array, offset)).align = 8
         return context.get_dummy_value()
 
     return types.void(array, types.int64, row), generate
@@ -73,8 +73,8 @@ def store_few(typing_context: Any, array: Any, offset: Any, row: Any) -> Any:
 @intrinsic
 def spread_few(typing_context: Any, x: Any, few: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = builder.insert_element(ir.Constant(_kind(few), ir.Undefined), arguments[0], ir.Constant(_INDEX, 0))
-        return _joined(builder, [_shuffled(builder, first, [0] * few.count)])
+        first = builder.insert_element(ir.Constant(_kind(few), ir.Undefined), arguments[0], ir.Constant(INDEX, 0))
+        return joined(builder, [shuffled(builder, first, [0] * few.count)])
 
     return LanesType(1, few.count)(types.float64, few), generate
 
@@ -85,14 +85,14 @@ def load_packed(typing_context: Any, array: Any, t: Any, last: Any, few: Any) ->
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, t, last, _ = arguments
-        first = _number(context, builder, signature.args[0], array, t.type(0))
+        first = number_address(context, builder, signature.args[0], array, t.type(0))
         rows = [_load_row(builder, first, at, few) for at in _offsets(builder, t, last, few)]
         while len(rows) > 1:
             rows = [
-                _shuffled(builder, a, list(range(2 * a.type.count)), b)
+                shuffled(builder, a, list(range(2 * a.type.count)), b)
                 for a, b in zip(rows[::2], rows[1::2], strict=True)
             ]
-        return _joined(builder, rows)
+        return joined(builder, rows)
 
     return lanes(array, types.int64, types.int64, few), generate
 
@@ -103,10 +103,10 @@ def store_packed(typing_context: Any, array: Any, t: Any, last: Any, packed: Any
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, t, last, packed, _ = arguments
-        first = _number(context, builder, signature.args[0], array, t.type(0))
-        (value,) = _parts(builder, packed)
+        first = number_address(context, builder, signature.args[0], array, t.type(0))
+        (value,) = vectors_of(builder, packed)
         for k, at in enumerate(_offsets(builder, t, last, few)):
-            row = _shuffled(builder, value, list(range(k * few.count, (k + 1) * few.count)))
+            row = shuffled(builder, value, list(range(k * few.count, (k + 1) * few.count)))
             address = builder.bitcast(builder.gep(first, [at]), _kind(few).as_pointer())
             builder.store(row, address).align = 8
         return context.get_dummy_value()
@@ -125,12 +125,12 @@ def max_of_parts(typing_context: Any, packed: Any, few: Any) -> Any:
     """In each lane the maximum of its part."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (value,) = _parts(builder, arguments[0])
+        (value,) = vectors_of(builder, arguments[0])
         half = few.count // 2
         while half:
-            value = _greater(builder, value, _shuffled(builder, value, [k ^ half for k in range(WIDTH)]))
+            value = greater(builder, value, shuffled(builder, value, [k ^ half for k in range(WIDTH)]))
             half //= 2
-        return _joined(builder, [value])
+        return joined(builder, [value])
 
     return packed(packed, few), generate
 
@@ -138,7 +138,7 @@ def max_of_parts(typing_context: Any, packed: Any, few: Any) -> Any:
 @intrinsic
 def lane(typing_context: Any, row: Any, k: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (value,) = _parts(builder, arguments[0])
+        (value,) = vectors_of(builder, arguments[0])
         return builder.extract_element(value, arguments[1])
 
     return types.float64(row, types.int64), generate
@@ -150,13 +150,13 @@ def load_square(typing_context: Any, array: Any, rows: Any, few: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, rows, _ = arguments
-        first = _number(context, builder, signature.args[0], array, rows.type(0))
+        first = number_address(context, builder, signature.args[0], array, rows.type(0))
         square = []
         for i in range(few.count):
             inside = builder.icmp_signed("<", rows.type(i), rows)
             at = builder.select(inside, rows.type(i * WIDTH), rows.type(0))
-            square.append(builder.select(inside, _load_row(builder, first, at, few), _constant(0.0, _kind(few))))
-        return _joined(builder, square)
+            square.append(builder.select(inside, _load_row(builder, first, at, few), constant(0.0, _kind(few))))
+        return joined(builder, square)
 
     return LanesType(few.count, few.count)(array, types.int64, few), generate
 
@@ -166,12 +166,12 @@ def product(typing_context: Any, row: Any, square: Any) -> Any:
     """Σ_i row(i) M(i, ·), the even and the odd rows in sums of their own, as `simd.spread` adds them."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (value,) = _parts(builder, arguments[0])
-        sums = [_constant(0.0, value.type)] * 2
-        for i, line in enumerate(_parts(builder, arguments[1])):
-            factor = _shuffled(builder, value, [i] * value.type.count)
-            sums[i % 2] = _call(builder, "fma", [factor, line, sums[i % 2]])
-        return _joined(builder, [builder.fadd(*sums)])
+        (value,) = vectors_of(builder, arguments[0])
+        sums = [constant(0.0, value.type)] * 2
+        for i, line in enumerate(vectors_of(builder, arguments[1])):
+            factor = shuffled(builder, value, [i] * value.type.count)
+            sums[i % 2] = call_llvm(builder, "fma", [factor, line, sums[i % 2]])
+        return joined(builder, [builder.fadd(*sums)])
 
     return row(row, square), generate
 
@@ -181,9 +181,9 @@ def store_square(typing_context: Any, array: Any, square: Any) -> Any:
     """The rows of a square to those of a padded matrix, without the padding."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = _number(context, builder, signature.args[0], arguments[0], ir.Constant(_INDEX, 0))
-        for i, line in enumerate(_parts(builder, arguments[1])):
-            address = builder.gep(first, [ir.Constant(_INDEX, i * WIDTH)])
+        first = number_address(context, builder, signature.args[0], arguments[0], ir.Constant(INDEX, 0))
+        for i, line in enumerate(vectors_of(builder, arguments[1])):
+            address = builder.gep(first, [ir.Constant(INDEX, i * WIDTH)])
             builder.store(line, builder.bitcast(address, line.type.as_pointer())).align = 8
         return context.get_dummy_value()
 
@@ -195,10 +195,10 @@ def scaled(typing_context: Any, row: Any, square: Any, factor: Any) -> Any:
     """row(i) M(i, ·) factor(·)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (value,), lines, (factor,) = (_parts(builder, argument) for argument in arguments)
+        (value,), lines, (factor,) = (vectors_of(builder, argument) for argument in arguments)
         count = value.type.count
-        moved = [builder.fmul(_shuffled(builder, value, [i] * count), line) for i, line in enumerate(lines)]
-        return _joined(builder, [builder.fmul(line, factor) for line in moved])
+        moved = [builder.fmul(shuffled(builder, value, [i] * count), line) for i, line in enumerate(lines)]
+        return joined(builder, [builder.fmul(line, factor) for line in moved])
 
     return square(row, square, factor), generate
 
@@ -208,14 +208,14 @@ def times(typing_context: Any, left: Any, right: Any) -> Any:
     """The product of two squares."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right = (_parts(builder, argument) for argument in arguments)
+        left, right = (vectors_of(builder, argument) for argument in arguments)
         rows = []
         for value in left:
-            sum_ = _constant(0.0, value.type)
+            sum_ = constant(0.0, value.type)
             for f, line in enumerate(right):
-                sum_ = _call(builder, "fma", [_shuffled(builder, value, [f] * value.type.count), line, sum_])
+                sum_ = call_llvm(builder, "fma", [shuffled(builder, value, [f] * value.type.count), line, sum_])
             rows.append(sum_)
-        return _joined(builder, rows)
+        return joined(builder, rows)
 
     return left(left, right), generate
 
@@ -225,14 +225,14 @@ def columns_agree(typing_context: Any, square: Any, possible: Any, ignore: Any, 
     """Do the columns f with possible(f) > 0 agree in each row, or is all of it below ignore(i)?"""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lines, (possible,), (ignore,) = (_parts(builder, argument) for argument in arguments[:3])
+        lines, (possible,), (ignore,) = (vectors_of(builder, argument) for argument in arguments[:3])
         tolerance, least = arguments[3:]
-        kept = builder.fcmp_ordered(">", possible, _constant(0.0, possible.type))
+        kept = builder.fcmp_ordered(">", possible, constant(0.0, possible.type))
         agree = ir.Constant(ir.IntType(1), 1)
         for i, line in enumerate(lines):
-            low = _folded(builder, builder.select(kept, line, _constant(math.inf, line.type)), _smaller)
-            high = _folded(builder, builder.select(kept, line, _constant(0.0, line.type)), _greater)
-            small = builder.fcmp_ordered("<", high, builder.extract_element(ignore, ir.Constant(_INDEX, i)))
+            low = folded(builder, builder.select(kept, line, constant(math.inf, line.type)), smaller)
+            high = folded(builder, builder.select(kept, line, constant(0.0, line.type)), greater)
+            small = builder.fcmp_ordered("<", high, builder.extract_element(ignore, ir.Constant(INDEX, i)))
             near = builder.fcmp_ordered("<=", builder.fsub(high, low), builder.fmul(tolerance, low))
             near = builder.and_(near, builder.fcmp_ordered(">", low, least))
             agree = builder.and_(agree, builder.or_(small, near))

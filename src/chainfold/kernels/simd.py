@@ -20,6 +20,8 @@ from step to step is a `place` in it: numba would count the references to a view
 
 `load`, `load_tile` and `store` take places, too. Where operands differ in length, one of them is a single vector, and
 meets each vector of the other.
+
+Functions that take a builder write LLVM's code; `rows_of_few` uses them, too.
 """
 
 from __future__ import annotations
@@ -30,13 +32,12 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import extending, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
 
 from chainfold.kernels.slots import WIDTH
-
-intrinsic: Any = extending.intrinsic  # what it decorates is called without the typing context, and from kernels alone
+from chainfold.system.intrinsics import intrinsic
 
 
 class LanesType(types.Type):  # type: ignore[misc]
@@ -50,7 +51,7 @@ class LanesType(types.Type):  # type: ignore[misc]
 lanes = LanesType(1)
 _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 _INTEGERS = ir.VectorType(ir.IntType(64), WIDTH)
-_INDEX = ir.IntType(32)
+INDEX = ir.IntType(32)
 
 
 @register_model(LanesType)
@@ -60,12 +61,12 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, front_end_type, ir.ArrayType(kind, front_end_type.vectors))
 
 
-def _parts(builder: Any, row: Any) -> list[Any]:
+def vectors_of(builder: Any, row: Any) -> list[Any]:
     """The vectors of a row."""
     return [builder.extract_value(row, k) for k in range(row.type.count)]
 
 
-def _joined(builder: Any, parts: list[Any]) -> Any:
+def joined(builder: Any, parts: list[Any]) -> Any:
     row = ir.Constant(ir.ArrayType(parts[0].type, len(parts)), ir.Undefined)
     for k, part in enumerate(parts):
         row = builder.insert_value(row, part, k)
@@ -74,33 +75,33 @@ def _joined(builder: Any, parts: list[Any]) -> Any:
 
 def _each(builder: Any, rows: Any, make: Callable[..., Any]) -> Any:
     """What is made of the vectors of some rows, one of each; a row of one vector meets each of the others."""
-    parts = [_parts(builder, row) for row in rows]
+    parts = [vectors_of(builder, row) for row in rows]
     longest = max(len(row) for row in parts)
-    return _joined(builder, [make(*(row[k % len(row)] for row in parts)) for k in range(longest)])
+    return joined(builder, [make(*(row[k % len(row)] for row in parts)) for k in range(longest)])
 
 
 def _longest(*rows: Any) -> Any:
     return max(rows, key=lambda row: row.vectors)
 
 
-def _constant(value: float, kind: Any = _VECTOR) -> ir.Constant:
+def constant(value: float, kind: Any = _VECTOR) -> ir.Constant:
     return ir.Constant(kind, [value] * kind.count)
 
 
-def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
+def call_llvm(builder: Any, name: str, arguments: list[Any]) -> Any:
     kind = arguments[0].type
     signature = ir.FunctionType(kind, [kind] * len(arguments))
     function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v{kind.count}f64")
     return builder.call(function, arguments)
 
 
-def _shuffled(builder: Any, value: Any, lanes: list[int], other: Any = None) -> Any:
+def shuffled(builder: Any, value: Any, lanes: list[int], other: Any = None) -> Any:
     """These lanes of a vector, or of two, the other's counted from the end of the first."""
-    chosen = ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes)
+    chosen = ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes)
     return builder.shuffle_vector(value, value if other is None else other, chosen)
 
 
-def _number(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+def number_address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
     """The address of array[offset]; the array may be a place, too."""
     if isinstance(kind, types.Integer):
         data = builder.inttoptr(array, ir.DoubleType().as_pointer())
@@ -109,12 +110,12 @@ def _number(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> A
     return builder.gep(data, [offset])
 
 
-def _address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
-    return builder.bitcast(_number(context, builder, kind, array, offset), _VECTOR.as_pointer())
+def vector_address(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
+    return builder.bitcast(number_address(context, builder, kind, array, offset), _VECTOR.as_pointer())
 
 
 def _element(builder: Any, address: Any, k: int) -> Any:
-    return builder.gep(address, [ir.Constant(_INDEX, k)])
+    return builder.gep(address, [ir.Constant(INDEX, k)])
 
 
 def _load(builder: Any, address: Any, vectors: int) -> Any:
@@ -122,13 +123,13 @@ def _load(builder: Any, address: Any, vectors: int) -> Any:
     for k in range(vectors):
         parts.append(builder.load(_element(builder, address, k)))
         parts[-1].align = 8
-    return _joined(builder, parts)
+    return joined(builder, parts)
 
 
 @intrinsic
 def place(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(_number(context, builder, signature.args[0], *arguments), ir.IntType(64))
+        return builder.ptrtoint(number_address(context, builder, signature.args[0], *arguments), ir.IntType(64))
 
     return types.int64(array, types.int64), generate
 
@@ -136,7 +137,7 @@ def place(typing_context: Any, array: Any, offset: Any) -> Any:
 @intrinsic
 def number(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value = builder.load(_number(context, builder, signature.args[0], *arguments))
+        value = builder.load(number_address(context, builder, signature.args[0], *arguments))
         return context.cast(builder, value, kind, result)
 
     kind = types.float64 if isinstance(array, types.Integer) else array.dtype
@@ -148,7 +149,7 @@ def number(typing_context: Any, array: Any, offset: Any) -> Any:
 def set_number(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, offset, value = arguments
-        builder.store(value, _number(context, builder, signature.args[0], array, offset))
+        builder.store(value, number_address(context, builder, signature.args[0], array, offset))
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.float64), generate
@@ -157,7 +158,7 @@ def set_number(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
 @intrinsic
 def load(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _load(builder, _address(context, builder, signature.args[0], *arguments), 1)
+        return _load(builder, vector_address(context, builder, signature.args[0], *arguments), 1)
 
     return lanes(array, types.int64), generate
 
@@ -165,7 +166,7 @@ def load(typing_context: Any, array: Any, offset: Any) -> Any:
 @intrinsic
 def load_tile(typing_context: Any, array: Any, offset: Any, tile: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _load(builder, _address(context, builder, signature.args[0], *arguments[:2]), tile.count)
+        return _load(builder, vector_address(context, builder, signature.args[0], *arguments[:2]), tile.count)
 
     return LanesType(tile.count)(array, types.int64, tile), generate
 
@@ -174,8 +175,8 @@ def load_tile(typing_context: Any, array: Any, offset: Any, tile: Any) -> Any:
 def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, offset, value = arguments
-        parts = _parts(builder, value)
-        first = _number(context, builder, signature.args[0], array, offset)
+        parts = vectors_of(builder, value)
+        first = number_address(context, builder, signature.args[0], array, offset)
         address = builder.bitcast(first, parts[0].type.as_pointer())
         for k, part in enumerate(parts):
             stored = builder.store(part, _element(builder, address, k))
@@ -189,9 +190,9 @@ def store(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
 def splat(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = builder.insert_element(undefined, arguments[0], ir.Constant(_INDEX, 0))
-        return _joined(
-            builder, [builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))]
+        first = builder.insert_element(undefined, arguments[0], ir.Constant(INDEX, 0))
+        return joined(
+            builder, [builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INDEX, WIDTH), [0] * WIDTH))]
         )
 
     return lanes(types.float64), generate
@@ -200,7 +201,7 @@ def splat(typing_context: Any, value: Any) -> Any:
 @intrinsic
 def zeros(typing_context: Any, tile: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _joined(builder, [_constant(0.0)] * tile.count)
+        return joined(builder, [constant(0.0)] * tile.count)
 
     return LanesType(tile.count)(tile), generate
 
@@ -237,16 +238,16 @@ for _symbol, _instruction in (
 @intrinsic
 def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _each(builder, arguments, lambda *parts: _call(builder, "fma", list(parts)))
+        return _each(builder, arguments, lambda *parts: call_llvm(builder, "fma", list(parts)))
 
     return _longest(a, b, c)(a, b, c), generate
 
 
-def _greater(builder: Any, a: Any, b: Any) -> Any:
+def greater(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _smaller(builder: Any, a: Any, b: Any) -> Any:
+def smaller(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
@@ -265,8 +266,8 @@ def _lanewise(choose: Any) -> Any:
     return apply
 
 
-maximum = _lanewise(_greater)
-minimum = _lanewise(_smaller)
+maximum = _lanewise(greater)
+minimum = _lanewise(smaller)
 
 
 @intrinsic
@@ -275,20 +276,20 @@ def where_positive(typing_context: Any, test: Any, a: Any, b: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def choose(test: Any, a: Any, b: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", test, _constant(0.0, test.type)), a, b)
+            return builder.select(builder.fcmp_ordered(">", test, constant(0.0, test.type)), a, b)
 
         return _each(builder, arguments, choose)
 
     return _longest(test, a, b)(test, a, b), generate
 
 
-def _folded(builder: Any, value: Any, combine: Any) -> Any:
+def folded(builder: Any, value: Any, combine: Any) -> Any:
     half = value.type.count // 2
     while half:
-        low, high = (_shuffled(builder, value, list(range(k, k + half))) for k in (0, half))
+        low, high = (shuffled(builder, value, list(range(k, k + half))) for k in (0, half))
         value = combine(builder, low, high)
         half //= 2
-    return builder.extract_element(value, ir.Constant(_INDEX, 0))
+    return builder.extract_element(value, ir.Constant(INDEX, 0))
 
 
 def _reduction(combine: Any) -> Any:
@@ -297,10 +298,10 @@ def _reduction(combine: Any) -> Any:
     @intrinsic
     def reduce(typing_context: Any, row: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            value, *others = _parts(builder, arguments[0])
+            value, *others = vectors_of(builder, arguments[0])
             for other in others:
                 value = combine(builder, value, other)
-            return _folded(builder, value, combine)
+            return folded(builder, value, combine)
 
         return types.float64(row), generate
 
@@ -308,8 +309,8 @@ def _reduction(combine: Any) -> Any:
 
 
 sum_lanes = _reduction(_plus)
-max_lanes = _reduction(_greater)
-min_lanes = _reduction(_smaller)
+max_lanes = _reduction(greater)
+min_lanes = _reduction(smaller)
 
 
 @intrinsic
@@ -322,25 +323,25 @@ def spread(typing_context: Any, row: Any, matrix: Any, offset: Any, rows: Any) -
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         row, matrix, offset, rows = arguments
-        vectors = _parts(builder, row)
+        vectors = vectors_of(builder, row)
         width = WIDTH * len(vectors)
-        begin = _number(context, builder, signature.args[1], matrix, offset)
-        sums = [[cgutils.alloca_once_value(builder, _constant(0.0)) for _ in vectors] for _ in range(2)]
+        begin = number_address(context, builder, signature.args[1], matrix, offset)
+        sums = [[cgutils.alloca_once_value(builder, constant(0.0)) for _ in vectors] for _ in range(2)]
         done = builder.append_basic_block("spread.done")
         for i in range(width):
             if i:
                 more = builder.append_basic_block("spread.more")
                 builder.cbranch(builder.icmp_signed("<", rows.type(i), rows), more, done)
                 builder.position_at_end(more)
-            lane = ir.Constant(ir.VectorType(_INDEX, WIDTH), [i % WIDTH] * WIDTH)
+            lane = ir.Constant(ir.VectorType(INDEX, WIDTH), [i % WIDTH] * WIDTH)
             factor = builder.shuffle_vector(vectors[i // WIDTH], vectors[i // WIDTH], lane)
             address = builder.bitcast(builder.gep(begin, [rows.type(i * width)]), _VECTOR.as_pointer())
-            line = _parts(builder, _load(builder, address, len(vectors)))
+            line = vectors_of(builder, _load(builder, address, len(vectors)))
             for x, sum_ in zip(line, sums[i % 2], strict=True):
-                builder.store(_call(builder, "fma", [factor, x, builder.load(sum_)]), sum_)
+                builder.store(call_llvm(builder, "fma", [factor, x, builder.load(sum_)]), sum_)
         builder.branch(done)
         builder.position_at_end(done)
-        return _joined(
+        return joined(
             builder, [builder.fadd(*(builder.load(part) for part in pair)) for pair in zip(*sums, strict=True)]
         )
 
@@ -355,17 +356,17 @@ _LEAST = -708.0  # exp(-708) = 3e-308: below this the result is zero, so that no
 
 
 def _exp(builder: Any, x: Any) -> Any:
-    in_range = builder.fcmp_unordered(">", x, _constant(_LEAST))
-    clamped = builder.select(in_range, x, _constant(_LEAST))
-    k = _call(builder, "rint", [builder.fmul(clamped, _constant(1.0 / math.log(2.0)))])
-    r = _call(builder, "fma", [k, _constant(-_LN2_HIGH), clamped])
-    r = _call(builder, "fma", [k, _constant(-_LN2_LOW), r])
-    series = _constant(1.0 / math.factorial(13))
+    in_range = builder.fcmp_unordered(">", x, constant(_LEAST))
+    clamped = builder.select(in_range, x, constant(_LEAST))
+    k = call_llvm(builder, "rint", [builder.fmul(clamped, constant(1.0 / math.log(2.0)))])
+    r = call_llvm(builder, "fma", [k, constant(-_LN2_HIGH), clamped])
+    r = call_llvm(builder, "fma", [k, constant(-_LN2_LOW), r])
+    series = constant(1.0 / math.factorial(13))
     for order in range(12, -1, -1):
-        series = _call(builder, "fma", [r, series, _constant(1.0 / math.factorial(order))])
+        series = call_llvm(builder, "fma", [r, series, constant(1.0 / math.factorial(order))])
     exponent = builder.add(builder.fptosi(k, _INTEGERS), ir.Constant(_INTEGERS, [1023] * WIDTH))
     power = builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [52] * WIDTH)), _VECTOR)
-    return builder.select(in_range, builder.fmul(series, power), _constant(0.0))
+    return builder.select(in_range, builder.fmul(series, power), constant(0.0))
 
 
 @intrinsic

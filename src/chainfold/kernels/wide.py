@@ -18,7 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from chainfold.kernels.simd import intrinsic
+from chainfold.system.intrinsics import intrinsic
 from chainfold.system.jit import STRICT, kernel
 
 LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6

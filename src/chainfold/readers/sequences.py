@@ -174,8 +174,8 @@ _NONE = object()
 def _together(
     sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None
 ) -> Iterator[_Sequence]:
-    each, theirs_each = _iterated(sequences, "the sequences"), _iterated(labels, "the labels")
-    rows = zip_longest(each, theirs_each, _iterated(weights, "the weights"), fillvalue=_NONE)
+    each, theirs_each = _iterated(sequences, "the sequences"), _perhaps(labels, "the labels")
+    rows = zip_longest(each, theirs_each, _perhaps(weights, "the weights"), fillvalue=_NONE)
     for index, (items, theirs, weight) in enumerate(rows):
         if items is _NONE and theirs is _NONE:
             raise BadChain(f"there are more weights than the {index} sequences.")
@@ -208,7 +208,7 @@ def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, An
         )
     if isinstance(labels, str):
         raise BadChain(f"the labels of sequence {index} are {labels!r}; give a list of labels for each sequence.")
-    each, theirs = _iterated(items, f"sequence {index}"), _iterated(labels, f"the labels of sequence {index}")
+    each, theirs = _iterated(items, f"sequence {index}"), _perhaps(labels, f"the labels of sequence {index}")
     for place, (item, label) in enumerate(zip_longest(each, theirs, fillvalue=_NONE)):
         if labels is not None and (item is _NONE or label is _NONE):
             least, more, less = (place, "label", "item") if item is _NONE else (place, "item", "label")
@@ -216,11 +216,13 @@ def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, An
         yield item, None if label is _NONE else label
 
 
+def _perhaps(things: Any, what: str) -> Iterator[Any]:
+    return iter(()) if things is None else _iterated(things, what)
+
+
 def _iterated(things: Any, what: str) -> Iterator[Any]:
-    if things is None:
-        return iter(())
     if not isinstance(things, Iterable):
-        raise BadChain(f"{what} are {things!r}, which is not iterable; give lists of lists.")
+        raise BadChain(f"{what} cannot be {_shown(things)}, which is not iterable; give lists of lists.")
     return iter(things)
 
 
@@ -242,7 +244,10 @@ class _Gathered:
 
     def flatten(self, item: Any, index: int, place: int) -> None:
         """An item, which stands at a place in a sequence of this number."""
-        self._flatten("", item, index, place)
+        try:
+            self._flatten("", item, index, place)
+        except RecursionError:
+            raise BadChain(f"item {place} of sequence {index} is nested too deeply, or contains itself.") from None
         self._ends.append(self.attributes)
 
     @property
@@ -362,7 +367,10 @@ class _StretchBuilder:
 
 def _shown(value: Any) -> str:
     """The beginning of it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python prints
+        text = object.__repr__(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -403,7 +411,7 @@ def _number(value: Any, name: str, index: int, place: int) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise BadChain(
-            f"item {place} of sequence {index}: the value of {name!r} is {value!r}; give a string, a finite number, a "
-            f"bool, or a collection of these."
+            f"item {place} of sequence {index}: the value of {name!r} is {_shown(value)}; give a string, a finite "
+            f"number, a bool, or a collection of these."
         )
     return number

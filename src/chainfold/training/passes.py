@@ -27,6 +27,7 @@ from chainfold.model.model import Model
 from chainfold.system.machine import give_back_memory
 
 _AT_ONCE = 65536  # positions that are looked at
+_LARGE = 65536  # positions from which on memory is returned: that takes as long as training on a small chain
 _PIECE = 64 * _AT_ONCE  # positions that have a digest of their own
 
 
@@ -74,12 +75,15 @@ class LocalPasses:
 
     def _kept(self, layout: Layout) -> Workspace:
         if self._workspace is None or self._workspace.layout is not layout:
-            give_back_memory()  # that encoding took
+            large = self._source.positions >= _LARGE
+            if large:
+                give_back_memory()  # that encoding took
             ids = self._engine not in ENGINES or ENGINES[self._engine].published  # the others work on rows alone
             self._workspace = Workspace(layout, self._source, hold=self._settings.memory is None, ids=ids)
             if self._workspace.block_rows is not None and isinstance(self._source, Releasable):
                 self._source.release()  # it is not read again
-            give_back_memory()
+            if large:
+                give_back_memory()
         return self._workspace
 
 
