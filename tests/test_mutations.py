@@ -450,5 +450,15 @@ def test_every_mutant_has_its_line() -> None:
 
 
 def test_every_engine_has_a_mutant() -> None:
-    others = {"every engine", "sum tree", "windows", "items", "exchange", "explanations", "JSON lines", "parts", "scales"}
+    others = {
+        "every engine",
+        "sum tree",
+        "windows",
+        "items",
+        "exchange",
+        "explanations",
+        "JSON lines",
+        "parts",
+        "scales",
+    }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)
