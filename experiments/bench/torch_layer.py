@@ -78,7 +78,8 @@ def run(context: Context) -> SectionResults:
 
 
 def _has(module: str) -> bool:
-    return find_spec(module) is not None
+    spec = find_spec(module)
+    return spec is not None and spec.origin is not None  # a folder of that name is no package
 
 
 def _told(*arguments: object) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def refused(cluster: Any) -> str:
     return str(error.value)
 
 
+@pytest.mark.quick
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SECONDS", 0.5)
     assert refused("tcp://127.0.0.1:9") == (

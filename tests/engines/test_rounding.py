@@ -252,8 +252,8 @@ def test_what_the_promise_is_made_of() -> None:
 
 
 def test_a_larger_tolerance_is_in_the_promise() -> None:
-    source = SyntheticChain(20_000, 5, 12, 3, seed=3)
-    model = Model(Layout.full(5, 12), source.true_weights())
+    source = SyntheticChain(20_000, 9, 12, 3, seed=3)
+    model = Model(Layout.full(9, 12), source.true_weights())
     for engine, factor in (("stream", 1.0), ("parallel", 3.0), ("fb", 0.0)):
         bounds = [log_likelihood(model, source, engine, tolerance=tolerance).report for tolerance in (1e-12, 1e-5)]
         gained = bounds[1].error_bound - bounds[0].error_bound

@@ -218,7 +218,10 @@ def test_other_threads_go_on_while_a_long_sentence_is_labelled() -> None:
     try:
         sys.setswitchinterval(1000.0)  # only a thread that gives the lock away lets others run
         before = counts[0]
-        assert crf.predict_single(items) == alone
+        for _ in range(50):  # on a busy machine the other thread may not get a core at once
+            assert crf.predict_single(items) == alone
+            if counts[0] > before:
+                break
         assert counts[0] > before
     finally:
         sys.setswitchinterval(interval)

@@ -31,7 +31,7 @@ from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.kernels.slots import WIDTH
+from chainfold.kernels.slots import WIDTH, is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
@@ -46,7 +46,8 @@ MOST = 1 << 16
 NEAR = 256
 """Positions after a place in which a start mark is looked for."""
 
-_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a cut does
+_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a tally does
+_LEAST_CERTIFIED = 65536  # positions of up to eight labels between two certificates, each of which costs thousands
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _AHEAD = 2  # stretches begun for each thread: one may be done long before the one before it
@@ -95,7 +96,7 @@ def run(problem: Problem) -> tuple[Tally, Report]:
 def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, RunEvents]:
     """The sums over the stretches that begin in leaves first … last-1; leaf k begins at the k-th place."""
     potentials = Potentials.of(problem)
-    tree, events = SumTree(), RunEvents()
+    tree, events, stride = SumTree(), RunEvents(), _stride(problem.shape, problem.settings)
     count = at_once(problem.shape, problem.settings)
     with ThreadPoolExecutor(count) as pool:
         threads = pool if count > 1 else None
@@ -109,7 +110,7 @@ def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, RunEve
                     sums, stream_events = next(results)
                     events.stream.add(stream_events)
                     events.certified += cut.before is not None
-                events.in_order += cut is None
+                events.in_order += cut is None and leaf % stride == 0
                 tree.add(Node(leaf, 1, sums))
         except BaseException:  # an interrupt too: stop the threads before the end of their stretches
             problem.stop.set()
@@ -123,15 +124,28 @@ def _cuts(
 ) -> list[Cut | None]:
     """The cuts at places first … last, None where one does not hold, and those after them up to one that holds."""
     places = [0, *cut_places(problem.shape, problem.settings), problem.positions]
+    stride = _stride(problem.shape, problem.settings)
 
     def cut(place: int) -> Cut | None:
-        known = place in (0, len(places) - 1)  # where the chain begins and ends
-        return Cut(places[place]) if known else certify(problem, potentials, places[place])
+        if place in (0, len(places) - 1):  # where the chain begins and ends
+            return Cut(places[place])
+        return start_near(problem, places[place]) or (
+            None if place % stride else certify(problem, potentials, places[place])
+        )
 
     cuts = list(in_order(threads, cut, ((place,) for place in range(first, last + 1)), len(places)))
     while cuts[-1] is None:
         cuts.append(cut(first + len(cuts)))
     return cuts
+
+
+def _stride(shape: Shape, settings: Settings) -> int:
+    """One in how many places is certified where no sequence starts near it; a power of two."""
+    count, stride = leaves(shape, settings), 1
+    if shape.n_labels <= WIDTH and settings.block is None:
+        while stride < count and shape.positions * stride < _LEAST_CERTIFIED * count:
+            stride *= 2
+    return stride
 
 
 def in_order(
@@ -151,7 +165,7 @@ def in_order(
 
 def leaves(shape: Shape, settings: Settings) -> int:
     """Leaves of the tree, a power of two: threads that come in twos have equal shares; its sums fit the memory."""
-    least = _LEAST_STRETCH_OF_FEW if shape.n_labels <= WIDTH else _LEAST_STRETCH
+    least = _LEAST_STRETCH_OF_FEW if is_few(shape.n_labels) else _LEAST_STRETCH
     sizes = (least, _LEAST_STRETCH_A_LABEL * shape.n_labels, shape.weights // _WEIGHTS_A_POSITION)
     most = max(1, shape.positions // (settings.block or max(sizes)))
     wanted = min(max(STRETCHES, -(-shape.positions // LONG)), MOST)
@@ -175,11 +189,14 @@ def stretch(problem: Problem, potentials: Potentials, left: Cut, right: Cut) -> 
     return tally.sums(), stream.events
 
 
-def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
-    """The cut before `position` or a start near it, or None if the chain does not forget within the halos allowed."""
+def start_near(problem: Problem, position: int) -> Cut | None:
+    """The cut at the first start of a sequence near `position`, or None if there is none."""
     near = problem.source.block(position, min(position + NEAR, problem.positions)).starts
-    if near.any():
-        return Cut(position + int(np.argmax(near)))
+    return Cut(position + int(np.argmax(near))) if near.any() else None
+
+
+def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
+    """The cut before `position`, or None if the chain does not forget within the halos allowed."""
     try:
         halo = HALO_OF_FEW if potentials.few else HALO
         past = past_of(problem, potentials, position, halo)
