@@ -12,7 +12,7 @@ import torch
 from chainfold.torch import CRF
 from experiments.bench.gpu_reference import Expected, best, chain_of, expected
 
-SHAPES = [(2, 1, 1), (4, 7, 3), (8, 128, 9), (2, 700, 23), (3, 300, 32), (2, 60, 40), (2, 30, 130)]
+SHAPES = [(2, 1, 1), (4, 7, 3), (8, 128, 9), (2, 700, 23), (3, 300, 32), (2, 60, 40), (2, 700, 40), (2, 30, 130)]
 KINDS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "weak", "nan"]
 
 

@@ -24,20 +24,22 @@ import numpy as np
 import torch
 from chainfold.cuda.compiler import compiled
 from chainfold.cuda.launch import CHUNK_LABELS
-from chainfold.torch import CRF, gpu
+from chainfold.torch import CRF, gpu_batch
 from experiments.bench.gpu_checks import SHAPES, Check, arguments_of, batch_of, cases, check, difference, module_of
 from experiments.bench.gpu_reference import chain_of, expected
 
 Shape = tuple[int, int, int]
 TABLE: tuple[Shape, ...] = (
     *((32, 128, 9), (32, 512, 23), (8, 4096, 23), (1, 100_000, 23), (64, 65_536, 5), (1, 10_000_000, 23)),
-    *((8, 512, 64), (8, 512, 128), (4, 128, 512)),
+    *((8, 512, 64), (8, 512, 128), (4, 128, 512), (1, 100_000, 64), (1, 20_000, 256)),
 )
 ROUNDS = 20
+MOST_BYTES = 1 << 30
+"""Of edges of positions' own that are measured."""
 PEER_POSITIONS = 4096
 """Positions up to which pytorch-crf is measured: it takes 0.7 ms for each."""
 CHUNK_FILES = ("chunk_past", "chunk_forward", "chunk_future", "chunk_backward")
-FILES = ("ordered", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
+FILES = ("ordered", "blocks", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
 
 
 class Session:
@@ -151,6 +153,9 @@ def runs_of(shape: Shape) -> dict[str, Callable[[], object]]:
     }
     if size * length <= 1 << 20:
         runs["decode"] = lambda: module.decode(emissions)
+    if 4 * size * length * n * n <= MOST_BYTES:
+        edges = torch.randn(*shape, n, device="cuda", requires_grad=True)
+        runs["edges"] = lambda: backward(module.log_partition(emissions, edges=edges).sum(), edges)
     if length <= PEER_POSITIONS:
         with_peer = _pytorch_crf(module)
         if with_peer is not None:
@@ -235,7 +240,7 @@ def kernels(session: Session) -> None:
     """Microseconds of each kernel, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
-    for shape in ((32, 128, 9), (32, 512, 23), (8, 4096, 23), (1, 10_000_000, 23), (8, 512, 64)):
+    for shape in ((32, 128, 9), (32, 512, 23), (8, 4096, 23), (1, 10_000_000, 23), (8, 512, 64), (1, 100_000, 64)):
         if not session.has_time(f"profile {shape}", 15.0):
             continue
         run = runs_of(shape)["likelihood"]
@@ -251,14 +256,14 @@ def kernels(session: Session) -> None:
 
 def chunk_lengths(session: Session) -> None:
     """Milliseconds of 10,000,000 positions by the length of a chunk."""
-    before = gpu._LONG_CHUNK
+    before = gpu_batch._LONG_CHUNK
     for chunk in (256, 512, 632, 1053, 1579, 3157):
         if session.has_time(f"chunks of {chunk}", 10.0):
-            gpu._LONG_CHUNK = chunk
+            gpu_batch._LONG_CHUNK = chunk
             run = runs_of((1, 10_000_000, 23))["likelihood"]
             run()
             session.write(kind="chunk", positions=chunk, milliseconds=median(milliseconds(run) for _ in range(8)))
-    gpu._LONG_CHUNK = before
+    gpu_batch._LONG_CHUNK = before
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ import torch
 from chainfold.cuda import compiler
 from chainfold.cuda.launch import CHUNK_LABELS, HostStatus
 from chainfold.cuda.launch import FILES as FILE_OF
-from chainfold.torch import gpu, gpu_paths, ops, paths
+from chainfold.torch import gpu_batch, gpu_paths, ops, paths
 
 GXX = shutil.which("g++")
 FLAGS = ("-O1", "-w", "-std=c++17", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
@@ -90,7 +90,7 @@ class HostKernels:
             assert bool((edges == _SENTINEL).all()), f"{name} writes outside of a tensor"
 
 
-def _room(self: gpu.GpuBatch, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _room(self: gpu_batch.GpuBatch, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor of bytes that are no number, between guards."""
     size = int(np.prod(shape))
     whole = torch.empty(size + 2 * _GUARD, dtype=dtype or self.dtype)
@@ -105,8 +105,8 @@ def _room(self: gpu.GpuBatch, *shape: int, dtype: torch.dtype | None = None) -> 
 def card_on_host() -> Iterator[None]:
     """CPU tensors take the way of CUDA tensors through `chainfold.torch.gpu`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu, "kernels_for", lambda device, n_labels, double: HostKernels(n_labels, double))
-        patch.setattr(gpu.GpuBatch, "room", _room)
+        patch.setattr(gpu_batch, "kernels_for", lambda device, n_labels, double: HostKernels(n_labels, double))
+        patch.setattr(gpu_batch.GpuBatch, "room", _room)
         patch.setattr(paths, "_backend", lambda inputs: gpu_paths)
         operators = torch.library.Library("chainfold", "IMPL")
         with warnings.catch_warnings():

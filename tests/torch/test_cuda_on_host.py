@@ -11,7 +11,7 @@ import pytest
 import torch
 from batch_oracle import Batch, enumerate_batch
 from chainfold.errors import ChainfoldError
-from chainfold.torch import CRF, gpu, gpu_paths
+from chainfold.torch import CRF, gpu, gpu_batch, gpu_paths
 from chainfold.torch.arguments import Arguments
 from experiments.bench.gpu_checks import cases, check
 from experiments.bench.gpu_reference import Chain, expected
@@ -102,11 +102,16 @@ LONG = [  # sequences, positions, labels; float64; most positions of one chunk; 
     (2, 90, 5, False, 8, 16),
     (1, 700, 9, False, 512, 128),
     (2, 20, 33, True, 512, 128),
+    (1, 130, 33, True, 8, 16),
+    (2, 70, 66, False, 8, 32),
     (2, 14, 70, False, 512, 128),
     (1, 3, 300, False, 512, 128),
     (2, 5, 1, False, 512, 128),
 ]
-SETTINGS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"]
+SETTINGS = [
+    *("plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"),
+    "strong and packed",
+]
 
 
 def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, dict[str, Tensor], Tensor]:
@@ -120,11 +125,11 @@ def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, 
     module: CRF = CRF(n, batch_first=kind != "time first", forbid=forbid).to(dtype)
     module.transitions.data.mul_(20.0)
     given, tags = {"emissions": torch.randn(shape, dtype=dtype)}, torch.randint(n, (size, length))
-    if kind == "strong":
+    if "strong" in kind:
         module.transitions.data.mul_(50.0)
     if kind == "mask":
         given["mask"] = torch.rand(size, length) < 0.6
-    if kind == "packed":
+    if "packed" in kind:
         given = {"emissions": given["emissions"].reshape(-1, n)}
         given["cu_seqlens"] = torch.tensor([0, 0, size * length // 3, size * length // 3 + 1, size * length])
         tags = tags.reshape(-1)
@@ -142,6 +147,12 @@ def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, 
     return module, given, tags
 
 
+def cut(monkeypatch: pytest.MonkeyPatch, whole: int, chunk: int) -> None:
+    """Sequences of more than `whole` positions have chunks of `chunk`."""
+    for name, value in (("_WHOLE", whole), ("_CHUNK", chunk), ("_HALO", chunk // 2)):
+        monkeypatch.setattr(gpu_batch, name, value)
+
+
 @pytest.mark.parametrize(
     ("case", "kind"),
     [(case, kind) for case in LONG for kind in (SETTINGS if case[2] < 300 else ["plain"])],
@@ -151,8 +162,7 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     case: tuple[Any, ...], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *shape, double, whole, chunk = case
-    monkeypatch.setattr(gpu, "_WHOLE", whole)
-    monkeypatch.setattr(gpu, "_CHUNK", chunk)
+    cut(monkeypatch, whole, chunk)
     module, given, tags = setting(tuple(shape), double, kind)
     tolerance = 1e-10 if double else 2e-6
     assert_equal_to_host(module, given, tags, tolerance)
@@ -166,33 +176,53 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     assert labels == best.labels
 
 
-@pytest.mark.parametrize(
-    ("case", "whole"), [((2, 60, 3), 512), ((2, 60, 3), 8), ((2, 30, 33), 512), ((2, 14, 70), 512)]
-)
-@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden"])
-def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
-    case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What falls back to another way is right as well, but slow."""
-    monkeypatch.setattr(gpu, "_WHOLE", whole)
-    monkeypatch.setattr(gpu, "_CHUNK", 16)
+def flags_of(
+    case: tuple[int, int, int], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
+    """Forward vectors, the flags after each pass, and what is given to the module."""
     module, given, tags = setting(case, True, kind)
     kept: list[Tensor | None] = []
-    flags_of = gpu.GpuBatch.flags
+    flags = gpu_batch.GpuBatch.flags
 
-    def flags(self: gpu.GpuBatch) -> Tensor | None:
-        kept.append(flags_of(self))
+    def watched(self: gpu_batch.GpuBatch) -> Tensor | None:
+        kept.append(flags(self))
         return kept[-1]
 
-    monkeypatch.setattr(gpu.GpuBatch, "flags", flags)
+    monkeypatch.setattr(gpu_batch.GpuBatch, "flags", watched)
     with torch.no_grad(), cuda_on_host.card_on_host():
         inputs = arguments_of(module, given)
         values, vectors, known = gpu.log_likelihoods(inputs, tags, None)
         gpu.gradients(inputs, tags, known, None, vectors, torch.ones_like(values))
-        assert not any(flags is not None and bool(flags.any()) for flags in kept)
+        return vectors, [flags.clone() for flags in kept if flags is not None], given
+
+
+@pytest.mark.parametrize(
+    ("case", "whole"),
+    [((2, 60, 3), 512), ((2, 45, 3), 8), ((2, 30, 33), 512), ((2, 60, 33), 8), ((2, 14, 70), 512), ((2, 40, 70), 8)],
+)
+@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden", "edges"])
+def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
+    case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What falls back to another way is right as well, but slow."""
+    cut(monkeypatch, whole, 16)
+    vectors, kept, given = flags_of(case, kind, monkeypatch)
+    in_chunks = whole == 8 or (case[2] <= 32 and kind != "edges")
+    assert bool(kept) == in_chunks
+    assert not any(bool(flags.any()) for flags in kept)
     used = case[0] * case[1] if "mask" not in given else int(given["mask"][0].sum())
     assert bool((vectors[:used] > 0.0).any(1).all())
     assert bool((vectors[:used] >= 0.0).all())
+
+
+@pytest.mark.parametrize("n", [3, 33])
+def test_chunks_of_blocks_that_do_not_agree_are_repaired(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halos that are too short: without rounds of repair, the sequences would be done in order."""
+    cut(monkeypatch, 8, 16)
+    for rounds in (2, 6):
+        monkeypatch.setattr(gpu_batch, "_ROUNDS", rounds)
+        _, kept, _ = flags_of((2, 45, n), "edges", monkeypatch)
+        assert [flags.tolist() for flags in kept] == [[int(rounds == 2)] * 2] * 2
 
 
 OTHERS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "edges"]

@@ -37,6 +37,7 @@ MUTANTS = [
 ]
 _CARD = ("torch/test_cuda_on_host.py",)
 _CHUNKS, _MASKS, _OTHERS = "gradient and 60-3-True-8", "gradient and 60-3-True-8 and mask", "entropies and plain"
+_LABELS = "gradient and 130-33-True-8 and plain"
 
 
 def on_card(file: str, good: str, bad: str, tests: str = _CHUNKS) -> Mutant:
@@ -55,18 +56,29 @@ MUTANTS += [
     on_card("sums.cu", "w += warps", "w += 2 * warps", "gradient and 150-2"),
     on_card("rows.cu", "index[on[k] ? rank :", "index[on[k] ? t :", _MASKS),
     on_card("rows.cu", "if (b.gradient && !on[k])", "if (false)", _MASKS),
-    on_card("ordered.cu", "exponents += power;", ";", "gradient and 33 and plain"),
+    on_card("numbers.cuh", "exponents += power;", ";", _LABELS),
     on_card(
-        "ordered.cu",
-        "            __syncthreads();\n            if (j < N) gamma = own",
-        "            if (j < N) gamma = own",
-        "gradient and 33 and plain",
+        "numbers.cuh",
+        "alphas[j] = alpha = (double)own[(t - 1) * N + j];\n        __syncthreads();",
+        "alphas[j] = alpha = (double)own[(t - 1) * N + j];",
+        _LABELS,
     ),
-    on_card("ordered.cu", "pool + (t + 1) % 2 * N", "pool + t % 2 * N", "numbers"),
-    on_card("ordered.cu", "gamma += before - weight;", ";", _OTHERS),
+    on_card("numbers.cuh", "pool + (t + 1) % 2 * N, *now", "pool + t % 2 * N, *now", "numbers"),
+    on_card("numbers.cuh", "g += b.weights[rows.at(t - 1)] - b.weights[row];", ";", _OTHERS),
+    on_card("blocks.cu", "high <= low * (1.0 + BORDER)", "high <= low * 2.0", _LABELS),
+    on_card("blocks.cu", "(1 + (b.round + 1) % 2) * size", "(1 + b.round % 2) * size", "ordinary"),
+    on_card("blocks.cu", "*turn.exit = earlier[number * N + j]", "", "ordinary"),
+    on_card("blocks.cu", "b.flag[part_at(b, number, b.chunk).s] = 1", ";", "gradient and 130-33-True-8 and cycle"),
+    on_card("blocks.cu", "if (!known) b.flag[chunk.s] = 1;", "", "gradient and 70-66-False-8 and strong and packed"),
+    on_card("ordered.cu", "own += b.score[first + c]", "own += b.score[c]", "gradient and 70-66-False-8 and plain"),
+    on_card("counts.cu", "own.g += own.before - weight", "own.g += 0.0", _OTHERS),
+    on_card("counts.cu", "table[own[k].last * N + j] += share", "table[j] += share", _LABELS),
+    on_card("counts.cu", "b.flag[group.s] == 0", "false", "gradient and 60-3-True-8 and cycle"),
+    on_card("counts.cu", "joint(i) * v", "joint(i)", "gradient and edges"),
+    on_card("sums.cu", "first_part(b, s, b.group)", "first_part(b, 0, b.group)", _OTHERS),
     on_card("logarithms.cuh", "alpha[j] = now - peak;", "alpha[j] = now;", "gradient and 90-5-False and strong"),
     on_card("weighted.cu", "- most - log(total)", "- most", _OTHERS),
-    on_card("entropy.cu", "if (t == length - 1) sum", "if (t == length) sum", _OTHERS),
+    on_card("entropy.cu", "if (t == sequence.length - 1) sum", "if (t == sequence.length) sum", _OTHERS),
     on_card("ranked.cu", "list[p - 1] < x", "list[p - 1] > x", _OTHERS),
     on_card("drawn.cu", "own[i] = before + share", "own[i] = share", "follow"),
     on_card("viterbi.cu", "delta -= (double)peak;", ";", _CHUNKS),

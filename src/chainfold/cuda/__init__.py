@@ -1,18 +1,26 @@
 """CUDA kernels, one file a recursion, and how they are compiled and launched.
 
     batch.cuh, chunk.cuh   a batch as kernels see it; what kernels of chunks share
-    logarithms.cuh         a sequence in order, in logarithms
+    logarithms.cuh         positions of a sequence forward and back, in logarithms
+    numbers.cuh            the same in scaled numbers
+    shares.cuh             sums over positions
     rows.cu                the rows of the positions that a mask leaves
-    chunk_past.cu          the forward vector before a chunk, certified
+
+    chunk_past.cu          chunks by warps, up to 32 labels: the forward vector before a chunk, certified
     chunk_forward.cu       forward vectors of a chunk
     chunk_future.cu        the posterior of a chunk's last position, certified
     chunk_backward.cu      posteriors and expected transitions of a chunk
-    ordered.cu             sequences in order
+
+    blocks.cu              chunks by blocks, any number of labels: forward vectors and posteriors, certified
+    ordered.cu             whole sequences by blocks, in order
+    counts.cu              expected transitions of both
+
     sums.cu                sums of tables in a fixed order
     viterbi.cu, ranked.cu  the best labelling, the k best
     drawn.cu               drawn labellings
     entropy.cu             entropies
     weighted.cu            log likelihoods with weights of positions
+
     compiler               NVRTC: source to machine code, kept on disk
     launch                 Kernels: the functions of one number of labels and type, ready to launch
 

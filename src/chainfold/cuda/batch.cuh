@@ -38,13 +38,14 @@ struct Batch {
     const long long *tags;        // [R] or null
     const unsigned char *mask;    // [R] or null
     const double *weights;        // [R] of positions, or null: all ones
-    double *matrix;               // [2, N, N] exp(transition - shift) and its transpose; see ordered.cu
+    double *matrix;               // [2, N, N] exp(transition - shift) and its transpose; see numbers.cuh
     long long *index;             // [S, T] rows of the unmasked positions, then of the others; null without a mask
     long long *lengths;           // [S] or null: all T
     const long long *packed;      // [S + 1] first row of each sequence, or null
     // forward
     REAL *vectors;                // [R, N] forward vectors
     REAL *entries;                // [chunks, N] the forward vector before each chunk
+    double *borders;              // [3, chunks, N] what chunks begin and end with; see blocks.cu
     double *scale, *score;        // [chunks] shares of log Z and of the score of the tags
     int *flag;                    // [S] 0: done in chunks; see ordered.cu
     int *status;                  // [3] is some tag no label, is some tag unknown, has some sequence a flag
@@ -63,10 +64,13 @@ struct Batch {
     const double *uniforms;       // [R, draws] from [0, 1)
     double *ranked;               // [blocks, 2, N, draws] the best scores of each label; see ranked.cu
     unsigned *choices;            // [R, N, draws]
-    long long sequences, length;  // S, T
+    long long sequences, length;  // S, and T or the length of the longest packed sequence
     long long row_sequence, row_position; // row = s * row_sequence + t * row_position without an index
     long long chunk;              // positions of a chunk
     long long whole;              // is every sequence one chunk?
+    long long group;              // positions whose counts or shares are added in order
+    long long halo;               // positions that a block begins early; see blocks.cu
+    long long round, rounds;      // of kernels that repair what does not agree; see blocks.cu
     long long warps, table_count; // warps with a table, and all tables
     long long factor_step;        // 0 where all sequences have one factor
     long long draws;              // labellings of each sequence
@@ -93,19 +97,40 @@ __device__ inline Rows rows_of(const Batch &b, long long s) {
     return rows;
 }
 
-// Chunks are numbered through all sequences. Packed sequences leave numbers unused, so that none has to count those before.
-__device__ inline long long first_chunk(const Batch &b, long long s) {
-    return b.packed ? b.packed[s] / b.chunk + s : s * ((b.length + b.chunk - 1) / b.chunk);
+// A part of a sequence: positions a, ..., a + size - 1 of sequence s; size is 0 for a number that no part has. Parts of
+// `most` positions are numbered through all sequences. Packed sequences leave numbers unused, so that none has to count
+// those before.
+struct Part {
+    long long s, a, length;
+    int size;
+};
+__device__ inline long long first_part(const Batch &b, long long s, long long most) {
+    return b.packed ? b.packed[s] / most + s : s * ((b.length + most - 1) / most);
 }
-__device__ inline long long all_chunks(const Batch &b) { return first_chunk(b, b.sequences); }
-__device__ inline long long sequence_of(const Batch &b, long long chunk) {
-    if (!b.packed) return chunk / ((b.length + b.chunk - 1) / b.chunk);
+__device__ inline long long all_parts(const Batch &b, long long most) { return first_part(b, b.sequences, most); }
+__device__ inline Part part_of(const Batch &b, long long s, long long a, long long most) {
+    Part part;
+    part.s = s;
+    part.a = a;
+    part.length = length_of(b, s);
+    long long rest = part.length - a;
+    part.size = (int)(rest < 0 ? 0 : rest < most ? rest : most);
+    return part;
+}
+__device__ inline Part part_at(const Batch &b, long long number, long long most) {
     long long low = 0, high = b.sequences;
-    while (high - low > 1) {
+    if (!b.packed) low = number / ((b.length + most - 1) / most);
+    while (b.packed && high - low > 1) {
         long long middle = (low + high) / 2;
-        if (first_chunk(b, middle) <= chunk) low = middle; else high = middle;
+        if (first_part(b, middle, most) <= number) low = middle; else high = middle;
     }
-    return low;
+    return part_of(b, low, (number - first_part(b, low, most)) * most, most);
+}
+
+// Chunks: parts of b.chunk positions, or whole sequences.
+__device__ inline long long chunk_count(const Batch &b) { return b.whole ? b.sequences : all_parts(b, b.chunk); }
+__device__ inline Part chunk_at(const Batch &b, long long number) {
+    return b.whole ? part_of(b, number, 0, b.chunk) : part_at(b, number, b.chunk);
 }
 
 // Are the forward vectors of a sequence logarithms, of which the largest is zero, or not a number? By a warp.

@@ -30,22 +30,6 @@ __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     return edges;
 }
 
-// A chunk: positions a, ..., a + size - 1 of sequence s; size is 0 for a number that no chunk has.
-struct Chunk {
-    long long s, a, length;
-    int size;
-};
-__device__ inline Chunk chunk_at(const Batch &b, long long number) {
-    Chunk chunk;
-    chunk.s = b.whole ? number : sequence_of(b, number);
-    chunk.length = length_of(b, chunk.s);
-    chunk.a = b.whole ? 0 : (number - first_chunk(b, chunk.s)) * b.chunk;
-    long long rest = chunk.length - chunk.a;
-    chunk.size = (int)(rest < 0 ? 0 : rest < b.chunk ? rest : b.chunk);
-    return chunk;
-}
-__device__ inline long long chunk_count(const Batch &b) { return b.whole ? b.sequences : all_chunks(b); }
-
 // The power of two below the largest of the numbers of a warp, none of which is negative: one instruction, and exact.
 __device__ inline int peak_exponent(float x) { return (__reduce_max_sync(FULL, __float_as_int(x)) >> 23) - 127; }
 __device__ inline int peak_exponent(double x) { return (__reduce_max_sync(FULL, __double2hiint(x)) >> 20) - 1023; }

@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
     for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
     __syncwarp();
     for (long long number = own; number < chunk_count(b); number += b.warps) {
-        const Chunk chunk = chunk_at(b, number);
+        const Part chunk = chunk_at(b, number);
         const long long a = chunk.a;
         const int size = chunk.size, starts = a == 0 ? 0 : -1;
         if (!size) continue;

@@ -13,7 +13,7 @@
 #define LN2 0.693147180559945309417
 
 // The forward vectors and the share of log Z; false where numbers near the end of the range.
-__device__ inline bool forward_of(const Batch &b, const Chunk &chunk, const Edges &edges, const Rows &where, REAL alpha,
+__device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges &edges, const Rows &where, REAL alpha,
                                   const REAL (*shared)[PADDED], REAL *row, double &share) {
     const int lane = threadIdx.x % 32, size = chunk.size;
     const long long a = chunk.a;
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) 
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
     if (number >= chunk_count(b)) return;
-    Chunk chunk = chunk_at(b, number);
+    Part chunk = chunk_at(b, number);
     const Rows where = rows_of(b, chunk.s);
     double own = 0.0, share = 0.0;
     bool flagged = b.whole ? chunk.size && !edges.in_range && chunk.length > 1 : b.flag[chunk.s] != 0;

@@ -74,8 +74,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_future(Batch b) {
     load_edges(b, shared);
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (number >= all_chunks(b)) return;
-    Chunk chunk = chunk_at(b, number);
+    if (number >= chunk_count(b)) return;
+    Part chunk = chunk_at(b, number);
     if (!chunk.size) return;
     const REAL *own = b.vectors + kept(b, chunk.s) * N;
     if (in_logarithms(own)) {

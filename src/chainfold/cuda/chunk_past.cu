@@ -12,7 +12,7 @@
 #define LIMIT 512
 
 __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared)[PADDED], REAL *row,
-                         const Chunk &chunk, REAL &alpha) {
+                         const Part &chunk, REAL &alpha) {
     const int lane = threadIdx.x % 32;
     const Rows where = rows_of(b, chunk.s);
     REAL m[PADDED];
@@ -87,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_past(Batch b) {
     Edges edges = load_edges(b, shared);
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (number >= all_chunks(b)) return;
-    Chunk chunk = chunk_at(b, number);
+    if (number >= chunk_count(b)) return;
+    Part chunk = chunk_at(b, number);
     if (!chunk.size) return;
     REAL alpha = 0;
     bool known = edges.in_range;

@@ -14,7 +14,7 @@ MOST_LABELS = 1024
 """A block has a thread for each label."""
 
 CHUNK_LABELS = 32
-"""Up to this many labels, a warp works on a chunk; beyond it, a block on a sequence."""
+"""Up to this many labels, a warp works on a chunk; beyond it, a block."""
 
 WARPS = 4
 """Warps of a block whose warps work on their own."""
@@ -26,20 +26,21 @@ SHARED_LABELS = 64
 
 FILES = {
     **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
+    **dict.fromkeys(("block_forward", "block_backward"), "blocks"),
     "unmasked_rows": "rows",
-    "sum_tables": "sums",
+    **dict.fromkeys(("sum_tables", "sum_shares"), "sums"),
 }
 """The file of a kernel that has another name than its file."""
 
 POINTERS = (
     *("emissions", "transitions", "start", "end", "edges", "allowed", "tags", "mask", "weights", "matrix"),
     *("index", "lengths", "packed"),
-    *("vectors", "entries", "scale", "score", "flag", "status", "values"),
+    *("vectors", "entries", "borders", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
     *("back", "labels", "best", "uniforms", "ranked", "choices"),
 )
 SIZES = (
-    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole"),
+    *("sequences", "length", "row_sequence", "row_position", "chunk", "whole", "group", "halo", "round", "rounds"),
     *("warps", "table_count", "factor_step", "draws"),
 )
 

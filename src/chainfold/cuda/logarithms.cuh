@@ -5,7 +5,7 @@
 //     gamma_{t-1}(i) = sum_j exp(alpha_{t-1}(i) + transition(i, j) + edges_t(i, j) - predicted_t(j)) gamma_t(j)
 //
 // A score that is not a number makes log Z not a number and the first kept vector too; a sequence without a possible
-// labelling has log Z = -inf. Weights of positions: see `ordered.cu`.
+// labelling has log Z = -inf. Weights of positions: see `numbers.cuh`.
 
 #define NOT_A_NUMBER ((double)INFINITE - (double)INFINITE)
 
@@ -59,63 +59,39 @@ __device__ inline double forward_in_logarithms(const Batch &b, long long s, long
     return total;
 }
 
-// Posteriors and their counts; `pool`: [3, N], `room`: [32], both shared.
-__device__ inline void backward_in_logarithms(const Batch &b, long long s, long long length, double *pool, double *room,
-                                              double *table) {
+// Posteriors, or flows with weights of positions, into the gradient; `pool`: [3, N], `room`: [32], both shared.
+__device__ inline void backward_in_logarithms(const Batch &b, long long s, long long length, double *pool,
+                                              double *room) {
     const int j = threadIdx.x;
     const Rows rows = rows_of(b, s);
     const REAL *own = b.vectors + kept(b, s) * N;
     const bool wrong = own[0] != own[0];
-    const double share = (double)factor_of(b, s);
-    double *alpha = pool, *gamma = pool + N, *predicted = pool + 2 * N;
-    for (long long t = length - 1; t >= 0; --t) {
+    double *alpha = pool, *flow = pool + N, *predicted = pool + 2 * N;
+    double last = j < N ? (double)own[(length - 1) * N + j] : NEVER;
+    const double peak = block_max(last, room);
+    double g = j < N ? exp(last - peak) : 0.0;
+    g *= weight_of(b, rows.at(length - 1)) / block_sum(g, room);
+    if (wrong) g = NOT_A_NUMBER;
+    for (long long t = length - 1;; --t) {
         long long row = rows.at(t);
-        const int tag = b.tags ? (int)b.tags[row] : -1;
-        const double weight = weight_of(b, row);
-        if (t == length - 1) {
-            double last = j < N ? (double)own[t * N + j] : NEVER;
-            double peak = block_max(last, room), mine = j < N ? exp(last - peak) : 0.0;
-            double sum = block_sum(mine, room);
-            if (j < N) gamma[j] = wrong ? NOT_A_NUMBER : weight * mine / sum;
-            if (j < N) table[(N + 1) * N + j] += share * (b.sign * gamma[j] + weight * (j == tag));
-        }
-        __syncthreads();
-        double mine = j < N ? gamma[j] : 0.0, count = share * (b.sign * mine + weight * (j == tag));
-        if (j < N) b.gradient[row * N + j] = (REAL)count;
-        if (t == 0) {
-            if (j < N) table[N * N + j] += count;
-            break;
-        }
-        const long long row_before = rows.at(t - 1);
-        const double before = weight_of(b, row_before);
-        const int last = b.tags ? (int)b.tags[row_before] : -1;
-        __syncthreads();
-        if (j == tag) gamma[j] = mine = mine + (before - weight);
+        if (j < N) b.gradient[row * N + j] = (REAL)g;
+        if (t == 0) break;
+        if (wrong) continue;
         if (j < N) alpha[j] = (double)own[(t - 1) * N + j];
         __syncthreads();
         if (j < N) {
+            if (b.weights && j == (int)b.tags[row]) g += weight_of(b, rows.at(t - 1)) - weight_of(b, row);
+            flow[j] = g;
             predicted[j] = log_predicted(b, alpha, row, j);
-#pragma unroll 1
-            for (int i = 0; i < N; ++i) {
-                double joint = alpha[i] + edge_of(b, row, i, j) - predicted[j];
-                joint = mine != 0.0 && joint > NEVER ? exp(joint) * mine : wrong ? mine : 0.0;
-                double pair = share * (b.sign * joint + before * (i == last && j == tag));
-                table[i * N + j] += pair;
-                if (b.edge_gradient) b.edge_gradient[(row * N + i) * N + j] = (REAL)pair;
-            }
         }
         __syncthreads();
-        double next = 0.0;
-        if (j < N) {
+        g = 0.0;
 #pragma unroll 1
-            for (int k = 0; k < N; ++k) {
-                double joint = alpha[j] + edge_of(b, row, j, k) - predicted[k];
-                if (gamma[k] != 0.0 && joint > NEVER) next += exp(joint) * gamma[k];
-            }
-            if (wrong) next = mine;
+        for (int k = 0; j < N && k < N; ++k) {
+            double joint = alpha[j] + edge_of(b, row, j, k) - predicted[k];
+            if (flow[k] != 0.0 && joint > NEVER) g += exp(joint) * flow[k];
         }
-        double sum = b.weights ? 1.0 : block_sum(next, room);
-        if (b.weights) __syncthreads();
-        if (j < N) gamma[j] = wrong ? next : next / sum;
+        if (!b.weights) g /= block_sum(g, room);
+        __syncthreads();
     }
 }

@@ -6,7 +6,8 @@
     cpu_batch, cpu_cuts   a batch as numba kernels take it; where its long sequences are cut
     cpu_general           sequences of any kind: wide numbers, weights, transitions of positions' own
     cpu, cpu_paths        log likelihoods with their gradients, and labellings, on the host
-    gpu, gpu_paths        the same on CUDA, without numba
+    gpu_batch             a batch as CUDA kernels take it (nothing of gpu* imports numba)
+    gpu, gpu_paths        the same as cpu and cpu_paths, on CUDA
     paths                 the best, the k best and drawn labellings, entropies
     ops                   the custom operators, with their gradient
     piecewise             exact training in pieces

@@ -8,7 +8,8 @@ from itertools import pairwise
 import torch
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.gpu import GpuBatch, log_likelihoods, on_its_card, posteriors_of, shares_of
+from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of, sums_of
+from chainfold.torch.gpu_batch import GpuBatch
 from torch import Tensor
 
 _FAULTS = {
@@ -101,7 +102,7 @@ def entropies(inputs: Arguments) -> Tensor:
         return gpu.zeros(gpu.sequences)
     posteriors = posteriors_of(inputs, vectors)
     gpu.batch.vectors, gpu.batch.gradient = vectors.data_ptr(), posteriors.data_ptr()
-    return shares_of(gpu, "entropy").to(gpu.dtype)
+    return sums_of(gpu, "entropy")
 
 
 def _passed(inputs: Arguments) -> tuple[GpuBatch, Tensor]:

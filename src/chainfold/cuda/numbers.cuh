@@ -1,0 +1,189 @@
+// Positions of a sequence in scaled numbers and in double, by a block with one thread a label: for any number of labels,
+// edges of positions' own, and weights of positions.
+//
+//     predicted_t(j) = sum_i alpha_{t-1}(i) E_t(i, j)    E_t(i, j) = exp(transition(i, j) + edges_t(i, j) - shift)
+//     alpha_t(j)     = exp(s_t(j) - peak) predicted_t(j), scaled by a power of two
+//     v_t(j)         = g_t(j) / predicted_t(j)           g_t = gamma_t, or with weights of positions the flow
+//     g_{t-1}(i)     = alpha_{t-1}(i) sum_j E_t(i, j) v_t(j)
+//
+// With weights w, g begins as w times the posterior, and w_{t-1} - w_t is added at the tag of t before it goes back.
+// Without edges, E is the same everywhere: in shared memory up to 64 labels; beyond it in `matrix`, with its transpose, and
+// read through the caches. With edges, shift is zero and E is computed where it is needed.
+
+#define FETCHED (N <= 512 ? 8 : 2) // positions whose scores are read together
+#if N <= 64
+#define SHARED_MATRIX
+#define STRIDE (N + 1)
+#define MATRIX_SIZE (N * STRIDE)
+#else
+#define STRIDE N
+#define MATRIX_SIZE 1 // of shared memory that is not used
+#endif
+
+struct Matrix {
+    const double *by_row, *by_column; // E(i, j) at by_row[i * STRIDE + j]; beyond 64 labels, also at by_column[j * N + i]
+    double shift;
+    bool watch;    // some transition may be forbidden
+    bool in_range; // E has the range of REAL
+};
+
+// The range of the transitions, by a block. That of edges is found position by position.
+__device__ inline void range_of(const Batch &b, Matrix &matrix, double *room) {
+    double most = NEVER, least = INFINITE;
+    bool watch = false;
+#pragma unroll 4
+    for (int k = threadIdx.x; k < N * N; k += blockDim.x) {
+        double score = (double)b.transitions[k];
+        if (!(score <= most)) most = score == score ? score : (double)INFINITE;
+        if (score > NEVER) least = score < least ? score : least; else watch = true;
+    }
+    most = block_max(most, room);
+    least = -block_max(-least, room);
+    matrix.shift = most > NEVER ? most : 0.0;
+    matrix.watch = __syncthreads_or(watch);
+    matrix.in_range = most < INFINITE && !(most - least > EDGE_RANGE);
+}
+
+__device__ inline Matrix load_matrix(const Batch &b, double *shared, double *room) {
+    Matrix matrix = {b.matrix, b.matrix + N * N, 0.0, true, true};
+    if (b.edges) return matrix;
+    range_of(b, matrix, room);
+#ifdef SHARED_MATRIX
+    for (int k = threadIdx.x; k < N * N; k += blockDim.x)
+        shared[k / N * STRIDE + k % N] = exp((double)b.transitions[k] - matrix.shift);
+    __syncthreads();
+    matrix.by_row = shared;
+#endif
+    return matrix;
+}
+
+// The sum of N terms: four sums in turns.
+template <class Term> __device__ inline double sum_of_terms(Term term) {
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+#pragma unroll 8
+    for (int k = 0; k < N; ++k) sums[k % 4] += term(k);
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// sum_i vector(i) E(i, j) and sum_k E(i, k) vector(k), for the move into a row of the emissions.
+__device__ inline double to_label(const Batch &b, const Matrix &matrix, const double *vector, long long row, int j) {
+    if (b.edges) return sum_of_terms([&](int i) { return vector[i] * exp(edge_of(b, row, i, j)); });
+    return sum_of_terms([&](int i) { return vector[i] * matrix.by_row[i * STRIDE + j]; });
+}
+__device__ inline double from_label(const Batch &b, const Matrix &matrix, const double *vector, long long row, int i) {
+    if (b.edges) return sum_of_terms([&](int k) { return vector[k] * exp(edge_of(b, row, i, k)); });
+#ifdef SHARED_MATRIX
+    return sum_of_terms([&](int k) { return vector[k] * matrix.by_row[i * STRIDE + k]; });
+#else
+    return sum_of_terms([&](int k) { return vector[k] * matrix.by_column[k * N + i]; });
+#endif
+}
+
+// Is every edge into label j of a row either forbidden or in the range in which exp neither over- nor underflows?
+__device__ inline bool edges_in_range(const Batch &b, long long row, int j) {
+    bool fit = true;
+#pragma unroll 8
+    for (int i = 0; i < N; ++i) {
+        double score = edge_of(b, row, i, j);
+        fit = fit && (score == NEVER || fabs(score) <= EDGE_RANGE / 2);
+    }
+    return fit;
+}
+
+__device__ inline double two_to(int k) { return __hiloint2double((1023 + k) << 20, 0); }
+
+// Forward vectors of positions from, ..., until - 1. Thread j's `alpha` is of the vector before them, which adds up to
+// one; where `fresh`, there is none: position 0, or equal shares. It becomes that of the last of them, normalised, and
+// `total` the log of what the vectors have grown by. With `keep`, they are stored.
+// False where numbers near the end of the range. `pool`: [2, N], `room`: [32], both shared.
+static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, long long s, long long length,
+                                          long long from, long long until, bool fresh, bool keep, double *pool,
+                                          double *room, double &alpha, double &total) {
+    __shared__ float peaks[FETCHED][32];
+    __shared__ int powers[2][32];
+    const int j = threadIdx.x, warp = j / 32, warps = blockDim.x / 32;
+    const Rows rows = rows_of(b, s);
+    REAL *out = b.vectors + kept(b, s) * N + j;
+    long long exponents = 0;
+    bool lost = false;
+    total = 0.0;
+    if (!fresh) {
+        if (j < N) pool[(from + 1) % 2 * N + j] = alpha;
+        if (j % 32 == 0) powers[(from + 1) % 2][warp] = 0;
+    }
+    for (long long first = from; first < until; first += FETCHED) {
+        REAL scores[FETCHED];
+#pragma unroll
+        for (int k = 0; k < FETCHED; ++k) {
+            scores[k] = -INFINITE;
+            if (j < N && first + k < until) scores[k] = score_of(b, rows.at(first + k), first + k, length, j);
+            float peak = warp_peak((float)scores[k]);
+            if (j % 32 == 0) peaks[k][warp] = peak;
+        }
+        if (__syncthreads_or(lost)) return false;
+#pragma unroll
+        for (int k = 0; k < FETCHED; ++k) {
+            const long long t = first + k;
+            if (t >= until) break;
+            float peak = peaks[k][0];
+            for (int w = 1; w < warps; ++w) peak = !(peaks[k][w] <= peak) ? peaks[k][w] : peak;
+            if (!(peak > -INFINITE && peak < INFINITE)) return false;
+            total += (double)peak;
+            double *before = pool + (t + 1) % 2 * N, *now = pool + t % 2 * N, predicted = 1.0;
+            if (t > from || !fresh) {
+                int power = powers[(t + 1) % 2][0];
+                for (int w = 1; w < warps; ++w) power = Most()(power, powers[(t + 1) % 2][w]);
+                if (power < -930 || power > 1000) return false; // of what the block has in common
+                exponents += power;
+                if (j < N) predicted = to_label(b, matrix, before, rows.at(t), j) * two_to(-power);
+                if (b.edges && j < N) lost = lost || !edges_in_range(b, rows.at(t), j);
+            }
+            alpha = j < N ? exp((double)scores[k] - (double)peak) * predicted : 0.0;
+            lost = lost || (j < N && matrix.watch && alpha < (double)LEAST && predicted > 0 && scores[k] > -INFINITE);
+            int power = (__reduce_max_sync(FULL, __double2hiint(alpha)) >> 20) - 1023;
+            if (j % 32 == 0) powers[t % 2][warp] = power;
+            if (j < N) {
+                now[j] = alpha;
+                if (keep) out[t * N] = (REAL)alpha;
+            }
+            __syncthreads();
+        }
+    }
+    const double sum = block_sum(alpha, room);
+    const long long moves = until - from - (fresh ? 1 : 0);
+    alpha /= sum;
+    total += log(sum) + ((double)exponents * 0.693147180559945309417 + (double)moves * matrix.shift);
+    return !__syncthreads_or(lost) && sum > (double)LEAST && sum < INFINITE;
+}
+
+// Thread j's `g` at position `from` goes back to position `until`. With `keep`, it is stored in the gradient on its way.
+// `pool`: [2, N], `room`: [32], both shared.
+static __device__ void backward_in_numbers(const Batch &b, const Matrix &matrix, long long s, long long from,
+                                           long long until, bool keep, double *pool, double *room, double &g) {
+    const int j = threadIdx.x;
+    const Rows rows = rows_of(b, s);
+    const REAL *own = b.vectors + kept(b, s) * N;
+    double *alphas = pool, *flows = pool + N;
+    for (long long t = from;; --t) {
+        const long long row = rows.at(t);
+        if (keep && j < N) b.gradient[row * N + j] = (REAL)g;
+        if (t == until) return;
+        double alpha = 0.0;
+        if (j < N) alphas[j] = alpha = (double)own[(t - 1) * N + j];
+        __syncthreads();
+        if (j < N) {
+            double predicted = to_label(b, matrix, alphas, row, j);
+            if (b.weights && j == (int)b.tags[row]) g += b.weights[rows.at(t - 1)] - b.weights[row];
+            flows[j] = predicted > 0.0 ? g / predicted : 0.0;
+        }
+        __syncthreads();
+        if (j < N) g = alpha * from_label(b, matrix, flows, row, j);
+        if (!b.weights && (from - t) % FETCHED == FETCHED - 1) g /= block_sum(g, room);
+    }
+}
+
+// Thread j's share of a forward vector, normalised: the posterior of a sequence's last position.
+__device__ inline double share_of(const REAL *vector, double *room) {
+    double share = threadIdx.x < N ? (double)vector[threadIdx.x] : 0.0;
+    return share / block_sum(share, room);
+}

@@ -1,0 +1,170 @@
+"""A batch as the kernels of `chainfold.cuda` take it, and how it is cut into chunks and launched."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+import torch
+from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for
+from chainfold.errors import BadSetting
+from chainfold.torch.arguments import Arguments
+from torch import Tensor
+
+_WHOLE = 512  # positions of a sequence that is one chunk
+_CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
+_HALO = 64  # positions that a block begins early
+_ROUNDS = 6  # of blocks: all chunks, repairs, and the last check
+_LONG = 1 << 20  # positions of a batch whose chunks are long
+_GROUP, _LONG_GROUP = 32, 512  # positions of a group whose counts or shares are added in order
+TABLES = 3168  # warps with tables of their own, whatever the card: 12 a multiprocessor of an H200, twice
+_COUNT_BLOCKS = 512  # blocks with tables of their own, at most
+_COUNT_BYTES = 128 << 20  # of their tables
+
+
+class GpuBatch:
+    """A batch as kernels take it. The tensors that it points into live as long as it does."""
+
+    def __init__(self, inputs: Arguments, tags: Tensor | None = None, gradient: Tensor | None = None) -> None:
+        """tags: all of them known. gradient: room for it; its masked rows are set to zero."""
+        emissions = inputs.emissions
+        self.inputs, self.device, self.dtype = inputs, emissions.device, inputs.result_type
+        self.n_labels, self.sequences, self.positions = inputs.n_labels, inputs.n_sequences, inputs.positions
+        self.kernels = kernels_for(self.device.index or 0, self.n_labels, self.dtype == torch.float64)
+        self.stream = self.kernels.stream()
+        self.by_warps = self.n_labels <= CHUNK_LABELS and inputs.edges is None
+        self._alive: list[Tensor] = []
+        self.batch = batch = Batch()
+        self._address = ctypes.c_void_p(ctypes.addressof(batch))
+        self._argument = ctypes.addressof(self._address)
+        batch.emissions, batch.transitions = self._numbers(emissions), self._numbers(inputs.transitions)
+        batch.start, batch.end = self._numbers(inputs.start), self._numbers(inputs.end)
+        if inputs.edges is not None:
+            batch.edges = self._numbers(inputs.edges)
+        if inputs.allowed is not None:
+            batch.allowed = self._keep(inputs.allowed.bool())
+        if tags is not None:
+            batch.tags = self._keep(tags.long())
+        if gradient is not None:
+            batch.gradient = gradient.data_ptr()
+        batch.sequences = self.sequences
+        if not self.empty:
+            self._place()
+
+    def _place(self) -> None:
+        """Where the positions are, and where chunks begin."""
+        inputs, batch = self.inputs, self.batch
+        if inputs.cu_seqlens is not None:
+            longest = self._pack(inputs.cu_seqlens)
+        else:
+            first, second = inputs.emissions.shape[:2]
+            longest = second if inputs.batch_first else first
+            batch.row_sequence, batch.row_position = (longest, 1) if inputs.batch_first else (1, self.sequences)
+        batch.length, batch.whole = longest, longest <= _WHOLE
+        long_batch = self.positions > _LONG
+        batch.group = _LONG_GROUP if long_batch else _GROUP
+        batch.chunk = longest if batch.whole else _LONG_CHUNK if long_batch else _CHUNK
+        batch.halo, batch.rounds = _HALO, _ROUNDS
+        self.chunks = self.sequences if batch.whole else self.parts(batch.chunk)
+        if inputs.mask is not None:
+            batch.mask = self._keep(inputs.mask.bool())
+            batch.index = self.space(self.sequences, longest, dtype=torch.int64)
+            batch.lengths = self.space(self.sequences, dtype=torch.int64)
+            self.launch_warps("unmasked_rows", self.sequences)
+
+    def parts(self, most: int) -> int:
+        """Numbers of parts of so many positions of the sequences; `all_parts` of batch.cuh."""
+        if self.batch.packed:
+            return self.sequences + self.positions // most
+        return self.sequences * -(-int(self.batch.length) // most)
+
+    def _pack(self, cu_seqlens: Tensor) -> int:
+        """The length of the longest sequence; raises where the numbers do not fit."""
+        offsets = cu_seqlens.cpu().numpy()
+        lengths = np.diff(offsets)
+        if offsets[0] != 0 or offsets[-1] != self.positions or (lengths < 0).any():
+            raise BadSetting(
+                "cu_seqlens", offsets, f"from 0 to {self.positions}, the number of rows, in ascending order"
+            )
+        self.batch.packed = self._keep(cu_seqlens.long())
+        return int(lengths.max())
+
+    @property
+    def empty(self) -> bool:
+        return self.sequences == 0 or self.positions == 0
+
+    @property
+    def label_threads(self) -> int:
+        """A thread for each label."""
+        return -(-self.n_labels // 32) * 32
+
+    @property
+    def threads(self) -> int:
+        """A thread for each label; more of them where the shares of many chunks are added."""
+        shares: int = min(512, self.chunks // max(self.sequences, 1) // 4)
+        return max(self.label_threads, -(-shares // 32) * 32)
+
+    @property
+    def in_chunks(self) -> bool:
+        """Are long sequences cut into chunks, or short ones done by warps?"""
+        return not self.batch.weights and (self.by_warps or not self.batch.whole)
+
+    @property
+    def count_blocks(self) -> int:
+        """Blocks with tables of their own."""
+        table = 8 * (self.n_labels + 2) * self.n_labels
+        return max(1, min(self.parts(self.batch.group), _COUNT_BLOCKS, _COUNT_BYTES // table))
+
+    def launch(self, name: str, blocks: int, threads: int) -> None:
+        self.kernels.launch(name, blocks, threads, self.stream, self._argument)
+
+    def launch_labels(self, name: str, blocks: int, threads: int = 0) -> None:
+        """A kernel with a thread for each label, which may need the matrix of transitions."""
+        if self.n_labels > SHARED_LABELS and not self.batch.matrix and not self.batch.edges:
+            self.batch.matrix = self.space(2, self.n_labels, self.n_labels, dtype=torch.float64)
+            self.launch("edge_matrix", min(32, -(-(self.n_labels**2) // 1024)), 256)
+        self.launch(name, blocks, threads or self.label_threads)
+
+    def launch_rounds(self, name: str) -> None:
+        """A kernel that goes through all chunks by blocks, and again where they do not agree."""
+        self.batch.borders = self.space(3, self.chunks, self.n_labels, dtype=torch.float64)
+        for number in range(_ROUNDS):
+            self.batch.round = number
+            self.launch_labels(name, self.chunks)
+
+    def launch_warps(self, name: str, warps: int) -> None:
+        """A kernel whose warps work on their own."""
+        self.kernels.launch(name, -(-warps // WARPS), 32 * WARPS, self.stream, self._argument)
+
+    def room(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """A tensor without values."""
+        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+
+    def space(self, *shape: int, dtype: torch.dtype | None = None) -> int:
+        """The address of a tensor without values that lives as long as the batch."""
+        return self._keep(self.room(*shape, dtype=dtype))
+
+    def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
+
+    def weigh(self, weights: Tensor) -> None:
+        """Give the positions weights; then they are done in order."""
+        self.batch.weights = self._keep(weights.detach().double())
+
+    def flags(self) -> Tensor | None:
+        """[S] zeros where sequences have several chunks, room where they have one, None where all are done in order."""
+        if not self.in_chunks:
+            return None
+        flags = (self.room if self.batch.whole else self.zeros)(self.sequences, dtype=torch.int32)
+        self.batch.flag = self._keep(flags)
+        return flags
+
+    def _numbers(self, tensor: Tensor) -> int:
+        return self._keep(tensor if tensor.dtype == self.dtype else tensor.to(self.dtype))
+
+    def _keep(self, tensor: Tensor) -> int:
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        self._alive.append(tensor)
+        return int(tensor.data_ptr())
