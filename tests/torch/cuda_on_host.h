@@ -112,6 +112,8 @@ static int __reduce_max_sync(unsigned, int x) {
     return most;
 }
 
+static int atomicAdd(int *sum, int x) { int before = *sum; *sum += x; return before; }
+
 static int __float_as_int(float x) { return value_of<int>(bits_of(x)); }
 static float __int_as_float(int x) { return value_of<float>(bits_of(x)); }
 static int __double2hiint(double x) { return (int)(bits_of(x) >> 32); }

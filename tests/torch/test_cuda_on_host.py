@@ -110,7 +110,7 @@ LONG = [  # sequences, positions, labels; float64; most positions of one chunk; 
 ]
 SETTINGS = [
     *("plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"),
-    "strong and packed",
+    *("strong and packed", "allowed", "walls"),
 ]
 
 
@@ -135,6 +135,11 @@ def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, 
         tags = tags.reshape(-1)
     if kind == "unknown":
         tags[torch.rand(size, length) < 0.4] = -100
+    if kind == "allowed":
+        given["allowed"] = (torch.rand(shape) < 0.5) | (torch.arange(n) == tags[..., None])
+        tags[:] = -100
+    if kind == "walls":  # what other libraries write for forbidden transitions
+        module.transitions.data[torch.rand(n, n) < 0.3] = -1e4
     if kind == "edges":
         given["edges"] = torch.randn(*shape, n, dtype=dtype)
     if kind == "nan":
@@ -174,6 +179,20 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     best = module.best(**given)
     np.testing.assert_allclose(scores, best.scores, rtol=tolerance)
     assert labels == best.labels
+
+
+@pytest.mark.parametrize(("n", "double"), [(2, False), (3, False), (5, False), (3, True), (34, False)])
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_steep_scores_keep_their_digits(n: int, double: bool, forbidden: bool) -> None:
+    """Numbers that leave the range of a type, on the way or in the kept vectors, are noticed."""
+    torch.manual_seed(n)
+    dtype = torch.float64 if double else torch.float32
+    for slope in (5.0, 30.0, 60.0, 200.0) if n < 30 else (30.0, 60.0):
+        module: CRF = CRF(n, batch_first=True, forbid=[(0, n - 1)] if forbidden else []).to(dtype)
+        signs, spread = torch.randn(n, n).sign(), 1.0 - 0.02 * torch.rand(n, n)
+        module.transitions.data = ((249.0 if double else 29.9) * signs * spread).to(dtype)
+        emissions = (torch.randn(20, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(20, 12, n))).to(dtype)
+        assert_equal_to_host(module, {"emissions": emissions}, None, 1e-9 if double else 2e-5)
 
 
 def flags_of(

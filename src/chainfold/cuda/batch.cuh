@@ -11,13 +11,17 @@
 #ifdef REAL_IS_DOUBLE
 typedef double REAL;
 struct __align__(16) REAL4 { double x, y, z, w; };
-#define EDGE_RANGE 500.0   // transitions that span more take the kernels of `ordered`
-#define LEAST 1e-280       // a forward vector's number below it has lost digits, or will
+#define EDGE_RANGE 500.0   // transitions that span more are not done in scaled numbers
+#define VANISHING 760.0    // but those so far below the largest are as good as forbidden, and watched
+#define LOWEST (-1000)     // power of two down to which numbers keep their digits
+#define LEAST 1e-280       // a share below it is negligible
 #define TOLERANCE 1e-13    // of a certificate, relative
 #else
 typedef float REAL;
 struct __align__(16) REAL4 { float x, y, z, w; };
 #define EDGE_RANGE 60.0
+#define VANISHING 120.0
+#define LOWEST (-115)
 #define LEAST 1e-30f
 #define TOLERANCE 1e-6f
 #endif
@@ -34,7 +38,6 @@ struct Batch {
     const REAL *transitions;      // [N, N]
     const REAL *start, *end;      // [N]
     const REAL *edges;            // [R, N, N] or null
-    const unsigned char *allowed; // [R, N] or null
     const long long *tags;        // [R] or null
     const unsigned char *mask;    // [R] or null
     const double *weights;        // [R] of positions, or null: all ones
@@ -141,12 +144,11 @@ __device__ inline bool in_logarithms(const REAL *vectors) {
 }
 __device__ inline double log_of(REAL number, bool logs) { return logs ? (double)number : log((double)number); }
 
-// s_t(j), with the scores of starting and ending, -inf for a label that is not allowed.
+// s_t(j), with the scores of starting and ending.
 __device__ inline REAL score_of(const Batch &b, long long row, long long t, long long length, int j) {
     REAL score = b.emissions[row * N + j];
     if (t == 0) score += b.start[j];
     if (t == length - 1) score += b.end[j];
-    if (b.allowed && !b.allowed[row * N + j]) score = -INFINITE;
     return score;
 }
 

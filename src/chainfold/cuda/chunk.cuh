@@ -2,26 +2,57 @@
 
 struct Edges {
     REAL shift;    // what was taken out of the transitions
-    bool watch;    // some transition is forbidden
     bool in_range; // E has the range of REAL
+    bool watch;    // some transition is forbidden, or E(i, j) = 0 stands for it
+    REAL floor;    // a predicted number up to it is zero because it is impossible; none is where E is zero for a finite score
+    int lowest;    // the least power of two for which products with E keep their digits
+    REAL least;    // two to it
+    REAL negligible; // a share of a forward vector below it changes no predicted number by more than TOLERANCE
 };
 
-// E into `shared` [N][PADDED], by all threads of a block; columns and rows of it can then be read into registers.
-__device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
+// The power of two below the largest of the numbers of a warp, none of which is negative: one instruction, and exact.
+__device__ inline int peak_exponent(float x) { return (__reduce_max_sync(FULL, __float_as_int(x)) >> 23) - 127; }
+__device__ inline int peak_exponent(double x) { return (__reduce_max_sync(FULL, __double2hiint(x)) >> 20) - 1023; }
+#ifdef REAL_IS_DOUBLE
+#define MOST_EXPONENT 1000
+__device__ inline double power_of_two(int k) { return __hiloint2double((k + 1023) << 20, 0); }
+#else
+#define MOST_EXPONENT 110
+__device__ inline float power_of_two(int k) { return __int_as_float((k + 127) << 23); }
+#endif
+
+// The range of the transitions, by each warp.
+__device__ inline Edges range_of_edges(const Batch &b) {
     float most = -INFINITE, least = INFINITE;
-    bool watch = false;
+    bool watch = false, vanish = false;
     for (int k = threadIdx.x % 32; k < N * N; k += 32) {
         float score = (float)b.transitions[k];
         most = fmaxf(most, score);
-        if (score > -INFINITE) least = fminf(least, score); else watch = true;
         if (score != score) most = INFINITE;
     }
     most = warp_peak(most);
+    for (int k = threadIdx.x % 32; k < N * N; k += 32) {
+        float score = (float)b.transitions[k];
+        bool vanishes = score < most - VANISHING;
+        watch = watch || vanishes;
+        vanish = vanish || (vanishes && score > -INFINITE);
+        if (!vanishes) least = fminf(least, score);
+    }
     least = -warp_peak(-least);
     Edges edges;
-    edges.shift = most > -INFINITE ? (REAL)most : (REAL)0;
-    edges.watch = __any_sync(FULL, watch);
+    edges.shift = most > -INFINITE && most < INFINITE ? (REAL)most : (REAL)0;
     edges.in_range = most < INFINITE && !(most - least > EDGE_RANGE);
+    edges.watch = __any_sync(FULL, watch);
+    edges.floor = __any_sync(FULL, vanish) ? (REAL)-1 : (REAL)0;
+    edges.lowest = LOWEST + (edges.in_range && most > least ? (int)((most - least) * 1.4427f) + 1 : 0);
+    edges.least = power_of_two(edges.lowest);
+    edges.negligible = edges.watch ? (REAL)0 : power_of_two(LOWEST - edges.lowest) * (REAL)(TOLERANCE / 32);
+    return edges;
+}
+
+// E into `shared` [N][PADDED], by all threads of a block; columns and rows of it can then be read into registers.
+__device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
+    const Edges edges = range_of_edges(b);
     for (int k = threadIdx.x; k < N * PADDED; k += blockDim.x) {
         int i = k / PADDED, j = k % PADDED;
         shared[i][j] = j < N ? exponential(b.transitions[i * N + j] - edges.shift) : (REAL)0;
@@ -29,19 +60,6 @@ __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     __syncthreads();
     return edges;
 }
-
-// The power of two below the largest of the numbers of a warp, none of which is negative: one instruction, and exact.
-__device__ inline int peak_exponent(float x) { return (__reduce_max_sync(FULL, __float_as_int(x)) >> 23) - 127; }
-__device__ inline int peak_exponent(double x) { return (__reduce_max_sync(FULL, __double2hiint(x)) >> 20) - 1023; }
-#ifdef REAL_IS_DOUBLE
-#define LEAST_EXPONENT -930 // of LEAST
-#define MOST_EXPONENT 1000
-__device__ inline double power_of_two(int k) { return __hiloint2double((k + 1023) << 20, 0); }
-#else
-#define LEAST_EXPONENT -99
-#define MOST_EXPONENT 120
-__device__ inline float power_of_two(int k) { return __int_as_float((k + 127) << 23); }
-#endif
 
 // A row of shared memory, 16 bytes at a time, the same for all lanes.
 __device__ inline void read_row(const REAL *row, REAL (&out)[PADDED]) {
@@ -64,4 +82,9 @@ __device__ inline REAL dot_row(const REAL (&x)[PADDED], const REAL *row) {
     REAL y[PADDED];
     read_row(row, y);
     return dot(x, y);
+}
+__device__ inline REAL dot_rows(const REAL *x, const REAL *y) {
+    REAL own[PADDED];
+    read_row(x, own);
+    return dot_row(own, y);
 }

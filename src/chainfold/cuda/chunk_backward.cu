@@ -7,37 +7,45 @@
 // from the posterior of the chunk's last position (`chunk_future.cu`). The gradient is factor(s) * (sign * gamma + tag);
 // a warp adds the counts of its chunks, in their order, to a table of its own: [N + 2, N], the transitions, then what
 // starts and what ends a sequence.
+//
+// A position waits for the one after it with v alone: predicted is computed one position ahead of that, forward vectors
+// are read two groups of AHEAD positions ahead, and rows and tags for 32 positions together.
 
 #undef AHEAD
 #define AHEAD 4
 
+// A row and a tag for each lane.
+struct Place {
+    long long row;
+    int tag;
+};
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
-    __shared__ __align__(16) REAL rows[WARPS][2][PADDED];
-    __shared__ float counted[WARPS][N * N];
+    __shared__ __align__(16) REAL rows[WARPS][2 + 2 * AHEAD][32];
+    __shared__ int counted[WARPS][N * N];
     load_edges(b, shared);
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    long long own = (long long)blockIdx.x * WARPS + warp;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, label = lane < N ? lane : N - 1;
+    const long long own = (long long)blockIdx.x * WARPS + warp;
     if (own >= b.warps) return;
     REAL column[PADDED], matrix[PADDED];
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) {
-        column[i] = i < N && lane < N ? shared[i][lane] : (REAL)0;
-        matrix[i] = i < N && lane < N ? shared[lane][i] : (REAL)0;
+        column[i] = i < N && lane < N ? shared[i][label] : (REAL)0;
+        matrix[i] = i < N && lane < N ? shared[label][i] : (REAL)0;
     }
-    REAL *row = rows[warp][0];
-    for (int k = lane; k < 2 * PADDED; k += 32) row[k] = 0;
+    REAL(*flows)[32] = rows[warp], (*earlier)[AHEAD][32] = (REAL(*)[AHEAD][32])rows[warp][2];
     double *table = b.tables + own * (N + 2) * N;
     for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
     __syncwarp();
     for (long long number = own; number < chunk_count(b); number += b.warps) {
         const Part chunk = chunk_at(b, number);
         const long long a = chunk.a;
-        const int size = chunk.size, starts = a == 0 ? 0 : -1;
+        const int size = chunk.size, moves = a == 0 ? size - 1 : size;
         if (!size) continue;
-        const REAL *vectors = b.vectors + (kept(b, chunk.s) + a) * N + lane; // of position 0 of the chunk
+        const REAL *vectors = b.vectors + (kept(b, chunk.s) + a) * N + label; // of position 0 of the chunk
         if (b.whole) {
-            bool logs = in_logarithms(vectors - lane);
+            bool logs = in_logarithms(vectors - label);
             if (lane == 0 && b.flag) b.flag[chunk.s] = logs;
             if (logs) continue;
         } else if (b.flag[chunk.s]) {
@@ -45,74 +53,94 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         }
         const Rows where = rows_of(b, chunk.s);
         const bool last_chunk = a + size == chunk.length;
-        REAL gamma = 0;
-        if (lane < N) gamma = last_chunk ? vectors[(long long)(size - 1) * N] : b.posteriors[number * N + lane];
+        REAL gamma = last_chunk ? vectors[(long long)(size - 1) * N] : b.posteriors[number * N + label];
+        if (lane >= N) gamma = 0;
         if (last_chunk) gamma /= warp_sum(gamma);
         const REAL share = factor_of(b, chunk.s), signed_share = (REAL)(b.sign * share);
         REAL pairs[PADDED];
 #pragma unroll
         for (int i = 0; i < PADDED; ++i) pairs[i] = 0;
-        if (b.tags)
-            for (int k = lane; k < N * N; k += 32) counted[warp][k] = 0;
-        __syncwarp();
-        long long place = where.at(a + size - 1);
-        int tag = b.tags ? (int)b.tags[place] : -1;
-        if (last_chunk && lane < N) table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
-        REAL before[AHEAD]; // of the positions before: forward vectors, rows and tags
-        long long places[AHEAD];
-        int tags[AHEAD];
-        auto load = [&](int k, int t) {
-            before[k] = lane < N && t >= starts ? vectors[(long long)t * N] : (REAL)0;
-            places[k] = t >= starts && a + t >= 0 ? where.at(a + t) : 0;
-            tags[k] = b.tags ? (int)b.tags[places[k]] : -1;
+        for (int k = lane; k < N * N; k += 32) counted[warp][k] = 0;
+        // Move m goes from position size - 1 - m of the chunk to the one before it.
+        auto find = [&](int m) { // rows and tags of 32 positions; a move is counted
+            const int t = size - 1 - m - lane;
+            Place place = {where.at(a + (t > 0 ? t : 0)), -1};
+            if (b.tags) place.tag = (int)b.tags[place.row];
+            if (b.tags && m + lane < moves) {
+                const int last = (int)b.tags[where.at(a + t - 1)];
+                atomicAdd(&counted[warp][last * N + place.tag], 1);
+            }
+            return place;
         };
-#pragma unroll
-        for (int k = 0; k < AHEAD; ++k) load(k, size - 2 - k);
-        bool more = true;
-        for (int t = size - 1; more; t -= AHEAD) {
+        REAL next[AHEAD]; // forward vectors before the moves of a group
+        auto read = [&](int m) {
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
-                if (more) {
-                    REAL value = signed_share * gamma;
-                    if (lane == tag) value += share;
-                    if (lane < N) b.gradient[place * N + lane] = value;
-                    if (t - k == starts) {
-                        if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
-                        more = false;
-                        continue;
-                    }
-                    const REAL earlier = before[k];
-                    const int last = tag;
-                    place = places[k];
-                    tag = tags[k];
-                    load(k, t - k - 1 - AHEAD);
-                    if (lane == last && b.tags) counted[warp][tag * N + last] += 1;
-                    if (lane < N) row[lane] = earlier;
-                    __syncwarp();
-                    REAL known[PADDED];
-                    read_row(row, known);
-                    const REAL predicted = dot(column, known), v = predicted > 0 ? gamma / predicted : (REAL)0;
+                const int t = size - 2 - (m + k < moves ? m + k : moves - 1);
+                next[k] = vectors[(long long)t * N];
+            }
+        };
+        auto put = [&](int m) {
 #pragma unroll
-                    for (int i = 0; i < PADDED; ++i) pairs[i] += known[i] * v;
-                    if (t - k == 0) {
-                        more = false;
-                        continue;
-                    }
-                    if (lane < N) row[PADDED + lane] = v;
+            for (int k = 0; k < AHEAD; ++k) earlier[m / AHEAD % 2][k][lane] = lane < N ? next[k] : (REAL)0;
+        };
+        __syncwarp();
+        Place place = find(0), coming = place;
+        int tag = __shfl_sync(FULL, place.tag, 0);
+        if (last_chunk && lane < N) table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
+        auto store = [&](int m) {
+            const long long row = __shfl_sync(FULL, place.row, m);
+            tag = __shfl_sync(FULL, place.tag, m);
+            REAL value = signed_share * gamma;
+            if (lane == tag) value += share;
+            if (lane < N) b.gradient[row * N + lane] = value;
+        };
+        REAL known[2][PADDED], inverse[2];
+        auto prepare = [&](int m, int k) { // what a move needs of the forward vector before it
+            read_row(earlier[m / AHEAD % 2][m % AHEAD], known[k]);
+            const REAL predicted = dot(column, known[k]);
+            inverse[k] = predicted > 0 ? 1 / predicted : (REAL)0;
+        };
+        if (moves > 0) {
+            read(0);
+            put(0);
+            read(AHEAD);
+            __syncwarp();
+            prepare(0, 0);
+        }
+        for (int m = 0; m < moves; m += AHEAD) {
+            if (m % 32 == 0) {
+                if (m) place = coming;
+                if (m + 32 < size) coming = find(m + 32);
+            }
+            put(m + AHEAD);
+            read(m + 2 * AHEAD);
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) {
+                if (m + k < moves) {
+                    store((m + k) % 32);
+                    const REAL v = gamma * inverse[k % 2];
+                    flows[k % 2][lane] = v;
                     __syncwarp();
-                    gamma = earlier * dot_row(matrix, row + PADDED);
-                    if (k == AHEAD - 1) gamma /= warp_sum(gamma);
+                    gamma = earlier[m / AHEAD % 2][k][lane] * dot_row(matrix, flows[k % 2]);
+#pragma unroll
+                    for (int i = 0; i < PADDED; ++i) pairs[i] += known[k % 2][i] * v;
+                    prepare(m + k + 1, (k + 1) % 2);
+                    if (k == AHEAD - 1) inverse[(k + 1) % 2] *= 1 / warp_sum(gamma);
                 }
             }
+        }
+        if (a == 0) {
+            if (moves % 32 == 0) place = coming;
+            store(moves % 32);
+            if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
         }
         __syncwarp();
         if (lane < N) {
 #pragma unroll
-            for (int i = 0; i < N; ++i) {
-                double count = b.sign * (double)(pairs[i] * column[i]);
-                if (b.tags) count += (double)counted[warp][i * N + lane];
-                table[i * N + lane] += (double)share * count;
-            }
+            for (int i = 0; i < N; ++i)
+                table[i * N + lane] +=
+                    (double)share * (b.sign * (double)(pairs[i] * column[i]) + (double)counted[warp][i * N + lane]);
         }
         __syncwarp();
     }

@@ -6,91 +6,93 @@
 // from the forward vector before the chunk (`chunk_past.cu`). Numbers near the end of the range flag the sequence, which
 // is then done in order (`ordered.cu`). Where each sequence is one chunk, its value is complete here; otherwise the
 // shares of chunks are added in `ordered.cu`.
+//
+// A position waits for the one before it: what else it needs is read and computed for the next AHEAD positions together.
 
 #undef AHEAD
 #define AHEAD 8
-#define SCALED 4 // positions after which a vector is scaled
+#define SCALED 4                 // positions after which a vector is scaled
+#define GROWTH (5 * (SCALED - 1)) // powers of two by which its largest number may have grown since any of them
 #define LN2 0.693147180559945309417
 
-// The forward vectors and the share of log Z; false where numbers near the end of the range.
+// The forward vectors and the share of log Z; false where numbers near the end of the range. row: [2, 32], shared.
 __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges &edges, const Rows &where, REAL alpha,
                                   const REAL (*shared)[PADDED], REAL *row, double &share) {
-    const int lane = threadIdx.x % 32, size = chunk.size;
-    const long long a = chunk.a;
+    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1, size = chunk.size;
     REAL column[PADDED];
 #pragma unroll
-    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][lane] : (REAL)0;
-    if (lane < PADDED) row[lane] = row[PADDED + lane] = 0;
-    const REAL start = lane < N ? b.start[lane] : (REAL)0, end = lane < N ? b.end[lane] : (REAL)0;
-    const int starts = a == 0 ? 0 : -1, ends = a + size == chunk.length ? size - 1 : -1;
+    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][label] : (REAL)0;
+    const REAL start = b.start[label], end = b.end[label];
+    const int starts = chunk.a == 0 ? 0 : -1, ends = chunk.a + size == chunk.length ? size - 1 : -1;
+    const REAL least = edges.watch ? edges.least : (REAL)0;
     double total = 0.0;
-    int powers = 0;
+    int power = 0, powers = 0;
     bool lost = false;
-    auto load = [&](int t) {
-        REAL score = -INFINITE;
-        if (lane < N && t < size) {
-            long long at = where.at(a + t) * N + lane;
-            score = b.emissions[at];
-            if (b.allowed && !b.allowed[at]) score = -INFINITE;
-        }
-        return score;
+    long long place; // a lane has the row of one position of the group that is read next
+    auto find = [&](int t) {
+        t += lane % AHEAD;
+        place = where.at(chunk.a + (t < size ? t : size - 1));
     };
     REAL next[AHEAD];
+    auto read = [&]() {
 #pragma unroll
-    for (int k = 0; k < AHEAD; ++k) next[k] = load(k);
-    REAL *out = b.vectors + (kept(b, chunk.s) + a) * N + lane;
+        for (int k = 0; k < AHEAD; ++k) next[k] = b.emissions[__shfl_sync(FULL, place, k) * N + label];
+    };
+    find(0);
+    read();
+    find(AHEAD);
+    REAL *out = b.vectors + (kept(b, chunk.s) + chunk.a) * N + lane;
     for (int t = 0; t < size; t += AHEAD) {
-        REAL potentials[AHEAD]; // of the group at once: they wait for one another in nothing
+        REAL potentials[AHEAD];
         unsigned seen = 0;
+        const bool border = t == 0 || t + AHEAD >= size;
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
-            REAL now = next[k];
-            if (t + k == starts) now += start;
-            if (t + k == ends) now += end;
+            REAL now = lane < N ? next[k] : (REAL)-INFINITE;
+            if (border && t + k == starts) now += start;
+            if (border && t + k == ends) now += end;
             float peak = warp_peak((float)now);
             potentials[k] = exponential(now - (REAL)peak);
             if (now > -INFINITE) seen |= 1u << k;
             if (t + k < size) total += (double)peak;
         }
-#pragma unroll
-        for (int k = 0; k < AHEAD; ++k) next[k] = load(t + k + AHEAD);
+        read();
+        find(t + 2 * AHEAD);
+        if (__any_sync(FULL, lost)) return false;
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             if (t + k < size) {
+                if (k % SCALED == 0) { // by what the position before has found
+                    potentials[k] *= power_of_two(-power);
+                    powers += power;
+                }
                 REAL predicted = 1;
                 if (t + k != starts) {
-                    REAL *own = row + (k % 2) * PADDED; // two rows in turns: one barrier a position
-                    if (lane < N) own[lane] = alpha;
+                    REAL *own = row + k % 2 * 32; // two rows in turns: one barrier a position
+                    own[lane] = alpha;
                     __syncwarp();
                     predicted = dot_row(column, own);
                 }
                 alpha = lane < N ? potentials[k] * predicted : (REAL)0;
-                lost = lost || (edges.watch && alpha < LEAST && predicted > 0 && (seen >> k & 1));
-                if (t + k + 1 == size) {
-                    REAL sum = warp_sum(alpha);
-                    lost = lost || !(sum > LEAST && sum < INFINITE);
-                    total += log((double)sum);
-                    alpha /= sum;
-                } else if (k % SCALED == SCALED - 1) {
-                    int power = peak_exponent(alpha);
-                    lost = lost || power < LEAST_EXPONENT || power > MOST_EXPONENT;
-                    alpha *= power_of_two(-power);
-                    powers += power;
+                lost = lost || (alpha < least && predicted > edges.floor && (seen >> k & 1));
+                if (k % SCALED == SCALED - 1) {
+                    power = peak_exponent(alpha);
+                    lost = lost || power < edges.lowest + GROWTH || power > MOST_EXPONENT;
                 }
                 if (lane < N) *out = alpha;
                 out += N;
             }
         }
-        if (__any_sync(FULL, lost)) return false;
     }
-    int moves = a == 0 ? size - 1 : size;
-    share = total + (powers * LN2 + moves * (double)edges.shift);
-    return true;
+    const REAL sum = warp_sum(alpha);
+    const int moves = chunk.a == 0 ? size - 1 : size;
+    share = total + log((double)sum) + (powers * LN2 + moves * (double)edges.shift);
+    return !__any_sync(FULL, lost) && peak_exponent(sum) >= edges.lowest + GROWTH && sum < INFINITE;
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
-    __shared__ __align__(16) REAL rows[WARPS][2][PADDED];
+    __shared__ __align__(16) REAL rows[WARPS][2][32];
     Edges edges = load_edges(b, shared);
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;

@@ -10,80 +10,99 @@
 // in order (`ordered.cu`).
 
 #define LIMIT 512
+#undef AHEAD
+#define AHEAD 4 // positions whose scores are read together, and after which the rows are compared
 
 __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared)[PADDED], REAL *row,
                          const Part &chunk, REAL &alpha) {
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
     const Rows where = rows_of(b, chunk.s);
-    REAL m[PADDED];
+    REAL m[PADDED], sum = 1; // the sum of row `lane` follows the same recursion
     unsigned follows = 0, reach = N == 32 ? FULL : (1u << N) - 1; // labels that may follow mine; rows that are not zero
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) m[i] = i == lane ? 1 : 0;
-    if (lane < N) {
-        for (int k = 0; k < N; ++k) follows |= shared[lane][k] > 0 ? 1u << k : 0u;
-    }
+    for (int k = 0; k < N; ++k) follows |= b.transitions[label * N + k] > -INFINITE ? 1u << k : 0u;
+    if (lane >= N) follows = 0;
+    REAL next[AHEAD];
+    auto read = [&](long long t) {
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) next[k] = b.emissions[where.at(t > k ? t - k : 0) * N + label];
+    };
+    read(chunk.a - 1);
     unsigned boundary = 0;
-    int depth = 0;
-    for (long long t = chunk.a - 1;; --t) {
-        REAL score = lane < N ? score_of(b, where.at(t), t, chunk.length, lane) : (REAL)-INFINITE;
-        float peak = warp_peak((float)score);
-        if (!(peak > -INFINITE && peak < INFINITE)) return false;
-        unsigned possible = __ballot_sync(FULL, score > -INFINITE);
-        if (depth == 0) boundary = possible;
-        __syncwarp();
-        if (lane < PADDED) row[lane] = lane < N ? exponential(score - (REAL)peak) : (REAL)0;
-        __syncwarp();
-        if (t == 0) {
-            alpha = dot_row(m, row);
-            REAL sum = warp_sum(alpha);
-            alpha /= sum;
-            bool lost = edges.watch && lane < N && alpha < LEAST && (boundary >> lane & 1);
-            return sum > LEAST && !__any_sync(FULL, lost);
-        }
-        REAL next[PADDED];
+    for (int depth = 0; depth < LIMIT; depth += AHEAD) {
+        REAL scores[AHEAD];
 #pragma unroll
-        for (int k = 0; k < PADDED; ++k) m[k] *= row[k];
-        REAL most = 0;
+        for (int k = 0; k < AHEAD; ++k) scores[k] = lane < N ? next[k] : (REAL)-INFINITE;
+        read(chunk.a - 1 - depth - AHEAD);
 #pragma unroll
-        for (int i = 0; i < PADDED; ++i) {
-            next[i] = i < N ? dot_row(m, shared[i]) : (REAL)0;
-            most = next[i] > most ? next[i] : most;
-        }
-        reach = __ballot_sync(FULL, (follows & possible & reach) != 0);
-        most = (REAL)warp_peak((float)most);
-        if (!(most > LEAST)) return false;
-#pragma unroll
-        for (int i = 0; i < PADDED; ++i) m[i] = next[i] / most;
-        ++depth;
-        if (depth % 4 == 0) {
-            REAL low = 1, high = 0, total = 0;
-            bool lost = false;
-#pragma unroll
-            for (int i = 0; i < N; ++i) {
-                if (reach >> i & 1) {
-                    REAL sum = warp_sum(m[i]);
-                    lost = lost || !(sum > LEAST);
-                    REAL share = m[i] / sum;
-                    low = share < low ? share : low;
-                    high = share > high ? share : high;
-                    total += share;
-                }
+        for (int k = 0; k < AHEAD; ++k) {
+            const long long t = chunk.a - 1 - depth - k;
+            if (t == 0 && lane < N) scores[k] += b.start[lane];
+            const float peak = warp_peak((float)scores[k]);
+            if (!(peak > -INFINITE && peak < INFINITE)) return false;
+            const unsigned possible = __ballot_sync(FULL, scores[k] > -INFINITE);
+            if (depth + k == 0) boundary = possible;
+            const REAL potential = exponential(scores[k] - (REAL)peak);
+            __syncwarp();
+            row[lane] = potential;
+            row[32 + lane] = potential * sum;
+            __syncwarp();
+            if (t == 0) {
+                alpha = dot_row(m, row);
+                const REAL all = warp_sum(alpha);
+                alpha /= all;
+                const bool lost = edges.watch && lane < N && alpha < LEAST && (boundary >> lane & 1);
+                return all > LEAST && !__any_sync(FULL, lost);
             }
-            bool agrees = lane >= N || high - low <= TOLERANCE * high || high < LEAST;
-            if (edges.watch && lane < N && high < LEAST && (boundary >> lane & 1)) lost = true;
-            if (__all_sync(FULL, agrees && !lost) && reach) {
-                alpha = lane < N ? total : (REAL)0;
-                alpha /= warp_sum(alpha);
-                return true;
+            REAL weights[PADDED], following[PADDED];
+            read_row(row, weights);
+#pragma unroll
+            for (int i = 0; i < PADDED; ++i) m[i] *= weights[i];
+            REAL most = 0;
+#pragma unroll
+            for (int i = 0; i < PADDED; ++i) {
+                following[i] = i < N ? dot_row(m, shared[i]) : (REAL)0;
+                most = following[i] > most ? following[i] : most;
+            }
+            sum = lane < N ? dot_rows(shared[label], row + 32) : (REAL)0;
+            reach = __ballot_sync(FULL, (follows & possible & reach) != 0);
+            const int power = peak_exponent(most);
+            if (power < edges.lowest || power > MOST_EXPONENT) return false;
+#pragma unroll
+            for (int i = 0; i < PADDED; ++i) m[i] = following[i] * power_of_two(-power);
+            sum *= power_of_two(-power);
+        }
+        __syncwarp();
+        row[lane] = sum;
+        __syncwarp();
+        REAL sums[PADDED], low = 1, high = 0, total = 0;
+        read_row(row, sums);
+        bool lost = false;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            if (reach >> i & 1) {
+                lost = lost || !(sums[i] > LEAST);
+                const REAL share = m[i] / sums[i];
+                low = share < low ? share : low;
+                high = share > high ? share : high;
+                total += share;
             }
         }
-        if (depth >= LIMIT) return false;
+        const bool agrees = lane >= N || high - low <= TOLERANCE * high || high < edges.negligible;
+        if (edges.watch && lane < N && high < LEAST && (boundary >> lane & 1)) lost = true;
+        if (__all_sync(FULL, agrees && !lost) && reach) {
+            alpha = lane < N ? total : (REAL)0;
+            alpha /= warp_sum(alpha);
+            return true;
+        }
     }
+    return false;
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_past(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
-    __shared__ __align__(16) REAL rows[WARPS][PADDED];
+    __shared__ __align__(16) REAL rows[WARPS][2][32];
     Edges edges = load_edges(b, shared);
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -92,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_past(Batch b) {
     if (!chunk.size) return;
     REAL alpha = 0;
     bool known = edges.in_range;
-    if (known && chunk.a > 0) known = entry_of(b, edges, shared, rows[threadIdx.x / 32], chunk, alpha);
+    if (known && chunk.a > 0) known = entry_of(b, edges, shared, rows[threadIdx.x / 32][0], chunk, alpha);
     if (lane < N) b.entries[number * N + lane] = alpha;
     if (!known && lane == 0) b.flag[chunk.s] = 1;
 }

@@ -23,29 +23,50 @@
 struct Matrix {
     const double *by_row, *by_column; // E(i, j) at by_row[i * STRIDE + j]; beyond 64 labels, also at by_column[j * N + i]
     double shift;
-    bool watch;    // some transition may be forbidden
     bool in_range; // E has the range of REAL
+    bool watch;    // some transition may be forbidden, or as good as that
+    double floor;  // see `Edges` of chunk.cuh
+    int lowest;    // the least power of two for which products with E keep their digits
+    double least;  // the least share of a kept vector for which they do in REAL
 };
+
+__device__ inline double two_to(int k) { return __hiloint2double((1023 + k) << 20, 0); }
+
+__device__ inline void set_range(Matrix &matrix, double span) {
+    const int powers = matrix.in_range && span > 0.0 ? (int)(span * 1.4427) + 1 : 0;
+    matrix.lowest = powers - 1000;
+    matrix.least = two_to(powers + LOWEST);
+}
 
 // The range of the transitions, by a block. That of edges is found position by position.
 __device__ inline void range_of(const Batch &b, Matrix &matrix, double *room) {
     double most = NEVER, least = INFINITE;
-    bool watch = false;
+    bool watch = false, vanish = false;
 #pragma unroll 4
     for (int k = threadIdx.x; k < N * N; k += blockDim.x) {
         double score = (double)b.transitions[k];
         if (!(score <= most)) most = score == score ? score : (double)INFINITE;
-        if (score > NEVER) least = score < least ? score : least; else watch = true;
     }
     most = block_max(most, room);
+#pragma unroll 4
+    for (int k = threadIdx.x; k < N * N; k += blockDim.x) {
+        double score = (double)b.transitions[k];
+        bool vanishes = score < most - VANISHING;
+        watch = watch || vanishes;
+        vanish = vanish || (vanishes && score > NEVER);
+        if (!vanishes && score < least) least = score;
+    }
     least = -block_max(-least, room);
-    matrix.shift = most > NEVER ? most : 0.0;
-    matrix.watch = __syncthreads_or(watch);
     matrix.in_range = most < INFINITE && !(most - least > EDGE_RANGE);
+    matrix.shift = most > NEVER && most < INFINITE ? most : 0.0;
+    matrix.watch = __syncthreads_or(watch);
+    matrix.floor = __syncthreads_or(vanish) ? -1.0 : 0.0;
+    set_range(matrix, most - least);
 }
 
 __device__ inline Matrix load_matrix(const Batch &b, double *shared, double *room) {
-    Matrix matrix = {b.matrix, b.matrix + N * N, 0.0, true, true};
+    Matrix matrix = {b.matrix, b.matrix + N * N, 0.0, true, true, 0.0};
+    set_range(matrix, EDGE_RANGE);
     if (b.edges) return matrix;
     range_of(b, matrix, room);
 #ifdef SHARED_MATRIX
@@ -90,11 +111,9 @@ __device__ inline bool edges_in_range(const Batch &b, long long row, int j) {
     return fit;
 }
 
-__device__ inline double two_to(int k) { return __hiloint2double((1023 + k) << 20, 0); }
-
 // Forward vectors of positions from, ..., until - 1. Thread j's `alpha` is of the vector before them, which adds up to
 // one; where `fresh`, there is none: position 0, or equal shares. It becomes that of the last of them, normalised, and
-// `total` the log of what the vectors have grown by. With `keep`, they are stored.
+// `total` the log of what the vectors have grown by. With `keep`, they are stored, each when its power of two is known.
 // False where numbers near the end of the range. `pool`: [2, N], `room`: [32], both shared.
 static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, long long s, long long length,
                                           long long from, long long until, bool fresh, bool keep, double *pool,
@@ -105,7 +124,7 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
     const Rows rows = rows_of(b, s);
     REAL *out = b.vectors + kept(b, s) * N + j;
     long long exponents = 0;
-    bool lost = false;
+    bool lost = false, risky = false; // risky: the share of `alpha` has to be large enough
     total = 0.0;
     if (!fresh) {
         if (j < N) pool[(from + 1) % 2 * N + j] = alpha;
@@ -133,27 +152,29 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
             if (t > from || !fresh) {
                 int power = powers[(t + 1) % 2][0];
                 for (int w = 1; w < warps; ++w) power = Most()(power, powers[(t + 1) % 2][w]);
-                if (power < -930 || power > 1000) return false; // of what the block has in common
+                if (power < matrix.lowest || power > 1000) return false; // of what the block has in common
                 exponents += power;
+                const double share = alpha * two_to(-power);
+                lost = lost || (risky && share < matrix.least);
+                if (keep && t > from && j < N) out[(t - 1) * N] = (REAL)share;
                 if (j < N) predicted = to_label(b, matrix, before, rows.at(t), j) * two_to(-power);
                 if (b.edges && j < N) lost = lost || !edges_in_range(b, rows.at(t), j);
             }
             alpha = j < N ? exp((double)scores[k] - (double)peak) * predicted : 0.0;
-            lost = lost || (j < N && matrix.watch && alpha < (double)LEAST && predicted > 0 && scores[k] > -INFINITE);
+            risky = j < N && matrix.watch && predicted > matrix.floor && scores[k] > -INFINITE;
             int power = (__reduce_max_sync(FULL, __double2hiint(alpha)) >> 20) - 1023;
             if (j % 32 == 0) powers[t % 2][warp] = power;
-            if (j < N) {
-                now[j] = alpha;
-                if (keep) out[t * N] = (REAL)alpha;
-            }
+            if (j < N) now[j] = alpha;
             __syncthreads();
         }
     }
     const double sum = block_sum(alpha, room);
     const long long moves = until - from - (fresh ? 1 : 0);
     alpha /= sum;
+    lost = lost || (risky && alpha < matrix.least);
+    if (keep && j < N) out[(until - 1) * N] = (REAL)alpha;
     total += log(sum) + ((double)exponents * 0.693147180559945309417 + (double)moves * matrix.shift);
-    return !__syncthreads_or(lost) && sum > (double)LEAST && sum < INFINITE;
+    return !__syncthreads_or(lost) && sum > two_to(matrix.lowest) && sum < INFINITE;
 }
 
 // Thread j's `g` at position `from` goes back to position `until`. With `keep`, it is stored in the gradient on its way.

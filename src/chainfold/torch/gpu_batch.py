@@ -38,12 +38,12 @@ class GpuBatch:
         self.batch = batch = Batch()
         self._address = ctypes.c_void_p(ctypes.addressof(batch))
         self._argument = ctypes.addressof(self._address)
+        if inputs.allowed is not None:
+            emissions = emissions.masked_fill(~inputs.allowed.bool(), -torch.inf)
         batch.emissions, batch.transitions = self._numbers(emissions), self._numbers(inputs.transitions)
         batch.start, batch.end = self._numbers(inputs.start), self._numbers(inputs.end)
         if inputs.edges is not None:
             batch.edges = self._numbers(inputs.edges)
-        if inputs.allowed is not None:
-            batch.allowed = self._keep(inputs.allowed.bool())
         if tags is not None:
             batch.tags = self._keep(tags.long())
         if gradient is not None:
