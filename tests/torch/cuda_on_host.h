@@ -112,6 +112,7 @@ static int __reduce_max_sync(unsigned, int x) {
     return most;
 }
 
+static float __fdividef(float x, float y) { return x / y; }
 static int atomicAdd(int *sum, int x) { int before = *sum; *sum += x; return before; }
 
 static int __float_as_int(float x) { return value_of<int>(bits_of(x)); }

@@ -13,6 +13,11 @@
 
 #undef AHEAD
 #define AHEAD 4
+#ifdef REAL_IS_DOUBLE
+#define BLOCKS 2 // of a multiprocessor, for which there are registers
+#else
+#define BLOCKS 3
+#endif
 
 // A row and a tag for each lane.
 struct Place {
@@ -20,7 +25,7 @@ struct Place {
     int tag;
 };
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
     __shared__ __align__(16) REAL rows[WARPS][2 + 2 * AHEAD][32];
     __shared__ int counted[WARPS][N * N];
@@ -88,25 +93,31 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
         Place place = find(0), coming = place;
         int tag = __shfl_sync(FULL, place.tag, 0);
         if (last_chunk && lane < N) table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
-        auto store = [&](int m) {
-            const long long row = __shfl_sync(FULL, place.row, m);
-            tag = __shfl_sync(FULL, place.tag, m);
-            REAL value = signed_share * gamma;
-            if (lane == tag) value += share;
-            if (lane < N) b.gradient[row * N + lane] = value;
+        auto store = [&](int m, const REAL *posteriors, int count) {
+            long long where[AHEAD];
+            REAL values[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) {
+                where[k] = __shfl_sync(FULL, place.row, (m + k) % 32) * N + lane;
+                const int tag = __shfl_sync(FULL, place.tag, (m + k) % 32);
+                values[k] = signed_share * posteriors[k] + (lane == tag ? share : (REAL)0);
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k)
+                if (k < count && lane < N) b.gradient[where[k]] = values[k];
         };
         REAL known[2][PADDED], inverse[2];
-        auto prepare = [&](int m, int k) { // what a move needs of the forward vector before it
-            read_row(earlier[m / AHEAD % 2][m % AHEAD], known[k]);
+        auto prepare = [&](const REAL *vector, int k) { // what a move needs of the forward vector before it
+            read_row(vector, known[k]);
             const REAL predicted = dot(column, known[k]);
-            inverse[k] = predicted > 0 ? 1 / predicted : (REAL)0;
+            inverse[k] = reciprocal(Most()(predicted, power_of_two(LOWEST - 5))); // of zero, too: then gamma is zero
         };
         if (moves > 0) {
             read(0);
             put(0);
             read(AHEAD);
             __syncwarp();
-            prepare(0, 0);
+            prepare(earlier[0][0], 0);
         }
         for (int m = 0; m < moves; m += AHEAD) {
             if (m % 32 == 0) {
@@ -115,24 +126,30 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_backward(Batch b)
             }
             put(m + AHEAD);
             read(m + 2 * AHEAD);
+            REAL own[AHEAD], posteriors[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) own[k] = earlier[m / AHEAD % 2][k][lane];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
-                if (m + k < moves) {
-                    store((m + k) % 32);
-                    const REAL v = gamma * inverse[k % 2];
-                    flows[k % 2][lane] = v;
-                    __syncwarp();
-                    gamma = earlier[m / AHEAD % 2][k][lane] * dot_row(matrix, flows[k % 2]);
+                const bool on = m + k < moves; // no branch: those of the last group that are not on change nothing
+                posteriors[k] = gamma;
+                const REAL v = on ? gamma * inverse[k % 2] : (REAL)0;
+                flows[k % 2][lane] = v;
+                __syncwarp();
+                const REAL flown = dot_row(matrix, flows[k % 2]);
+                gamma = on ? own[k] * flown : gamma;
 #pragma unroll
-                    for (int i = 0; i < PADDED; ++i) pairs[i] += known[k % 2][i] * v;
-                    prepare(m + k + 1, (k + 1) % 2);
-                    if (k == AHEAD - 1) inverse[(k + 1) % 2] *= 1 / warp_sum(gamma);
-                }
+                for (int i = 0; i < PADDED; ++i) pairs[i] += known[k % 2][i] * v;
+                prepare(k + 1 < AHEAD ? earlier[m / AHEAD % 2][k + 1] : earlier[(m / AHEAD + 1) % 2][0], (k + 1) % 2);
             }
+            inverse[0] *= reciprocal(warp_sum(gamma));
+            store(m, posteriors, moves - m);
         }
         if (a == 0) {
             if (moves % 32 == 0) place = coming;
-            store(moves % 32);
+            const REAL posteriors[AHEAD] = {gamma};
+            store(moves, posteriors, 1);
+            tag = __shfl_sync(FULL, place.tag, moves % 32);
             if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
         }
         __syncwarp();

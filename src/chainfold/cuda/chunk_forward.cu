@@ -53,36 +53,33 @@ __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges
             if (border && t + k == ends) now += end;
             float peak = warp_peak((float)now);
             potentials[k] = exponential(now - (REAL)peak);
-            if (now > -INFINITE) seen |= 1u << k;
-            if (t + k < size) total += (double)peak;
+            if (now > -INFINITE && t + k < size) seen |= 1u << k;
+            total += t + k < size ? (double)peak : 0.0;
         }
         read();
         find(t + 2 * AHEAD);
         if (__any_sync(FULL, lost)) return false;
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
-            if (t + k < size) {
-                if (k % SCALED == 0) { // by what the position before has found
-                    potentials[k] *= power_of_two(-power);
-                    powers += power;
-                }
-                REAL predicted = 1;
-                if (t + k != starts) {
-                    REAL *own = row + k % 2 * 32; // two rows in turns: one barrier a position
-                    own[lane] = alpha;
-                    __syncwarp();
-                    predicted = dot_row(column, own);
-                }
-                alpha = lane < N ? potentials[k] * predicted : (REAL)0;
-                lost = lost || (alpha < least && predicted > edges.floor && (seen >> k & 1));
-                if (k % SCALED == SCALED - 1) {
-                    power = peak_exponent(alpha);
-                    lost = lost || power < edges.lowest + GROWTH || power > MOST_EXPONENT;
-                }
-                if (lane < N) *out = alpha;
-                out += N;
+            const bool on = t + k < size; // no branch: those of the last group that are not on change nothing
+            if (k % SCALED == 0) { // by what the position before has found
+                potentials[k] *= power_of_two(-power);
+                powers += on ? power : 0;
             }
+            REAL *own = row + k % 2 * 32; // two rows in turns: one barrier a position
+            own[lane] = alpha;
+            __syncwarp();
+            REAL predicted = dot_row(column, own);
+            if (k == 0 && t == starts) predicted = 1;
+            alpha = on ? potentials[k] * predicted : alpha;
+            lost = lost || (alpha < least && predicted > edges.floor && (seen >> k & 1));
+            if (k % SCALED == SCALED - 1) {
+                power = peak_exponent(alpha);
+                lost = lost || power < edges.lowest + GROWTH || power > MOST_EXPONENT;
+            }
+            if (on && lane < N) out[k * N] = alpha;
         }
+        out += AHEAD * N;
     }
     const REAL sum = warp_sum(alpha);
     const int moves = chunk.a == 0 ? size - 1 : size;
