@@ -50,7 +50,9 @@ def library(n_labels: int, double: bool) -> ctypes.CDLL:
     path = Path(_folder().name) / f"kernels-{n_labels}-{double}.cpp"
     header = (Path(__file__).parent / "cuda_on_host.h").read_text()
     headers = "".join((Path(compiler.__file__).parent / name).read_text() for name in compiler.HEADERS)
-    names = [name for name in FILES if n_labels <= CHUNK_LABELS or not name.startswith("chunk_")]
+    names = [
+        name for name in FILES if n_labels <= CHUNK_LABELS or not (name.startswith("chunk_") or name == "best_chunks")
+    ]
     files = [(Path(compiler.__file__).parent / f"{name}.cu").read_text() for name in names]
     path.write_text("".join((header, headers, *files, _RUN)))
     flags = [*FLAGS, f"-DN={n_labels}", *(["-DREAL_IS_DOUBLE"] if double else [])]
@@ -113,6 +115,7 @@ def card_on_host() -> Iterator[None]:
             warnings.simplefilter("ignore", UserWarning)  # torch warns of what is overridden
             operators.impl("crf", ops._card, "CPU", allow_override=True)
             operators.impl("crf_backward", ops._card_backward, "CPU", allow_override=True)
+            operators.impl("best", ops._best_on_card, "CPU", allow_override=True)
         try:
             yield
         finally:

@@ -174,11 +174,14 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
     assert_equal_to_host(module, given, None, tolerance)
     if kind in ("nan", "none"):
         return
+    for name, value in (("_IN_ORDER", whole), ("_LEAST_CHUNK", chunk), ("_MOST_CHUNKS", 5)):
+        monkeypatch.setattr(gpu_paths, name, value)
     with torch.no_grad():
         labels, scores = in_both_orders(lambda: gpu_paths.best(arguments_of(module, given)))
     best = module.best(**given)
     np.testing.assert_allclose(scores, best.scores, rtol=tolerance)
     assert labels == best.labels
+    np.testing.assert_array_equal(in_both_orders(lambda: module.labels(**given)), module.labels(**given))
 
 
 @pytest.mark.parametrize(("n", "double"), [(2, False), (3, False), (5, False), (3, True), (34, False)])
@@ -193,6 +196,35 @@ def test_steep_scores_keep_their_digits(n: int, double: bool, forbidden: bool) -
         module.transitions.data = ((249.0 if double else 29.9) * signs * spread).to(dtype)
         emissions = (torch.randn(20, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(20, 12, n))).to(dtype)
         assert_equal_to_host(module, {"emissions": emissions}, None, 1e-9 if double else 2e-5)
+
+
+def labels_in_chunks(module: CRF, given: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    for name, value in (("_IN_ORDER", 8), ("_LEAST_CHUNK", 16)):
+        monkeypatch.setattr(gpu_paths, name, value)
+    with cuda_on_host.card_on_host():
+        labels = module.decode(**given)
+        assert "best_between" in cuda_on_host.HostKernels.launches[-4:]
+    return labels
+
+
+@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden"])
+def test_of_equal_labellings_chunks_choose_the_one_of_the_host(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, given, _ = setting((3, 90, 4), False, kind)
+    with torch.no_grad():
+        for scores in (module.transitions, module.start_transitions, module.end_transitions, given["emissions"]):
+            scores.copy_(torch.randint(0, 2, scores.shape))  # sums of whole numbers are exact
+    assert labels_in_chunks(module, given, monkeypatch) == module.decode(**given)
+
+
+@pytest.mark.parametrize(("position", "value", "says"), [(70, torch.nan, "is NaN"), (33, -torch.inf, "no possible")])
+def test_chunks_name_what_cannot_be_labelled(
+    position: int, value: float, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, given, _ = setting((3, 90, 4), False, "plain")
+    given["emissions"][1, position] = value
+    given["emissions"][1, 80] = -torch.inf
+    with pytest.raises(ChainfoldError, match=f"sequence 1 .*{says}"):
+        labels_in_chunks(module, given, monkeypatch)
 
 
 def flags_of(

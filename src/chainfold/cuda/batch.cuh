@@ -62,6 +62,9 @@ struct Batch {
     REAL *pairs, *first, *last;   // [N, N], [N], [N] their sums
     // labels
     unsigned char *back;          // [R, N] of POINTER
+    double *between;              // [chunks, N, N] best scores of chunks; see best_chunks.cu
+    unsigned char *turns;         // [chunks, N] labels before chunks
+    int *faults;                  // [chunks]
     long long *labels;            // [R], or [R, draws]
     double *best;                 // [S], or [S, draws]
     const double *uniforms;       // [R, draws] from [0, 1)

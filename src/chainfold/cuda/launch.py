@@ -28,6 +28,7 @@ FILES = {
     **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
     **dict.fromkeys(("block_forward", "block_backward"), "blocks"),
     "unmasked_rows": "rows",
+    **dict.fromkeys(("best_between", "best_entries", "best_pointers", "best_labels"), "best_chunks"),
     **dict.fromkeys(("sum_tables", "sum_shares"), "sums"),
 }
 """The file of a kernel that has another name than its file."""
@@ -37,7 +38,7 @@ POINTERS = (
     *("index", "lengths", "packed"),
     *("vectors", "entries", "borders", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),
-    *("back", "labels", "best", "uniforms", "ranked", "choices"),
+    *("back", "between", "turns", "faults", "labels", "best", "uniforms", "ranked", "choices"),
 )
 SIZES = (
     *("sequences", "length", "row_sequence", "row_position", "chunk", "whole", "group", "halo", "round", "rounds"),

@@ -33,6 +33,7 @@ class GpuBatch:
         self.n_labels, self.sequences, self.positions = inputs.n_labels, inputs.n_sequences, inputs.positions
         self.kernels = kernels_for(self.device.index or 0, self.n_labels, self.dtype == torch.float64)
         self.stream = self.kernels.stream()
+        self.length = 0  # of the longest sequence
         self.by_warps = self.n_labels <= CHUNK_LABELS and inputs.edges is None
         self._alive: list[Tensor] = []
         self.batch = batch = Batch()
@@ -61,6 +62,7 @@ class GpuBatch:
             first, second = inputs.emissions.shape[:2]
             longest = second if inputs.batch_first else first
             batch.row_sequence, batch.row_position = (longest, 1) if inputs.batch_first else (1, self.sequences)
+        self.length = longest
         batch.length, batch.whole = longest, longest <= _WHOLE
         long_batch = self.positions > _LONG
         batch.group = _LONG_GROUP if long_batch else _GROUP

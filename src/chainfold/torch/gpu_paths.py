@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 
 import torch
+from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
 from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of, sums_of
@@ -17,27 +18,68 @@ _FAULTS = {
     3: "has an emission or a transition that is NaN or +inf; labels need scores below +inf.",
 }
 _BLOCKS = 1024  # with lists of their own, at most
+_IN_ORDER = 512  # positions of a sequence that is labelled in order
+_CHUNKED = 1024  # sequences times labels up to which chunks are faster: they take a warp for each label before a chunk
+_LEAST_CHUNK, _MOST_CHUNKS = 128, 256  # positions of a chunk; chunks of a sequence
+DOUBLE = torch.float64
 
 
 @on_its_card
 def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     """The best labelling of each sequence and its score."""
+    labels, scores = _best(inputs)
+    flat = labels.to(torch.int16).tolist()  # a quarter of the bytes to move
+    return [flat[first : first + length] for first, length in _lengths(inputs)], scores
+
+
+@on_its_card
+def best_labels(inputs: Arguments) -> tuple[Tensor, Tensor]:
+    """The best labels in the shape of tags, and -1 where the mask is, with their scores: they stay on the card."""
+    labels, scores = _best(inputs)
+    if inputs.cu_seqlens is not None:
+        return labels, scores
+    length = inputs.emissions.shape[1 if inputs.batch_first else 0]
+    labels = labels.view(inputs.n_sequences, length)
+    if inputs.mask is not None:
+        mask = inputs.mask.bool() if inputs.batch_first else inputs.mask.bool().t()
+        within = torch.arange(mask.shape[1], device=mask.device) < mask.sum(1, keepdim=True)
+        labels = torch.full_like(labels, -1).masked_scatter_(mask, labels[within])
+    return labels if inputs.batch_first else labels.t().contiguous(), scores
+
+
+def _best(inputs: Arguments) -> tuple[Tensor, Tensor]:
+    """The best labels, a sequence after the other, and their scores; raises where there are none."""
     gpu = GpuBatch(inputs)
     scores = gpu.zeros(gpu.sequences, dtype=torch.float64)
     if gpu.empty:
-        return [[] for _ in range(gpu.sequences)], scores.to(inputs.result_type)
+        return gpu.room(0, dtype=torch.int64), scores.to(inputs.result_type)
     back = gpu.room(gpu.positions, gpu.n_labels, dtype=torch.uint8 if gpu.n_labels <= 256 else torch.int16)
     labels, flags = gpu.room(gpu.positions, dtype=torch.int64), gpu.room(gpu.sequences, dtype=torch.int32)
     gpu.batch.flag = flags.data_ptr()
     gpu.batch.back, gpu.batch.labels, gpu.batch.best = back.data_ptr(), labels.data_ptr(), scores.data_ptr()
-    gpu.launch("viterbi", min(gpu.sequences, 1 << 20), gpu.label_threads)
-    lengths = _lengths(inputs)
-    flat = labels.tolist()
+    if gpu.length > _IN_ORDER and gpu.n_labels <= CHUNK_LABELS and gpu.sequences * gpu.n_labels <= _CHUNKED:
+        _best_in_chunks(gpu)
+    else:
+        shares = 1 if gpu.n_labels <= CHUNK_LABELS else 1024 // gpu.label_threads
+        gpu.launch("viterbi", min(gpu.sequences, 1 << 20), gpu.label_threads * shares)
     for s, fault in enumerate(flags.tolist()):
         if fault:
             raise ChainfoldError(f"sequence {s} {_FAULTS[fault]}")
-    paths = [flat[first : first + length] for first, length in lengths]
-    return paths, scores.to(inputs.result_type)
+    return labels, scores.to(inputs.result_type)
+
+
+def _best_in_chunks(gpu: GpuBatch) -> None:
+    """The best labellings of long sequences; see `best_chunks.cu`."""
+    batch = gpu.batch
+    batch.chunk = max(_LEAST_CHUNK, -(-gpu.length // _MOST_CHUNKS))
+    chunks, n = gpu.parts(batch.chunk), gpu.n_labels
+    batch.between, batch.borders = gpu.space(chunks, n, n, dtype=DOUBLE), gpu.space(chunks, n, dtype=DOUBLE)
+    batch.scale, batch.faults = gpu.space(chunks, dtype=DOUBLE), gpu.space(chunks, dtype=torch.int32)
+    batch.turns = gpu.space(chunks, n, dtype=torch.uint8)
+    gpu.launch_warps("best_between", chunks * n)
+    gpu.launch("best_entries", gpu.sequences, 32)
+    gpu.launch_warps("best_pointers", chunks)
+    gpu.launch_warps("best_labels", chunks)
 
 
 def _lengths(inputs: Arguments) -> list[tuple[int, int]]:

@@ -163,6 +163,14 @@ class _Gradient(torch.autograd.Function):  # type: ignore[misc]
         )
 
 
+def _best_on_card(*arguments: Any) -> tuple[Tensor, Tensor]:
+    from chainfold.torch.gpu_paths import best_labels
+
+    inputs = Arguments(*arguments)
+    check_arguments(inputs)
+    return best_labels(inputs)
+
+
 def _best(*arguments: Any) -> tuple[Tensor, Tensor]:
     inputs = Arguments(*arguments)
     paths, device = best_paths(inputs), inputs.emissions.device
@@ -190,5 +198,6 @@ for _name, _kernels, _without_data in (
     for _kernel, _key in zip(_kernels, ("CPU", "CUDA", "Autograd"), strict=True):
         _library.impl(_name, _kernel, _key)
     torch.library.register_fake(f"chainfold::{_name}", _without_data, lib=_library)
-_library.impl("best", _best, "CompositeExplicitAutograd")
+for _kernel, _key in ((_best, "CPU"), (_best_on_card, "CUDA")):
+    _library.impl("best", _kernel, _key)
 torch.library.register_fake("chainfold::best", _fake_best, lib=_library)
