@@ -45,9 +45,9 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def library(n_labels: int, double: bool) -> ctypes.CDLL:
+def library(n_labels: int, double: bool, edges: bool) -> ctypes.CDLL:
     """All kernels for a number of labels, compiled once."""
-    path = Path(_folder().name) / f"kernels-{n_labels}-{double}.cpp"
+    path = Path(_folder().name) / f"kernels-{n_labels}-{double}-{edges}.cpp"
     header = (Path(__file__).parent / "cuda_on_host.h").read_text()
     headers = "".join((Path(compiler.__file__).parent / name).read_text() for name in compiler.HEADERS)
     names = [
@@ -55,7 +55,7 @@ def library(n_labels: int, double: bool) -> ctypes.CDLL:
     ]
     files = [(Path(compiler.__file__).parent / f"{name}.cu").read_text() for name in names]
     path.write_text("".join((header, headers, *files, _RUN)))
-    flags = [*FLAGS, f"-DN={n_labels}", *(["-DREAL_IS_DOUBLE"] if double else [])]
+    flags = [*FLAGS, f"-DN={n_labels}", *(["-DREAL_IS_DOUBLE"] if double else []), *(["-DEDGES"] if edges else [])]
     assert GXX is not None
     done = subprocess.run([GXX, *flags, str(path), "-o", str(path.with_suffix(".so"))], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
@@ -69,8 +69,8 @@ class HostKernels:
     launches: list[str] = []  # noqa: RUF012  (one list for all)
     rooms: list[torch.Tensor] = []  # noqa: RUF012
 
-    def __init__(self, n_labels: int, double: bool) -> None:
-        self._library = library(n_labels, double)
+    def __init__(self, n_labels: int, double: bool, edges: bool) -> None:
+        self._library = library(n_labels, double, edges and n_labels <= CHUNK_LABELS)
 
     def stream(self) -> int:
         return 0
@@ -107,7 +107,7 @@ def _room(self: gpu_batch.GpuBatch, *shape: int, dtype: torch.dtype | None = Non
 def card_on_host() -> Iterator[None]:
     """CPU tensors take the way of CUDA tensors through `chainfold.torch.gpu`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_batch, "kernels_for", lambda device, n_labels, double: HostKernels(n_labels, double))
+        patch.setattr(gpu_batch, "kernels_for", lambda device, *options: HostKernels(*options))
         patch.setattr(gpu_batch.GpuBatch, "room", _room)
         patch.setattr(paths, "_backend", lambda inputs: gpu_paths)
         operators = torch.library.Library("chainfold", "IMPL")

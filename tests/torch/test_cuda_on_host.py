@@ -110,7 +110,7 @@ LONG = [  # sequences, positions, labels; float64; most positions of one chunk; 
 ]
 SETTINGS = [
     *("plain", "time first", "mask", "packed", "forbidden", "strong", "cycle", "unknown", "edges", "nan", "none"),
-    *("strong and packed", "allowed", "walls"),
+    *("strong and packed", "allowed", "walls", "walls of edges"),
 ]
 
 
@@ -140,8 +140,12 @@ def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, 
         tags[:] = -100
     if kind == "walls":  # what other libraries write for forbidden transitions
         module.transitions.data[torch.rand(n, n) < 0.3] = -1e4
-    if kind == "edges":
+    if "edges" in kind:
         given["edges"] = torch.randn(*shape, n, dtype=dtype)
+    if kind == "walls of edges":
+        given["edges"][torch.rand(*shape, n) < 0.2] = -1e9
+        given["edges"][torch.rand(*shape, n) < 0.2] = -torch.inf
+        given["edges"][..., torch.arange(n), torch.arange(n)] = 0.0
     if kind == "nan":
         given["emissions"][0, length // 2] = torch.nan
     if kind == "none":
@@ -185,17 +189,26 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
 
 
 @pytest.mark.parametrize(("n", "double"), [(2, False), (3, False), (5, False), (3, True), (34, False)])
-@pytest.mark.parametrize("forbidden", [False, True])
-def test_steep_scores_keep_their_digits(n: int, double: bool, forbidden: bool) -> None:
+@pytest.mark.parametrize("kind", ["plain", "forbidden", "edges"])
+@pytest.mark.parametrize("chunk", [12, 4])
+def test_steep_scores_keep_their_digits(
+    n: int, double: bool, kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers that leave the range of a type, on the way or in the kept vectors, are noticed."""
+    cut(monkeypatch, chunk, chunk)
     torch.manual_seed(n)
     dtype = torch.float64 if double else torch.float32
     for slope in (5.0, 30.0, 60.0, 200.0) if n < 30 else (30.0, 60.0):
-        module: CRF = CRF(n, batch_first=True, forbid=[(0, n - 1)] if forbidden else []).to(dtype)
-        signs, spread = torch.randn(n, n).sign(), 1.0 - 0.02 * torch.rand(n, n)
-        module.transitions.data = ((249.0 if double else 29.9) * signs * spread).to(dtype)
-        emissions = (torch.randn(20, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(20, 12, n))).to(dtype)
-        assert_equal_to_host(module, {"emissions": emissions}, None, 1e-9 if double else 2e-5)
+        module: CRF = CRF(n, batch_first=True, forbid=[(0, n - 1)] if kind == "forbidden" else []).to(dtype)
+        emissions = torch.randn(20, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(20, 12, n))
+        given = {"emissions": emissions.to(dtype)}
+        shape = (20, 12, n, n) if kind == "edges" else (n, n)
+        steep = (249.0 if double else 29.9) * torch.randn(shape).sign() * (1.0 - 0.02 * torch.rand(shape))
+        if kind == "edges":
+            given["edges"] = steep.to(dtype)
+        else:
+            module.transitions.data = steep.to(dtype)
+        assert_equal_to_host(module, given, None, 1e-9 if double else 2e-5)
 
 
 def labels_in_chunks(module: CRF, given: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
@@ -251,14 +264,14 @@ def flags_of(
     ("case", "whole"),
     [((2, 60, 3), 512), ((2, 45, 3), 8), ((2, 30, 33), 512), ((2, 60, 33), 8), ((2, 14, 70), 512), ((2, 40, 70), 8)],
 )
-@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden", "edges"])
+@pytest.mark.parametrize("kind", ["plain", "mask", "packed", "forbidden", "edges", "walls"])
 def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
     case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What falls back to another way is right as well, but slow."""
     cut(monkeypatch, whole, 16)
     vectors, kept, given = flags_of(case, kind, monkeypatch)
-    in_chunks = whole == 8 or (case[2] <= 32 and kind != "edges")
+    in_chunks = whole == 8 or case[2] <= 32
     assert bool(kept) == in_chunks
     assert not any(bool(flags.any()) for flags in kept)
     used = case[0] * case[1] if "mask" not in given else int(given["mask"][0].sum())
@@ -266,7 +279,7 @@ def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
     assert bool((vectors[:used] >= 0.0).all())
 
 
-@pytest.mark.parametrize("n", [3, 33])
+@pytest.mark.parametrize("n", [33, 40])
 def test_chunks_of_blocks_that_do_not_agree_are_repaired(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Halos that are too short: without rounds of repair, the sequences would be done in order."""
     cut(monkeypatch, 8, 16)

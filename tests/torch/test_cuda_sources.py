@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,10 +23,11 @@ def test_sources_compile(name: str, double: bool, tmp_path: Path) -> None:
     labels = (
         [1, 32] if name.startswith("chunk_") or name == "best_chunks" else [9, 64, 65, 1024]
     )  # one of each way through the sources
-    for count in labels:
+    edges = [[], ["-DEDGES"]] if name.startswith(launch.CHUNKS) else [[]]
+    for count, edge in itertools.product(labels, edges):
         path = tmp_path / f"{name}.cu"
         path.write_text(compiler.source(name))
-        flags = ["-arch=sm_80", "-std=c++17", f"-DN={count}", *(["-DREAL_IS_DOUBLE"] if double else [])]
+        flags = ["-arch=sm_80", "-std=c++17", f"-DN={count}", *edge, *(["-DREAL_IS_DOUBLE"] if double else [])]
         assert NVCC is not None
         done = subprocess.run([NVCC, "--ptx", *flags, str(path), "-o", str(tmp_path / "out")], capture_output=True)
         assert done.returncode == 0, done.stderr.decode()

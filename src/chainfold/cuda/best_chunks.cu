@@ -11,7 +11,7 @@
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) best_between(Batch b) {
     __shared__ __align__(16) double rows[WARPS][2][PADDED];
-    const Column column = transitions_into(b);
+    const TransitionsInto column = transitions_into(b);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long number = (long long)blockIdx.x * WARPS + warp, chunk_number = number / N;
     if (chunk_number >= all_parts(b, b.chunk)) return;
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(32) best_entries(Batch b) {
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) best_pointers(Batch b) {
     __shared__ __align__(16) double rows[WARPS][2][PADDED];
-    const Column column = transitions_into(b);
+    const TransitionsInto column = transitions_into(b);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long number = (long long)blockIdx.x * WARPS + warp;
     if (number >= all_parts(b, b.chunk)) return;

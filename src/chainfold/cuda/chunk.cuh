@@ -1,4 +1,7 @@
 // What the kernels of chunks share: E = exp(transition - shift) in shared memory and registers. N is at most 32.
+//
+// With EDGES, potentials of each position are added to the transitions, and every position has an E of its own, in which
+// the largest number of each column is one: what was taken out of a column is added to the score of its label.
 
 struct Edges {
     REAL shift;    // what was taken out of the transitions
@@ -13,6 +16,13 @@ struct Edges {
 // The power of two below the largest of the numbers of a warp, none of which is negative: one instruction, and exact.
 __device__ inline int peak_exponent(float x) { return (__reduce_max_sync(FULL, __float_as_int(x)) >> 23) - 127; }
 __device__ inline int peak_exponent(double x) { return (__reduce_max_sync(FULL, __double2hiint(x)) >> 20) - 1023; }
+// The power of two below the least of those that are not zero.
+__device__ inline int exponent_of_least(float x) {
+    return (-__reduce_max_sync(FULL, x > 0 ? -__float_as_int(x) : -0x7f000000) >> 23) - 127;
+}
+__device__ inline int exponent_of_least(double x) {
+    return (-__reduce_max_sync(FULL, x > 0 ? -__double2hiint(x) : -0x7fe00000) >> 20) - 1023;
+}
 #ifdef REAL_IS_DOUBLE
 #define MOST_EXPONENT 1000
 __device__ inline double power_of_two(int k) { return __hiloint2double((k + 1023) << 20, 0); }
@@ -50,6 +60,9 @@ __device__ inline Edges range_of_edges(const Batch &b) {
     return edges;
 }
 
+#ifndef EDGES
+#define TILES 1 // of E in shared memory
+
 // E into `shared` [N][PADDED], by all threads of a block; columns and rows of it can then be read into registers.
 __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     const Edges edges = range_of_edges(b);
@@ -60,6 +73,93 @@ __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     __syncthreads();
     return edges;
 }
+
+#else
+#define TILES WARPS
+
+// Lane k gets the sum of x[k] over the warp: each step halves what a lane has to add.
+template <int WIDTH = 16> __device__ inline REAL sum_for_lane(REAL (&x)[32]) {
+    const bool upper = threadIdx.x & WIDTH;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) {
+        const REAL given = upper ? x[k] : x[k + WIDTH], own = upper ? x[k + WIDTH] : x[k];
+        x[k] = own + __shfl_xor_sync(FULL, given, WIDTH);
+    }
+    if constexpr (WIDTH > 1) return sum_for_lane<WIDTH / 2>(x);
+    return x[0];
+}
+
+// What can be said of all positions; E of a position is made when it comes.
+__device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
+    Edges edges;
+    edges.shift = edges.floor = edges.negligible = 0;
+    edges.in_range = edges.watch = true;
+    edges.lowest = LOWEST + (int)(EDGE_RANGE * 1.4427) + 1;
+    edges.least = power_of_two(edges.lowest);
+    return edges;
+}
+
+// The column of a lane's label in E of the move into a position, and what is known of it.
+struct Column {
+    REAL scores[PADDED]; // of the transitions
+    REAL edges[PADDED];  // of the position that has been read
+    REAL e[PADDED];
+    REAL most;     // what was taken out of its scores
+    REAL span;     // of those scores that are not as good as forbidden
+    bool zero;     // some e is zero,
+    bool vanished; // although its score is finite
+    bool in_range;
+
+    __device__ inline void begin(const Batch &b, int label) {
+#pragma unroll
+        for (int i = 0; i < PADDED; ++i) scores[i] = i < N ? b.transitions[i % N * N + label] : (REAL)-INFINITE;
+    }
+    __device__ inline void read(const Batch &b, long long row, int label) {
+        const REAL *from = b.edges + row * N * N + label;
+#pragma unroll
+        for (int i = 0; i < PADDED; ++i) edges[i] = i < N ? from[i % N * N] : (REAL)0;
+    }
+    // Of what has been read; then the next position may be read.
+    __device__ inline void make() {
+        most = -INFINITE;
+        REAL low = 0;
+        zero = vanished = false;
+        in_range = true;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            e[i] = scores[i] + edges[i];
+            in_range = in_range && e[i] < INFINITE;
+            most = Most()(most, e[i]);
+        }
+        if (!(most > -INFINITE)) most = 0;
+#pragma unroll
+        for (int i = 0; i < PADDED; ++i) {
+            if (i >= N) {
+                e[i] = 0;
+                continue;
+            }
+            const REAL x = e[i] - most;
+            const bool vanishes = x < (REAL)-VANISHING;
+            zero = zero || vanishes;
+            vanished = vanished || (vanishes && x > -INFINITE);
+            low = !vanishes && x < low ? x : low;
+            e[i] = exponential(x);
+        }
+        span = -low;
+        in_range = in_range && span <= (REAL)EDGE_RANGE;
+    }
+    // Into shared memory, by a warp; true where all columns are in range.
+    __device__ inline bool put(REAL (*tile)[PADDED]) const {
+        const int lane = threadIdx.x % 32;
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (lane < PADDED) tile[i][lane] = lane < N ? e[i] : (REAL)0;
+        __syncwarp();
+        return __all_sync(FULL, in_range);
+    }
+};
+#endif
 
 // 1 / x of a number in the range; without the branch that the quotient of floats needs for numbers near its end.
 __device__ inline double reciprocal(double x) { return 1.0 / x; }

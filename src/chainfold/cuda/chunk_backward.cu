@@ -9,7 +9,8 @@
 // starts and what ends a sequence.
 //
 // A position waits for the one after it with v alone: predicted is computed one position ahead of that, forward vectors
-// are read two groups of AHEAD positions ahead, and rows and tags for 32 positions together.
+// are read two groups of AHEAD positions ahead, and rows and tags for 32 positions together. With EDGES, E is made at each
+// position, and the pairs of each position are a gradient, too.
 
 #undef AHEAD
 #define AHEAD 4
@@ -33,6 +34,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, label = lane < N ? lane : N - 1;
     const long long own = (long long)blockIdx.x * WARPS + warp;
     if (own >= b.warps) return;
+#ifdef EDGES
+    Column column;
+    column.begin(b, label);
+#else
     REAL column[PADDED], matrix[PADDED];
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) {
@@ -40,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
         matrix[i] = i < N && lane < N ? shared[label][i] : (REAL)0;
     }
     REAL(*flows)[32] = rows[warp], (*earlier)[AHEAD][32] = (REAL(*)[AHEAD][32])rows[warp][2];
+#endif
     double *table = b.tables + own * (N + 2) * N;
     for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
     __syncwarp();
@@ -77,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             }
             return place;
         };
+#ifndef EDGES
         REAL next[AHEAD]; // forward vectors before the moves of a group
         auto read = [&](int m) {
 #pragma unroll
@@ -89,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) earlier[m / AHEAD % 2][k][lane] = lane < N ? next[k] : (REAL)0;
         };
+#endif
         __syncwarp();
         Place place = find(0), coming = place;
         int tag = __shfl_sync(FULL, place.tag, 0);
@@ -106,6 +114,44 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             for (int k = 0; k < AHEAD; ++k)
                 if (k < count && lane < N) b.gradient[where[k]] = values[k];
         };
+#ifdef EDGES
+        auto at = [&](int m) { return where.at(a + size - 1 - (m < moves ? m : moves)); };
+        REAL before = vectors[(long long)(moves > 0 ? size - 2 : 0) * N], posteriors[AHEAD];
+        long long row = at(0), row_before = at(1);
+        column.read(b, row, label);
+        for (int m = 0; m < moves; ++m) {
+            if (m % 32 == 0) {
+                if (m) place = coming;
+                if (m + 32 < size) coming = find(m + 32);
+            }
+            posteriors[0] = gamma;
+            store(m, posteriors, 1);
+            REAL *own = rows[warp][m % 2];
+            own[lane] = lane < N ? before : (REAL)0;
+            const REAL earlier = own[lane];
+            before = vectors[(long long)(m + 1 < moves ? size - 3 - m : 0) * N];
+            column.make();
+            column.read(b, row_before, label);
+            __syncwarp();
+            REAL known[PADDED], joint[32];
+            read_row(own, known);
+            const REAL v = gamma * reciprocal(Most()(dot(known, column.e), power_of_two(LOWEST - 5)));
+            tag = __shfl_sync(FULL, place.tag, m % 32);
+            const int last = b.tags ? (int)b.tags[row_before] : -1;
+            REAL *out = b.edge_gradient ? b.edge_gradient + row * N * N + lane : 0;
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                joint[i] = i < N ? known[i % PADDED] * column.e[i % PADDED] * v : (REAL)0;
+                if (i >= N) continue;
+                pairs[i % PADDED] += joint[i];
+                if (out && lane < N) out[i * N] = signed_share * joint[i] + (i == last && lane == tag ? share : (REAL)0);
+            }
+            gamma = sum_for_lane(joint);
+            if (m % AHEAD == AHEAD - 1) gamma *= reciprocal(warp_sum(gamma));
+            row = row_before;
+            row_before = at(m + 2);
+        }
+#else
         REAL known[2][PADDED], inverse[2];
         auto prepare = [&](const REAL *vector, int k) { // what a move needs of the forward vector before it
             read_row(vector, known[k]);
@@ -145,19 +191,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             inverse[0] *= reciprocal(warp_sum(gamma));
             store(m, posteriors, moves - m);
         }
+#endif
         if (a == 0) {
             if (moves % 32 == 0) place = coming;
-            const REAL posteriors[AHEAD] = {gamma};
-            store(moves, posteriors, 1);
+            const REAL last_posteriors[AHEAD] = {gamma};
+            store(moves, last_posteriors, 1);
             tag = __shfl_sync(FULL, place.tag, moves % 32);
             if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
         }
+#ifndef EDGES
+#pragma unroll
+        for (int i = 0; i < N; ++i) pairs[i] *= column[i];
+#endif
         __syncwarp();
         if (lane < N) {
 #pragma unroll
             for (int i = 0; i < N; ++i)
-                table[i * N + lane] +=
-                    (double)share * (b.sign * (double)(pairs[i] * column[i]) + (double)counted[warp][i * N + lane]);
+                table[i * N + lane] += (double)share * (b.sign * (double)pairs[i] + (double)counted[warp][i * N + lane]);
         }
         __syncwarp();
     }

@@ -7,7 +7,7 @@
 // is then done in order (`ordered.cu`). Where each sequence is one chunk, its value is complete here; otherwise the
 // shares of chunks are added in `ordered.cu`.
 //
-// A position waits for the one before it: what else it needs is read and computed for the next AHEAD positions together.
+// A position waits for the one before it only: what else it needs is read and computed for the next AHEAD positions together.
 
 #undef AHEAD
 #define AHEAD 8
@@ -15,6 +15,7 @@
 #define GROWTH (5 * (SCALED - 1)) // powers of two by which its largest number may have grown since any of them
 #define LN2 0.693147180559945309417
 
+#ifndef EDGES
 // The forward vectors and the share of log Z; false where numbers near the end of the range. row: [2, 32], shared.
 __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges &edges, const Rows &where, REAL alpha,
                                   const REAL (*shared)[PADDED], REAL *row, double &share) {
@@ -87,10 +88,68 @@ __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges
     return !__any_sync(FULL, lost) && peak_exponent(sum) >= edges.lowest + GROWTH && sum < INFINITE;
 }
 
+#else
+
+// The same with edges of positions' own: a vector is scaled at every position, and what a position can bear depends on
+// the edges that lead into it.
+__device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges &edges, const Rows &where, REAL alpha,
+                                  const REAL (*shared)[PADDED], REAL *row, double &share) {
+    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1, size = chunk.size;
+    const int starts = chunk.a == 0 ? 0 : -1, ends = chunk.a + size == chunk.length ? size - 1 : -1;
+    const REAL start = b.start[label], end = b.end[label];
+    auto place_of = [&](int t) { return where.at(chunk.a + (t < size ? t : size - 1)); };
+    Column column;
+    column.begin(b, label);
+    long long place = place_of(0);
+    column.read(b, place, label);
+    REAL next = b.emissions[place * N + label];
+    place = place_of(1);
+    REAL *out = b.vectors + (kept(b, chunk.s) + chunk.a) * N + lane;
+    double total = 0.0;
+    long long powers = 0;
+    int power = 0, least = exponent_of_least(alpha);
+    bool lost = false;
+    for (int t = 0; t < size; ++t) {
+        const bool moves = t != starts;
+        column.make();
+        REAL now = lane < N ? next + (moves ? column.most : (REAL)0) : (REAL)-INFINITE;
+        column.read(b, place, label);
+        next = b.emissions[place * N + label];
+        place = place_of(t + 2);
+        if (t == starts) now += start;
+        if (t == ends) now += end;
+        const float peak = warp_peak((float)now);
+        REAL potential = exponential(now - (REAL)peak);
+        total += (double)peak;
+        REAL *own = row + t % 2 * 32;
+        own[lane] = alpha;
+        __syncwarp();
+        REAL predicted = 1;
+        if (moves) {
+            predicted = dot_row(column.e, own);
+            const int needed = LOWEST + (int)(column.span * 1.4427f) + 1;
+            lost = lost || !column.in_range || power < needed || (column.zero && least < needed);
+            potential *= power_of_two(-power);
+            powers += power;
+        }
+        alpha = lane < N ? potential * predicted : (REAL)0;
+        const bool possible = now > -INFINITE && (predicted > 0 || (moves && column.vanished));
+        power = peak_exponent(alpha);
+        least = exponent_of_least(possible ? Most()(alpha, power_of_two(LOWEST - 5)) : (REAL)0);
+        if (power < LOWEST || power > MOST_EXPONENT || __any_sync(FULL, lost)) return false;
+        if (lane < N) *out = alpha;
+        out += N;
+    }
+    const REAL sum = warp_sum(alpha);
+    share = total + log((double)sum) + powers * LN2;
+    return sum < INFINITE && (ends >= 0 || power >= edges.lowest); // the next chunk reads the last vector
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_forward(Batch b) {
     __shared__ __align__(16) REAL shared[N][PADDED];
     __shared__ __align__(16) REAL rows[WARPS][2][32];
-    Edges edges = load_edges(b, shared);
+    const Edges edges = load_edges(b, shared);
     int lane = threadIdx.x % 32;
     long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
     if (number >= chunk_count(b)) return;

@@ -11,9 +11,19 @@
 #undef LIMIT
 #define LIMIT 512
 
-__device__ bool posterior_of(const Batch &b, const REAL (*shared)[PADDED], const REAL (&column)[PADDED], REAL *row,
-                             const REAL *vectors, long long until, long long length, REAL &gamma) {
-    int lane = threadIdx.x % 32;
+__device__ bool posterior_of(const Batch &b, REAL (*shared)[PADDED], REAL *row, const Part &chunk, const REAL *vectors,
+                             REAL &gamma) {
+    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
+    const long long until = chunk.a + chunk.size, length = chunk.length;
+#ifdef EDGES
+    const Rows where = rows_of(b, chunk.s);
+    Column column;
+    column.begin(b, label);
+#else
+    REAL column[PADDED];
+#pragma unroll
+    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][label] : (REAL)0;
+#endif
     REAL q[PADDED];
 #pragma unroll
     for (int g = 0; g < PADDED; ++g) q[g] = g == lane ? 1 : 0;
@@ -23,7 +33,14 @@ __device__ bool posterior_of(const Batch &b, const REAL (*shared)[PADDED], const
         __syncwarp();
         if (lane < PADDED) row[lane] = lane < N ? before : (REAL)0;
         __syncwarp();
+#ifdef EDGES
+        column.read(b, where.at(t), label);
+        column.make();
+        column.put(shared);
+        REAL predicted = lane < N ? dot_row(column.e, row) : (REAL)0;
+#else
         REAL predicted = dot_row(column, row);
+#endif
         REAL inverse = predicted > 0 ? 1 / predicted : (REAL)0, weight = now / warp_sum(now);
         if (lane < PADDED) {
             row[PADDED + lane] = lane < N ? inverse : (REAL)0;
@@ -69,11 +86,11 @@ __device__ bool posterior_of(const Batch &b, const REAL (*shared)[PADDED], const
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_future(Batch b) {
-    __shared__ __align__(16) REAL shared[N][PADDED];
+    __shared__ __align__(16) REAL shared[TILES][N][PADDED];
     __shared__ __align__(16) REAL rows[WARPS][3][PADDED];
-    load_edges(b, shared);
-    int lane = threadIdx.x % 32;
-    long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
+    load_edges(b, shared[0]);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    long long number = (long long)blockIdx.x * WARPS + warp;
     if (number >= chunk_count(b)) return;
     Part chunk = chunk_at(b, number);
     if (!chunk.size) return;
@@ -83,11 +100,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_future(Batch b) {
         return;
     }
     if (chunk.a + chunk.size == chunk.length) return; // its posterior is the forward vector
-    REAL column[PADDED], gamma = 0;
-#pragma unroll
-    for (int i = 0; i < PADDED; ++i) column[i] = i < N && lane < N ? shared[i][lane] : (REAL)0;
-    REAL *row = rows[threadIdx.x / 32][0];
-    bool known = posterior_of(b, shared, column, row, own, chunk.a + chunk.size, chunk.length, gamma);
+    REAL gamma = 0;
+    bool known = posterior_of(b, shared[warp % TILES], rows[warp][0], chunk, own, gamma);
     if (lane < N) b.posteriors[number * N + lane] = gamma;
     if (!known && lane == 0) b.flag[chunk.s] = 2;
 }

@@ -13,16 +13,21 @@
 #undef AHEAD
 #define AHEAD 4 // positions whose scores are read together, and after which the rows are compared
 
-__device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared)[PADDED], REAL *row,
-                         const Part &chunk, REAL &alpha) {
+__device__ bool entry_of(const Batch &b, const Edges &edges, REAL (*shared)[PADDED], REAL *row, const Part &chunk,
+                         REAL &alpha) {
     const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
     const Rows where = rows_of(b, chunk.s);
     REAL m[PADDED], sum = 1; // the sum of row `lane` follows the same recursion
     unsigned follows = 0, reach = N == 32 ? FULL : (1u << N) - 1; // labels that may follow mine; rows that are not zero
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) m[i] = i == lane ? 1 : 0;
+#ifdef EDGES
+    Column column;
+    column.begin(b, label);
+#else
     for (int k = 0; k < N; ++k) follows |= b.transitions[label * N + k] > -INFINITE ? 1u << k : 0u;
     if (lane >= N) follows = 0;
+#endif
     REAL next[AHEAD];
     auto read = [&](long long t) {
 #pragma unroll
@@ -39,6 +44,19 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared
         for (int k = 0; k < AHEAD; ++k) {
             const long long t = chunk.a - 1 - depth - k;
             if (t == 0 && lane < N) scores[k] += b.start[lane];
+#ifdef EDGES
+            if (t > 0) {
+                column.read(b, where.at(t), label);
+                column.make();
+                if (!column.put(shared)) return false;
+                if (lane < N) scores[k] += column.most;
+#pragma unroll
+                for (int i = 0; i < N; ++i) {
+                    const unsigned after = __ballot_sync(FULL, lane < N && column.scores[i] + column.edges[i] > -INFINITE);
+                    if (i == lane) follows = after;
+                }
+            }
+#endif
             const float peak = warp_peak((float)scores[k]);
             if (!(peak > -INFINITE && peak < INFINITE)) return false;
             const unsigned possible = __ballot_sync(FULL, scores[k] > -INFINITE);
@@ -101,17 +119,17 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, const REAL (*shared
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) chunk_past(Batch b) {
-    __shared__ __align__(16) REAL shared[N][PADDED];
+    __shared__ __align__(16) REAL shared[TILES][N][PADDED];
     __shared__ __align__(16) REAL rows[WARPS][2][32];
-    Edges edges = load_edges(b, shared);
-    int lane = threadIdx.x % 32;
-    long long number = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
+    Edges edges = load_edges(b, shared[0]);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    long long number = (long long)blockIdx.x * WARPS + warp;
     if (number >= chunk_count(b)) return;
     Part chunk = chunk_at(b, number);
     if (!chunk.size) return;
     REAL alpha = 0;
     bool known = edges.in_range;
-    if (known && chunk.a > 0) known = entry_of(b, edges, shared, rows[threadIdx.x / 32][0], chunk, alpha);
+    if (known && chunk.a > 0) known = entry_of(b, edges, shared[warp % TILES], rows[warp][0], chunk, alpha);
     if (lane < N) b.entries[number * N + lane] = alpha;
     if (!known && lane == 0) b.flag[chunk.s] = 1;
 }

@@ -24,6 +24,9 @@ _LEAST_CAPABILITY = 80
 SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
 
+CHUNKS = "chunk_"
+"""What the files of chunks by warps begin with. They are compiled anew for edges of positions' own."""
+
 FILES = {
     **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
     **dict.fromkeys(("block_forward", "block_backward"), "blocks"),
@@ -70,7 +73,7 @@ class HostStatus:
 class Kernels:
     """The kernels for one number of labels, float or double, on one card. They are compiled when first used."""
 
-    def __init__(self, device: int, n_labels: int, double: bool) -> None:
+    def __init__(self, device: int, n_labels: int, double: bool, edges: bool) -> None:
         import torch
 
         major, minor = torch.cuda.get_device_capability(device)
@@ -81,7 +84,7 @@ class Kernels:
         if n_labels > MOST_LABELS:
             raise ChainfoldError(f"there are {n_labels} labels, but CUDA tensors may have {MOST_LABELS} at most.")
         self._device, self._architecture = device, 10 * major + minor
-        self._options = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ()))
+        self._options, self._edges = (f"-DN={n_labels}", *(("-DREAL_IS_DOUBLE",) if double else ())), edges
         self._driver = _driver()
         self._launch = self._driver.cuLaunchKernel
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -115,7 +118,8 @@ class Kernels:
 
     def _load(self, name: str) -> ctypes.c_void_p:
         file = FILES.get(name, name)
-        code = compiled(file, self._architecture, self._options)
+        options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
+        code = compiled(file, self._architecture, options)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
         status = status or self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
@@ -126,9 +130,9 @@ class Kernels:
 
 
 @cache
-def kernels_for(device: int, n_labels: int, double: bool) -> Kernels:
-    """The kernels of a card; the same object each time."""
-    return Kernels(device, n_labels, double)
+def kernels_for(device: int, n_labels: int, double: bool, edges: bool) -> Kernels:
+    """The kernels of a card, with or without edges of positions' own; the same object each time."""
+    return Kernels(device, n_labels, double, edges)
 
 
 _of_thread = threading.local()

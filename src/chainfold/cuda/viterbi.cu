@@ -4,7 +4,7 @@
 
 extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
     __shared__ __align__(16) double rows[2][PADDED];
-    const Column column = transitions_into(b);
+    const TransitionsInto column = transitions_into(b);
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
         const long long length = length_of(b, s);
         double delta = 0.0, total = 0.0, most = 0.0;

@@ -18,13 +18,13 @@ typedef unsigned short POINTER;
 #define GROUP 8 // positions whose scores are read together, and after which a peak is taken out
 
 // The scores of the transitions into a lane's label.
-struct Column {
+struct TransitionsInto {
     double scores[PADDED];
     bool unusable;
 };
-__device__ inline Column transitions_into(const Batch &b) {
+__device__ inline TransitionsInto transitions_into(const Batch &b) {
     const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
-    Column column;
+    TransitionsInto column;
     column.unusable = false;
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) {
@@ -59,7 +59,7 @@ template <class Score> __device__ inline double best_of(const double *delta, Sco
 // A lane's `delta`, of the position before `from` unless that is 0, becomes that of position until - 1; what is taken out
 // is added to `total`. With KEEP, pointers go to `back`. Returns a fault or 0. rows: [2, PADDED], shared.
 template <bool KEEP>
-__device__ inline int best_scores(const Batch &b, const Column &column, long long s, long long length, long long from,
+__device__ inline int best_scores(const Batch &b, const TransitionsInto &column, long long s, long long length, long long from,
                                   long long until, double (*rows)[PADDED], double &delta, double &total) {
     const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
     const Rows where = rows_of(b, s);

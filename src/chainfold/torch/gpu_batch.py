@@ -31,10 +31,11 @@ class GpuBatch:
         emissions = inputs.emissions
         self.inputs, self.device, self.dtype = inputs, emissions.device, inputs.result_type
         self.n_labels, self.sequences, self.positions = inputs.n_labels, inputs.n_sequences, inputs.positions
-        self.kernels = kernels_for(self.device.index or 0, self.n_labels, self.dtype == torch.float64)
+        edges = inputs.edges is not None
+        self.kernels = kernels_for(self.device.index or 0, self.n_labels, self.dtype == torch.float64, edges)
         self.stream = self.kernels.stream()
         self.length = 0  # of the longest sequence
-        self.by_warps = self.n_labels <= CHUNK_LABELS and inputs.edges is None
+        self.by_warps = self.n_labels <= CHUNK_LABELS
         self._alive: list[Tensor] = []
         self.batch = batch = Batch()
         self._address = ctypes.c_void_p(ctypes.addressof(batch))
