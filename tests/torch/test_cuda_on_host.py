@@ -158,7 +158,7 @@ def setting(shape: tuple[int, int, int], double: bool, kind: str) -> tuple[CRF, 
 
 def cut(monkeypatch: pytest.MonkeyPatch, whole: int, chunk: int) -> None:
     """Sequences of more than `whole` positions have chunks of `chunk`."""
-    for name, value in (("_WHOLE", whole), ("_CHUNK", chunk), ("_HALO", chunk // 2)):
+    for name, value in (("_WHOLE", whole), ("_WHOLE_WITH_EDGES", whole), ("_CHUNK", chunk), ("_HALO", chunk // 2)):
         monkeypatch.setattr(gpu_batch, name, value)
 
 

@@ -6,6 +6,9 @@
 #define FULL 0xffffffffu
 #define WARPS 4 // of a block whose warps work on their own
 #define LABEL_THREADS ((N + 31) / 32 * 32)
+#ifndef SHARES // threads of a label that add a sum together; see numbers.cuh
+#define SHARES (N <= 32 ? 8 : N <= 64 ? 16 : N <= 128 ? 8 : N <= 256 ? 4 : N <= 512 ? 2 : 1)
+#endif
 #define UNKNOWN -100 // the tag of a position whose tag is unknown
 
 #ifdef REAL_IS_DOUBLE
@@ -157,23 +160,23 @@ __device__ inline REAL score_of(const Batch &b, long long row, long long t, long
 
 struct Sum {
     template <class T> __device__ T operator()(T x, T y) const { return x + y; }
+    __device__ static double least() { return 0.0; }
 };
 struct Most {
     template <class T> __device__ T operator()(T x, T y) const { return y > x ? y : x; }
+    __device__ static double least() { return NEVER; }
 };
 template <class T, class Combine> __device__ inline T over_warp(T x, Combine combine) {
     for (int k = 16; k; k /= 2) x = combine(x, __shfl_xor_sync(FULL, x, k));
     return x;
 }
-// Over a block of at most 1,024 threads; every thread gets the result. `room`: 32 numbers.
+// Over a block of at most 1,024 threads; every thread gets the result. `room`: 32 numbers, shared.
 template <class T, class Combine> __device__ inline T over_block(T x, T *room, Combine combine) {
     x = over_warp(x, combine);
     __syncthreads();
     if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
     __syncthreads();
-    T all = room[0];
-    for (int k = 1; k < (int)blockDim.x / 32; ++k) all = combine(all, room[k]);
-    return all;
+    return over_warp(threadIdx.x % 32 < blockDim.x / 32 ? room[threadIdx.x % 32] : (T)combine.least(), combine);
 }
 template <class T> __device__ inline T warp_sum(T x) { return over_warp(x, Sum()); }
 template <class T> __device__ inline T warp_max(T x) { return over_warp(x, Most()); }

@@ -20,6 +20,8 @@ WARPS = 4
 """Warps of a block whose warps work on their own."""
 
 _LEAST_CAPABILITY = 80
+SHARES = {32: 8, 64: 16, 128: 8, 256: 4, 512: 2, MOST_LABELS: 1}
+"""SHARES of batch.cuh, by the most labels that have them."""
 
 SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
@@ -127,6 +129,16 @@ class Kernels:
             raise ChainfoldError(f"the CUDA driver could not load {file}.cu: status {status}.")
         self._functions[name] = function
         return function
+
+
+def shares(n_labels: int) -> int:
+    """Threads of a label that add a sum together."""
+    return next(shares for most, shares in SHARES.items() if n_labels <= most)
+
+
+def threads_of_shares(n_labels: int) -> int:
+    """Threads of a block that has so many for each label."""
+    return -(-n_labels // 32) * 32 * shares(n_labels)
 
 
 @cache

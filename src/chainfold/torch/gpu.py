@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import torch
+from chainfold.cuda.launch import threads_of_shares
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from chainfold.torch.gpu_batch import TABLES, GpuBatch
@@ -219,9 +220,9 @@ def _backward(
     elif gpu.in_chunks:
         gpu.launch_rounds("block_backward")
     if in_order:
-        gpu.launch_labels("ordered_backward", gpu.sequences)
+        gpu.launch_labels("ordered_backward", gpu.sequences, threads_of_shares(n))
         if not by_warps:
             batch.flag = None  # the counts of all
-        gpu.launch_labels("counts", blocks)
+        gpu.launch_labels("counts", blocks, gpu.label_threads)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))
     return Gradient(gradient, pairs, first, last, edges)

@@ -7,12 +7,12 @@ import ctypes
 import numpy as np
 
 import torch
-from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for
+from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for, threads_of_shares
 from chainfold.errors import BadSetting
 from chainfold.torch.arguments import Arguments
 from torch import Tensor
 
-_WHOLE = 512  # positions of a sequence that is one chunk
+_WHOLE, _WHOLE_WITH_EDGES = 512, 128  # positions of a sequence that is one chunk
 _CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
 _HALO = 64  # positions that a block begins early
 _ROUNDS = 6  # of blocks: all chunks, repairs, and the last check
@@ -64,7 +64,7 @@ class GpuBatch:
             longest = second if inputs.batch_first else first
             batch.row_sequence, batch.row_position = (longest, 1) if inputs.batch_first else (1, self.sequences)
         self.length = longest
-        batch.length, batch.whole = longest, longest <= _WHOLE
+        batch.length, batch.whole = longest, longest <= (_WHOLE if inputs.edges is None else _WHOLE_WITH_EDGES)
         long_batch = self.positions > _LONG
         batch.group = _LONG_GROUP if long_batch else _GROUP
         batch.chunk = longest if batch.whole else _LONG_CHUNK if long_batch else _CHUNK
@@ -104,9 +104,9 @@ class GpuBatch:
 
     @property
     def threads(self) -> int:
-        """A thread for each label; more of them where the shares of many chunks are added."""
+        """Several threads for each label, and enough of them to add the shares of many chunks."""
         shares: int = min(512, self.chunks // max(self.sequences, 1) // 4)
-        return max(self.label_threads, -(-shares // 32) * 32)
+        return max(threads_of_shares(self.n_labels), -(-shares // 32) * 32)
 
     @property
     def in_chunks(self) -> bool:
@@ -122,19 +122,19 @@ class GpuBatch:
     def launch(self, name: str, blocks: int, threads: int) -> None:
         self.kernels.launch(name, blocks, threads, self.stream, self._argument)
 
-    def launch_labels(self, name: str, blocks: int, threads: int = 0) -> None:
-        """A kernel with a thread for each label, which may need the matrix of transitions."""
+    def launch_labels(self, name: str, blocks: int, threads: int) -> None:
+        """A kernel with threads for each label, which may need the matrix of transitions."""
         if self.n_labels > SHARED_LABELS and not self.batch.matrix and not self.batch.edges:
             self.batch.matrix = self.space(2, self.n_labels, self.n_labels, dtype=torch.float64)
             self.launch("edge_matrix", min(32, -(-(self.n_labels**2) // 1024)), 256)
-        self.launch(name, blocks, threads or self.label_threads)
+        self.launch(name, blocks, threads)
 
     def launch_rounds(self, name: str) -> None:
         """A kernel that goes through all chunks by blocks, and again where they do not agree."""
         self.batch.borders = self.space(3, self.chunks, self.n_labels, dtype=torch.float64)
         for number in range(_ROUNDS):
             self.batch.round = number
-            self.launch_labels(name, self.chunks)
+            self.launch_labels(name, self.chunks, threads_of_shares(self.n_labels))
 
     def launch_warps(self, name: str, warps: int) -> None:
         """A kernel whose warps work on their own."""
