@@ -184,3 +184,45 @@ def _of_labels(
     same = all(torch.equal(a, b) for a, b in zip(*again, strict=True))
     lengths = all(own.shape == (2, len(labels)) for own, (labels, _) in zip(again[0], truth, strict=True))
     yield Check(f"{name}: drawn labellings", float(not (same and lengths)), 0.0)
+
+
+def machinery(device: str) -> Iterator[Check]:
+    """The layer in torch's own machinery: derivatives by differences, compiled, in half precision, in pieces."""
+    torch.manual_seed(0)
+    module = CRF(4, batch_first=True, forbid=[(0, 1)]).to(device, torch.float64)
+    emissions = torch.randn(3, 9, 4, dtype=torch.float64, device=device, requires_grad=True)
+    edges = torch.randn(3, 9, 4, 4, dtype=torch.float64, device=device, requires_grad=True)
+    tags = torch.randint(1, 4, (3, 9), device=device)
+    mask = torch.rand(3, 9, device=device) < 0.7
+    holds = torch.autograd.gradcheck(lambda e, p: module(e, tags, mask, edges=p), (emissions, edges))
+    yield Check("derivatives by differences", float(not holds), 0.0)
+    leaves = [emissions, *module.parameters()]
+    plain = torch.autograd.grad(module(emissions, tags, mask), leaves)
+    whole = torch.compile(lambda e: module(e, tags, mask), fullgraph=True, backend="aot_eager")
+    compiled = torch.autograd.grad(whole(emissions), leaves)
+    yield Check("compiled", float(not all(torch.equal(a, b) for a, b in zip(plain, compiled, strict=True))), 0.0)
+    single = module.float()
+    half = emissions.detach().to(torch.bfloat16)
+    given, exact = single(half, tags, mask), single(half.float(), tags, mask)
+    yield Check("half precision", difference(given.detach().cpu(), exact.detach().cpu()), 0.0)
+    yield from _in_pieces(device)
+
+
+def _in_pieces(device: str) -> Iterator[Check]:
+    torch.manual_seed(1)
+    module = CRF(5).to(device, torch.float64)
+    emissions = torch.randn(5000, 5, dtype=torch.float64, device=device)
+    tags = torch.randint(5, (5000,), device=device)
+    leaf = emissions.clone().requires_grad_()
+    module(leaf[:, None], tags[:, None]).backward()
+    whole = [leaf.grad, *(parameter.grad for parameter in module.parameters())]
+    module.zero_grad()
+    pieces = [piece.clone().requires_grad_() for piece in emissions.split(700)]
+    total = sum(part.log_likelihood for part in module.stream(zip(pieces, tags.split(700), strict=True), scale=1.0))
+    found = [torch.cat([piece.grad for piece in pieces]), *(parameter.grad for parameter in module.parameters())]
+    exact = float(module(emissions[:, None], tags[:, None]).detach())
+    yield Check("in pieces: likelihood", abs(float(total) / exact - 1.0), 1e-12)
+    for a, b in zip(found, whole, strict=True):
+        assert a is not None
+        assert b is not None
+        yield Check("in pieces: gradient", difference(a.cpu(), b.cpu()), 1e-10)

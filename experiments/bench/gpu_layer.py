@@ -24,8 +24,18 @@ import numpy as np
 import torch
 from chainfold.cuda.compiler import compiled
 from chainfold.cuda.launch import CHUNK_LABELS
-from chainfold.torch import CRF, gpu_batch
-from experiments.bench.gpu_checks import SHAPES, Check, arguments_of, batch_of, cases, check, difference, module_of
+from chainfold.torch import CRF
+from experiments.bench.gpu_checks import (
+    SHAPES,
+    Check,
+    arguments_of,
+    batch_of,
+    cases,
+    check,
+    difference,
+    machinery,
+    module_of,
+)
 from experiments.bench.gpu_reference import chain_of, expected
 
 Shape = tuple[int, int, int]
@@ -36,10 +46,10 @@ TABLE: tuple[Shape, ...] = (
 ROUNDS = 20
 MOST_BYTES = 1 << 30
 """Of edges of positions' own that are measured."""
-PEER_POSITIONS = 4096
-"""Positions up to which pytorch-crf is measured: it takes 0.7 ms for each."""
+PEER_ROUNDS, PEER_SECONDS = 3, 5.0
+"""Runs of pytorch-crf, which takes 0.7 ms for each position; only one where that takes longer."""
 CHUNK_FILES = ("chunk_past", "chunk_forward", "chunk_future", "chunk_backward")
-FILES = ("ordered", "blocks", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
+FILES = ("ordered", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
 
 
 class Session:
@@ -67,12 +77,14 @@ def compile_all(session: Session) -> None:
     major, minor = torch.cuda.get_device_capability()
     tasks = []
     for n in sorted({shape[2] for shape in (*SHAPES, *TABLE)}):
-        files = (*FILES, *CHUNK_FILES) if n <= CHUNK_LABELS else FILES
         for double in (("-DREAL_IS_DOUBLE",), ()):
-            tasks += [(file, 10 * major + minor, (f"-DN={n}", *double)) for file in files]
+            options = (f"-DN={n}", *double)
+            if n <= CHUNK_LABELS:
+                tasks += [(file, (*options, *edges)) for file in CHUNK_FILES for edges in ((), ("-DEDGES",))]
+            tasks += [(file, options) for file in (*FILES, "best_chunks" if n <= CHUNK_LABELS else "blocks")]
     begin = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
-        for done in [pool.submit(compiled, *task) for task in tasks]:
+        for done in [pool.submit(compiled, file, 10 * major + minor, options) for file, options in tasks]:
             done.result()
     session.write(kind="compiled", files=len(tasks), seconds=time.monotonic() - begin)
 
@@ -87,6 +99,10 @@ def checks(session: Session) -> list[Check]:
             session.write(kind="check", name=result.name, error=result.error, limit=result.limit, holds=result.holds)
             if not result.holds:
                 wrong.append(result)
+    for result in machinery("cuda"):
+        session.write(kind="check", name=result.name, error=result.error, limit=result.limit, holds=result.holds)
+        if not result.holds:
+            wrong.append(result)
     for kind, length in (("plain", 100_000), ("cycle", 10_000), ("weak", 10_000)):
         if session.has_time(f"long {kind}", 40.0):
             for result in long_checks(kind, length):
@@ -150,20 +166,25 @@ def runs_of(shape: Shape) -> dict[str, Callable[[], object]]:
     runs: dict[str, Callable[[], object]] = {
         "likelihood": lambda: backward(-module(emissions, tags), emissions),
         "log Z": lambda: backward(module.log_partition(emissions).sum(), emissions),
+        "labels": lambda: module.labels(emissions),
     }
     if size * length <= 1 << 20:
         runs["decode"] = lambda: module.decode(emissions)
+    struct = _torch_struct()
     if 4 * size * length * n * n <= MOST_BYTES:
         edges = torch.randn(*shape, n, device="cuda", requires_grad=True)
         runs["edges"] = lambda: backward(module.log_partition(emissions, edges=edges).sum(), edges)
-    if length <= PEER_POSITIONS:
-        with_peer = _pytorch_crf(module)
-        if with_peer is not None:
-            runs["pytorch-crf"] = lambda: backward(-with_peer(emissions, tags), emissions)
-            runs["pytorch-crf decode"] = lambda: with_peer.decode(emissions)
-    struct = _torch_struct()
-    if struct is not None and size * length * n * n * 4 < 12e9:
-        runs["torch-struct"] = lambda: backward(_struct_log_z(struct, module, emissions), emissions)
+        if struct is not None:
+            turned = edges.detach()[:, 1:].transpose(2, 3).contiguous().requires_grad_()
+            runs["torch-struct edges"] = lambda: backward(struct.LinearChainCRF(turned).partition.sum(), turned)
+            runs["torch-struct labels"] = lambda: struct.LinearChainCRF(_potentials(module, emissions)).argmax
+            runs["torch-struct"] = lambda: backward(
+                struct.LinearChainCRF(_potentials(module, emissions)).partition.sum(), emissions
+            )
+    peer = _pytorch_crf(module)
+    if peer is not None and length <= 100_000 and size * length * n <= 1 << 22:
+        runs["pytorch-crf"] = lambda: backward(-peer(emissions, tags), emissions)
+        runs["pytorch-crf decode"] = lambda: peer.decode(emissions)
     return runs
 
 
@@ -185,12 +206,12 @@ def _torch_struct() -> Any:
     return torch_struct
 
 
-def _struct_log_z(struct: Any, module: CRF, emissions: torch.Tensor) -> torch.Tensor:
+def _potentials(module: CRF, emissions: torch.Tensor) -> torch.Tensor:
+    """What torch-struct takes: the next label before the previous one, and the first scores in the first potential."""
     potentials = emissions[:, 1:, :, None] + module.transitions.T
     first = torch.zeros_like(potentials)
     first[:, 0] = emissions[:, 0, None, :]
-    total: torch.Tensor = struct.LinearChainCRF(potentials + first).partition.sum()
-    return total
+    return potentials + first
 
 
 def table(session: Session) -> list[dict[str, Any]]:
@@ -202,17 +223,18 @@ def table(session: Session) -> list[dict[str, Any]]:
         torch.cuda.empty_cache()
         row: dict[str, Any] = {"shape": shape}
         for name, run in runs_of(shape).items():
-            peer = name.startswith(("pytorch-crf", "torch-struct"))
-            if peer and not session.has_time(f"{name} {shape}", 20.0):
-                continue
-            try:
-                run()
-            except torch.cuda.OutOfMemoryError:
-                row[name] = None
+            loops = name.startswith("pytorch-crf")
+            if not session.has_time(f"{name} {shape}", 2e-3 * shape[1] if loops else 10.0):
                 continue
             torch.cuda.reset_peak_memory_stats()
             held = torch.cuda.memory_allocated()
-            times = [milliseconds(run) for _ in range(3 if name.startswith("pytorch-crf") else ROUNDS)]
+            try:
+                times = [milliseconds(run)]
+            except torch.cuda.OutOfMemoryError:
+                row[name] = None
+                continue
+            if times[0] < 1e3 * PEER_SECONDS or not loops:  # otherwise the first run counts
+                times = [milliseconds(run) for _ in range(PEER_ROUNDS if loops else ROUNDS)]
             row[name], row[f"{name}, least"] = median(times), min(times)
             row[f"{name} MB"] = (torch.cuda.max_memory_allocated() - held) / 1e6
         session.write(kind="times", **row)
@@ -254,18 +276,6 @@ def kernels(session: Session) -> None:
         session.write(kind="kernels", shape=shape, microseconds=times)
 
 
-def chunk_lengths(session: Session) -> None:
-    """Milliseconds of 10,000,000 positions by the length of a chunk."""
-    before = gpu_batch._LONG_CHUNK
-    for chunk in (256, 512, 632, 1053, 1579, 3157):
-        if session.has_time(f"chunks of {chunk}", 10.0):
-            gpu_batch._LONG_CHUNK = chunk
-            run = runs_of((1, 10_000_000, 23))["likelihood"]
-            run()
-            session.write(kind="chunk", positions=chunk, milliseconds=median(milliseconds(run) for _ in range(8)))
-    gpu_batch._LONG_CHUNK = before
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
@@ -280,7 +290,6 @@ def main() -> int:
     print(f"checks that do not hold: {[result.name for result in wrong]}; equal bits: {equal}", flush=True)
     rows = table(session)
     overhead(session)
-    chunk_lengths(session)
     kernels(session)
     for row in rows:
         shown = {name: round(value, 3) for name, value in row.items() if isinstance(value, float)}

@@ -2,6 +2,8 @@
 
     alpha_t(j) = s_t(j) + log sum_i exp(alpha_{t-1}(i) + e_t(i, j))        beta_t(i) = log sum_j exp(e + s_{t+1} + beta)
 
+each less its largest number.
+
 Nothing is imported but NumPy, so that it runs where chainfold's kernels for the host do not.
 """
 
@@ -56,19 +58,21 @@ def expected(chain: Chain, keep_edges: bool = True) -> Expected:
     states, (length, n) = chain.states, chain.states.shape
     if not length:
         return Expected(0.0, states, np.zeros((0, n, n)), 0.0)
-    alpha, beta = np.empty_like(states), np.zeros_like(states)
-    alpha[0] = states[0]
-    for t in range(1, length):
-        alpha[t] = states[t] + _log_sum(alpha[t - 1][:, None] + chain.edge(t), 0)
+    alpha, beta, total = np.empty_like(states), np.zeros_like(states), 0.0
+    for t in range(length):
+        now = states[t] if t == 0 else states[t] + _log_sum(alpha[t - 1][:, None] + chain.edge(t), 0)
+        peak = _peak(now)
+        alpha[t], total = now - peak, total + peak
     for t in range(length - 1, 0, -1):
-        beta[t - 1] = _log_sum(chain.edge(t) + states[t] + beta[t], 1)
-    log_z = float(_log_sum(alpha[-1], 0))
+        before = _log_sum(chain.edge(t) + states[t] + beta[t], 1)
+        beta[t - 1] = before - _peak(before)
+    log_z = total + float(_log_sum(alpha[-1], 0))
     with np.errstate(invalid="ignore"):
-        posterior = np.exp(alpha + beta - log_z)
+        posterior = _shares(alpha + beta)
         edges = np.zeros((length if keep_edges else 1, n, n))
         entropy = _entropy(posterior[0])
         for t in range(1, length):
-            joint = np.exp(alpha[t - 1][:, None] + chain.edge(t) + states[t] + beta[t] - log_z)
+            joint = _shares((alpha[t - 1][:, None] + chain.edge(t) + states[t] + beta[t]).reshape(1, -1)).reshape(n, n)
             edges[t if keep_edges else 0] += joint
             entropy += _entropy(joint) - _entropy(posterior[t - 1])
     return Expected(log_z, posterior, edges, entropy)
@@ -88,6 +92,18 @@ def best(chain: Chain) -> tuple[list[int], float]:
     for t in range(length - 1, 0, -1):
         labels.append(int(back[t, labels[-1]]))
     return labels[::-1], float(delta.max())
+
+
+def _peak(x: Floats) -> float:
+    """What is taken out of logarithms, so that they stay small and keep their digits."""
+    peak = float(np.max(x))
+    return 0.0 if np.isneginf(peak) else peak
+
+
+def _shares(logs: Floats) -> Floats:
+    """exp, so that each row adds up to one."""
+    shares: Floats = np.exp(logs - _log_sum(logs, 1)[:, None])
+    return shares
 
 
 def _log_sum(x: Floats, axis: int) -> Floats:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import torch
-from chainfold.cuda import compiler, launch
+from chainfold.cuda import compiler
 from chainfold.cuda.launch import CHUNK_LABELS, HostStatus
 from chainfold.cuda.launch import FILES as FILE_OF
 from chainfold.torch import gpu_batch, gpu_paths, ops, paths
@@ -35,7 +35,6 @@ extern "C" int run(void (*kernel)(Batch), const Batch *batch, unsigned blocks, u
     return run_grid(kernel, batch, blocks, threads, turned);
 }
 """
-_SHARES = {32: 2, 64: 4, 512: 2, 1024: 1}  # fewer threads than on a card: here each of them takes time
 _GUARD = 64  # numbers around each tensor that nothing may write
 _SENTINEL = 0x7B
 
@@ -57,7 +56,6 @@ def library(n_labels: int, double: bool, edges: bool) -> ctypes.CDLL:
     files = [(Path(compiler.__file__).parent / f"{name}.cu").read_text() for name in names]
     path.write_text("".join((header, headers, *files, _RUN)))
     flags = [*FLAGS, f"-DN={n_labels}", *(["-DREAL_IS_DOUBLE"] if double else []), *(["-DEDGES"] if edges else [])]
-    flags.append(f"-DSHARES={launch.shares(n_labels)}")
     assert GXX is not None
     done = subprocess.run([GXX, *flags, str(path), "-o", str(path.with_suffix(".so"))], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
@@ -82,6 +80,9 @@ class HostKernels:
 
     def wait(self, stream: int) -> None:
         pass
+
+    def prepare(self, files: tuple[str, ...]) -> None:
+        assert set(files) <= set(FILES)
 
     def launch(self, name: str, blocks: int, threads: int, stream: int, batch: int) -> None:
         assert FILE_OF.get(name, name) in FILES
@@ -112,7 +113,6 @@ def card_on_host() -> Iterator[None]:
         patch.setattr(gpu_batch, "kernels_for", lambda device, *options: HostKernels(*options))
         patch.setattr(gpu_batch.GpuBatch, "room", _room)
         patch.setattr(paths, "_backend", lambda inputs: gpu_paths)
-        patch.setattr(launch, "SHARES", _SHARES)
         operators = torch.library.Library("chainfold", "IMPL")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch warns of what is overridden

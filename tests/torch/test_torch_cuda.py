@@ -9,7 +9,7 @@ import pytest
 
 import torch
 from chainfold.errors import ChainfoldError
-from experiments.bench.gpu_checks import arguments_of, batch_of, cases, check, module_of
+from experiments.bench.gpu_checks import arguments_of, batch_of, cases, check, machinery, module_of
 
 on_card = [
     pytest.mark.gpu,
@@ -38,6 +38,12 @@ def test_bits_are_equal_from_run_to_run_and_devices_are_not_mixed() -> None:
     assert all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0], strict=True))
     with pytest.raises(ChainfoldError, match="the CRF is on cuda"):
         module(given["emissions"].cpu(), given["tags"].cpu())
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_card)])
+def test_torchs_machinery_on_a_device(device: str) -> None:
+    wrong = [result for result in machinery(device) if not result.holds]
+    assert not wrong
 
 
 def test_the_script_for_a_card_needs_torch_and_numpy_only() -> None:

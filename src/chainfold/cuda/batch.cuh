@@ -6,9 +6,6 @@
 #define FULL 0xffffffffu
 #define WARPS 4 // of a block whose warps work on their own
 #define LABEL_THREADS ((N + 31) / 32 * 32)
-#ifndef SHARES // threads of a label that add a sum together; see numbers.cuh
-#define SHARES (N <= 32 ? 8 : N <= 64 ? 16 : N <= 128 ? 8 : N <= 256 ? 4 : N <= 512 ? 2 : 1)
-#endif
 #define UNKNOWN -100 // the tag of a position whose tag is unknown
 
 #ifdef REAL_IS_DOUBLE

@@ -1,4 +1,5 @@
-// Chunks of long sequences by blocks, for more labels than a warp has lanes. What surrounds a chunk is certified by its borders.
+// Chunks of long sequences by blocks, one thread a label: for more labels than a warp has lanes, and for edges of
+// positions' own. What surrounds a chunk is certified by its borders.
 //
 // A chunk begins `halo` positions early, with equal shares. Its entry is the forward vector that it has before its first
 // position, its exit that of its last one. A step takes x to x E diag(exp s), which is linear and has no negative number:
@@ -21,9 +22,9 @@
 #endif
 #define NEGLIGIBLE 1e-290 // of a share; all that LEAST lets pass are above it
 
-// Do two vectors agree in every label? Each label's threads have a number of both; by a block.
+// Do two vectors agree in every label? Each thread has a number of both; by a block.
 __device__ inline bool agree(double x, double y, double *room) {
-    const bool counts = own_label() < N && !(x < NEGLIGIBLE && y < NEGLIGIBLE);
+    const bool counts = threadIdx.x < N && !(x < NEGLIGIBLE && y < NEGLIGIBLE);
     const double ratio = x / y;
     if (__syncthreads_or(counts && !(ratio > 0.0 && ratio < INFINITE))) return false;
     const double high = block_max(counts ? ratio : 0.0, room), low = -block_max(counts ? -ratio : NEVER, room);
@@ -33,12 +34,12 @@ __device__ inline bool agree(double x, double y, double *room) {
 // What a chunk has to do in this round.
 struct Turn {
     bool done;     // nothing
-    double *entry; // the numbers of the thread's label
+    double *entry; // this thread's numbers
     double *exit;
     const double *beside; // the exit of the neighbour, in the round before
 };
 __device__ inline Turn turn_of(const Batch &b, long long number, long long neighbour, bool alone, double *room) {
-    const long long size = all_parts(b, b.chunk) * N, j = own_label() < N ? own_label() : 0;
+    const long long size = all_parts(b, b.chunk) * N, j = threadIdx.x < N ? threadIdx.x : 0;
     const double *earlier = b.borders + (1 + (b.round + 1) % 2) * size;
     Turn turn;
     turn.entry = b.borders + number * N + j;
@@ -47,7 +48,7 @@ __device__ inline Turn turn_of(const Batch &b, long long number, long long neigh
     turn.done = false;
     if (b.round == 0) return turn;
     turn.done = alone || agree(*turn.entry, *turn.beside, room);
-    if (turn.done && leads()) *turn.exit = earlier[number * N + j];
+    if (turn.done && threadIdx.x < N) *turn.exit = earlier[number * N + j];
     if (!turn.done && b.round == b.rounds - 1) {
         turn.done = true;
         if (threadIdx.x == 0) b.flag[part_at(b, number, b.chunk).s] = 1;
@@ -55,16 +56,16 @@ __device__ inline Turn turn_of(const Batch &b, long long number, long long neigh
     return turn;
 }
 
-extern "C" __global__ void __launch_bounds__(LABEL_THREADS * SHARES) block_forward(Batch b) {
+extern "C" __global__ void __launch_bounds__(LABEL_THREADS) block_forward(Batch b) {
     __shared__ double pool[2 * N], room[32], edges[MATRIX_SIZE];
-    const int j = own_label();
+    const int j = threadIdx.x;
     const long long number = blockIdx.x;
     const Part chunk = part_at(b, number, b.chunk);
     if (!chunk.size) return;
     const long long a = chunk.a, until = a + chunk.size;
     if (b.round == 0 && b.tags) {
-        double own = block_sum(score_of_tags(b, rows_of(b, chunk.s), chunk.length, a + threadIdx.x, until, blockDim.x), room);
-        if (threadIdx.x == 0) b.score[number] = own;
+        double own = block_sum(score_of_tags(b, rows_of(b, chunk.s), chunk.length, a + j, until, blockDim.x), room);
+        if (j == 0) b.score[number] = own;
     }
     const Turn turn = turn_of(b, number, number - 1, a == 0, room);
     if (turn.done) return;
@@ -78,26 +79,26 @@ extern "C" __global__ void __launch_bounds__(LABEL_THREADS * SHARES) block_forwa
         } else if (j < N) {
             alpha = *turn.beside;
         }
-        if (leads()) *turn.entry = alpha;
+        if (j < N) *turn.entry = alpha;
         __syncthreads();
     }
     known = known && forward_in_numbers(b, matrix, chunk.s, chunk.length, a, until, a == 0, true, pool, room, alpha, total);
-    if (leads()) *turn.exit = alpha;
-    if (threadIdx.x == 0) {
+    if (j < N) *turn.exit = alpha;
+    if (j == 0) {
         b.scale[number] = total;
         if (!known) b.flag[chunk.s] = 1;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(LABEL_THREADS * SHARES) block_backward(Batch b) {
+extern "C" __global__ void __launch_bounds__(LABEL_THREADS) block_backward(Batch b) {
     __shared__ double pool[2 * N], room[32], edges[MATRIX_SIZE];
-    const int j = own_label();
+    const int j = threadIdx.x;
     const long long number = blockIdx.x;
     const Part chunk = part_at(b, number, b.chunk);
     if (!chunk.size) return;
     const REAL *own = b.vectors + kept(b, chunk.s) * N;
     if (in_logarithms(own)) {
-        if (threadIdx.x == 0) b.flag[chunk.s] = 1;
+        if (j == 0) b.flag[chunk.s] = 1;
         return;
     }
     const long long last = chunk.a + chunk.size - 1, end = chunk.length - 1;
@@ -112,9 +113,9 @@ extern "C" __global__ void __launch_bounds__(LABEL_THREADS * SHARES) block_backw
     } else {
         gamma = j < N ? *turn.beside : 0.0;
     }
-    if (leads()) *turn.entry = gamma;
+    if (j < N) *turn.entry = gamma;
     __syncthreads();
     backward_in_numbers(b, matrix, chunk.s, last, chunk.a, true, pool, room, gamma);
     if (chunk.a > 0) backward_in_numbers(b, matrix, chunk.s, chunk.a, chunk.a - 1, false, pool, room, gamma);
-    if (leads()) *turn.exit = gamma;
+    if (j < N) *turn.exit = gamma;
 }

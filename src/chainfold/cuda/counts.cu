@@ -75,10 +75,7 @@ __device__ inline void count_logarithms(const Batch &b, const Own &own, const do
 __device__ inline void count_edges(const Batch &b, const Own &own, const double *alphas, double share, double *table) {
     const int j = threadIdx.x;
     auto joint = [&](int i) { return alphas[i * TOGETHER] * exp(edge_of(b, own.row, i, j)); };
-    double predicted = 0.0;
-#pragma unroll 8
-    for (int i = 0; i < N; ++i) predicted += joint(i);
-    const double v = predicted > 0.0 ? own.g / predicted : 0.0;
+    const double predicted = sum_of_terms(joint), v = predicted > 0.0 ? own.g / predicted : 0.0;
     add_pairs(b, own, share, table, [&](int i) { return joint(i) * v; });
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
 from chainfold.cuda.compiler import compiled
@@ -20,8 +21,6 @@ WARPS = 4
 """Warps of a block whose warps work on their own."""
 
 _LEAST_CAPABILITY = 80
-SHARES = {32: 8, 64: 16, 128: 8, 256: 4, 512: 2, MOST_LABELS: 1}
-"""SHARES of batch.cuh, by the most labels that have them."""
 
 SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
@@ -90,6 +89,7 @@ class Kernels:
         self._driver = _driver()
         self._launch = self._driver.cuLaunchKernel
         self._functions: dict[str, ctypes.c_void_p] = {}
+        self._codes: dict[str, Future[bytes]] = {}
 
     def stream(self) -> int:
         """The current stream of the card."""
@@ -97,6 +97,12 @@ class Kernels:
 
         stream: int = torch._C._cuda_getCurrentRawStream(self._device)
         return stream
+
+    def prepare(self, files: tuple[str, ...]) -> None:
+        """Begin to compile files that will be needed together, at the same time."""
+        if files[-1] not in self._codes:
+            for file in files:
+                self._compiling(file)
 
     def launch(self, name: str, blocks: int, threads: int, stream: int, batch: int) -> None:
         """Start a kernel; `batch` is the address of the address of a Batch."""
@@ -120,8 +126,7 @@ class Kernels:
 
     def _load(self, name: str) -> ctypes.c_void_p:
         file = FILES.get(name, name)
-        options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
-        code = compiled(file, self._architecture, options)
+        code = self._compiling(file).result()
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
         status = status or self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
@@ -130,15 +135,13 @@ class Kernels:
         self._functions[name] = function
         return function
 
-
-def shares(n_labels: int) -> int:
-    """Threads of a label that add a sum together."""
-    return next(shares for most, shares in SHARES.items() if n_labels <= most)
-
-
-def threads_of_shares(n_labels: int) -> int:
-    """Threads of a block that has so many for each label."""
-    return -(-n_labels // 32) * 32 * shares(n_labels)
+    def _compiling(self, file: str) -> Future[bytes]:
+        """The machine code of a file, as soon as it is there."""
+        code = self._codes.get(file)
+        if code is None:
+            options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
+            code = self._codes[file] = _compilers().submit(compiled, file, self._architecture, options)
+        return code
 
 
 @cache
@@ -149,6 +152,11 @@ def kernels_for(device: int, n_labels: int, double: bool, edges: bool) -> Kernel
 
 _of_thread = threading.local()
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
+@cache
+def _compilers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(8, thread_name_prefix="chainfold-nvrtc")  # a file takes a second or two
 
 
 @cache

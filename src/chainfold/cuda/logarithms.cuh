@@ -1,4 +1,4 @@
-// A sequence in order, in logarithms and in double, by a block with one thread a label at work: for any scores, and slow.
+// A sequence in order, in logarithms and in double, by a block with one thread a label: for any scores, and slow.
 //
 //     predicted_t(j) = log sum_i exp(alpha_{t-1}(i) + transition(i, j) + edges_t(i, j))
 //     alpha_t(j)     = s_t(j) + predicted_t(j), less the largest of them
@@ -32,7 +32,7 @@ __device__ inline double weight_of(const Batch &b, long long row) { return b.wei
 // log Z; `pool`: [N], `room`: [32], both shared.
 __device__ inline double forward_in_logarithms(const Batch &b, long long s, long long length, double *pool,
                                                double *room) {
-    const int j = threadIdx.x % SHARES ? N : threadIdx.x / SHARES;
+    const int j = threadIdx.x;
     const Rows rows = rows_of(b, s);
     REAL *out = b.vectors + kept(b, s) * N;
     double *alpha = pool, total = 0.0;
@@ -62,7 +62,7 @@ __device__ inline double forward_in_logarithms(const Batch &b, long long s, long
 // Posteriors, or flows with weights of positions, into the gradient; `pool`: [3, N], `room`: [32], both shared.
 __device__ inline void backward_in_logarithms(const Batch &b, long long s, long long length, double *pool,
                                               double *room) {
-    const int j = threadIdx.x % SHARES ? N : threadIdx.x / SHARES;
+    const int j = threadIdx.x;
     const Rows rows = rows_of(b, s);
     const REAL *own = b.vectors + kept(b, s) * N;
     const bool wrong = own[0] != own[0];

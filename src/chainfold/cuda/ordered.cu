@@ -1,10 +1,10 @@
-// Sequences in order, one block a sequence: those that are not done in chunks, in scaled numbers
+// Sequences in order, one block a sequence and one thread a label: those that are not done in chunks, in scaled numbers
 // (`numbers.cuh`) or, where these would leave the range, in logarithms (`logarithms.cuh`). The vectors tell which of both
 // they are.
 //
 // flag: 0 the sequence was done in chunks, whose shares are added here; 1 forward in order; on the way back, not 0: in order.
 
-#define MOST_THREADS (LABEL_THREADS * SHARES > 512 ? LABEL_THREADS * SHARES : 512)
+#define MOST_THREADS (LABEL_THREADS > 512 ? LABEL_THREADS : 512)
 
 // E and its transpose in `matrix`, for more than 64 labels.
 extern "C" __global__ void __launch_bounds__(256) edge_matrix(Batch b) {
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ordered_forward(Batch
     }
 }
 
-extern "C" __global__ void __launch_bounds__(LABEL_THREADS * SHARES) ordered_backward(Batch b) {
+extern "C" __global__ void __launch_bounds__(LABEL_THREADS) ordered_backward(Batch b) {
     __shared__ double pool[3 * N], room[32], edges[MATRIX_SIZE];
     Matrix matrix;
     bool loaded = false;

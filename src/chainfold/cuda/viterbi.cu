@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
 #else
 
 // A block: SHARES threads a label, of which each has a share of the labels before it.
+#define SHARES (1024 / LABEL_THREADS)
 #define SHARE ((N + SHARES - 1) / SHARES)
 #define TAKEN 16                    // positions after which a peak is taken out
 #define STAGED (N <= 256 ? 16 : 8)  // positions whose pointers are read together

@@ -13,7 +13,6 @@ from functools import wraps
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import torch
-from chainfold.cuda.launch import threads_of_shares
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from chainfold.torch.gpu_batch import TABLES, GpuBatch
@@ -111,6 +110,7 @@ def _forward(gpu: GpuBatch) -> tuple[Tensor, Tensor, list[int]]:
     vectors = gpu.room(gpu.positions, n)
     if gpu.empty:
         return gpu.zeros(count), vectors, [0, 0, 0]
+    gpu.prepare()
     values = gpu.room(count)
     gpu.flags()
     batch.vectors, batch.values = vectors.data_ptr(), values.data_ptr()
@@ -220,9 +220,9 @@ def _backward(
     elif gpu.in_chunks:
         gpu.launch_rounds("block_backward")
     if in_order:
-        gpu.launch_labels("ordered_backward", gpu.sequences, threads_of_shares(n))
+        gpu.launch_labels("ordered_backward", gpu.sequences)
         if not by_warps:
             batch.flag = None  # the counts of all
-        gpu.launch_labels("counts", blocks, gpu.label_threads)
+        gpu.launch_labels("counts", blocks)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))
     return Gradient(gradient, pairs, first, last, edges)

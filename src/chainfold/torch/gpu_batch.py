@@ -7,13 +7,13 @@ import ctypes
 import numpy as np
 
 import torch
-from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for, threads_of_shares
+from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for
 from chainfold.errors import BadSetting
 from chainfold.torch.arguments import Arguments
 from torch import Tensor
 
 _WHOLE, _WHOLE_WITH_EDGES = 512, 128  # positions of a sequence that is one chunk
-_CHUNK, _LONG_CHUNK = 128, 512  # positions of a chunk of longer ones
+_CHUNK, _LONG_CHUNK = 128, 1024  # positions of a chunk of longer ones; at most, in a long batch
 _HALO = 64  # positions that a block begins early
 _ROUNDS = 6  # of blocks: all chunks, repairs, and the last check
 _LONG = 1 << 20  # positions of a batch whose chunks are long
@@ -21,6 +21,10 @@ _GROUP, _LONG_GROUP = 32, 512  # positions of a group whose counts or shares are
 TABLES = 3168  # warps with tables of their own, whatever the card: 12 a multiprocessor of an H200, twice
 _COUNT_BLOCKS = 512  # blocks with tables of their own, at most
 _COUNT_BYTES = 128 << 20  # of their tables
+
+_SHORT = ("sums", "chunk_forward", "chunk_backward")  # files of kernels
+_BORDERS = ("chunk_past", "chunk_future")
+_IN_ORDER = ("sums", "ordered", "counts")
 
 
 class GpuBatch:
@@ -67,7 +71,7 @@ class GpuBatch:
         batch.length, batch.whole = longest, longest <= (_WHOLE if inputs.edges is None else _WHOLE_WITH_EDGES)
         long_batch = self.positions > _LONG
         batch.group = _LONG_GROUP if long_batch else _GROUP
-        batch.chunk = longest if batch.whole else _LONG_CHUNK if long_batch else _CHUNK
+        batch.chunk = longest if batch.whole else self._long_chunk() if long_batch else _CHUNK
         batch.halo, batch.rounds = _HALO, _ROUNDS
         self.chunks = self.sequences if batch.whole else self.parts(batch.chunk)
         if inputs.mask is not None:
@@ -75,6 +79,11 @@ class GpuBatch:
             batch.index = self.space(self.sequences, longest, dtype=torch.int64)
             batch.lengths = self.space(self.sequences, dtype=torch.int64)
             self.launch_warps("unmasked_rows", self.sequences)
+
+    def _long_chunk(self) -> int:
+        """Positions of a chunk, so that all warps with tables have equally many."""
+        rounds = -(-self.positions // (TABLES * _LONG_CHUNK))
+        return -(-self.positions // (TABLES * rounds))
 
     def parts(self, most: int) -> int:
         """Numbers of parts of so many positions of the sequences; `all_parts` of batch.cuh."""
@@ -104,9 +113,9 @@ class GpuBatch:
 
     @property
     def threads(self) -> int:
-        """Several threads for each label, and enough of them to add the shares of many chunks."""
+        """A thread for each label; more of them where the shares of many chunks are added."""
         shares: int = min(512, self.chunks // max(self.sequences, 1) // 4)
-        return max(threads_of_shares(self.n_labels), -(-shares // 32) * 32)
+        return max(self.label_threads, -(-shares // 32) * 32)
 
     @property
     def in_chunks(self) -> bool:
@@ -119,22 +128,29 @@ class GpuBatch:
         table = 8 * (self.n_labels + 2) * self.n_labels
         return max(1, min(self.parts(self.batch.group), _COUNT_BLOCKS, _COUNT_BYTES // table))
 
+    def prepare(self) -> None:
+        """Begin to compile what a likelihood and its gradient take."""
+        if not self.by_warps:
+            self.kernels.prepare((*_IN_ORDER, "blocks") if self.in_chunks else _IN_ORDER)
+        else:
+            self.kernels.prepare(_SHORT if self.batch.whole else (*_SHORT, *_IN_ORDER, *_BORDERS))
+
     def launch(self, name: str, blocks: int, threads: int) -> None:
         self.kernels.launch(name, blocks, threads, self.stream, self._argument)
 
-    def launch_labels(self, name: str, blocks: int, threads: int) -> None:
-        """A kernel with threads for each label, which may need the matrix of transitions."""
+    def launch_labels(self, name: str, blocks: int, threads: int = 0) -> None:
+        """A kernel with a thread for each label, which may need the matrix of transitions."""
         if self.n_labels > SHARED_LABELS and not self.batch.matrix and not self.batch.edges:
             self.batch.matrix = self.space(2, self.n_labels, self.n_labels, dtype=torch.float64)
             self.launch("edge_matrix", min(32, -(-(self.n_labels**2) // 1024)), 256)
-        self.launch(name, blocks, threads)
+        self.launch(name, blocks, threads or self.label_threads)
 
     def launch_rounds(self, name: str) -> None:
         """A kernel that goes through all chunks by blocks, and again where they do not agree."""
         self.batch.borders = self.space(3, self.chunks, self.n_labels, dtype=torch.float64)
         for number in range(_ROUNDS):
             self.batch.round = number
-            self.launch_labels(name, self.chunks, threads_of_shares(self.n_labels))
+            self.launch_labels(name, self.chunks)
 
     def launch_warps(self, name: str, warps: int) -> None:
         """A kernel whose warps work on their own."""

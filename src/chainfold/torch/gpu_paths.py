@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import torch
-from chainfold.cuda.launch import CHUNK_LABELS, threads_of_shares
+from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
 from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of, sums_of
@@ -60,8 +60,8 @@ def _best(inputs: Arguments) -> tuple[Tensor, Tensor]:
     if gpu.length > _IN_ORDER and gpu.n_labels <= CHUNK_LABELS and gpu.sequences * gpu.n_labels <= _CHUNKED:
         _best_in_chunks(gpu)
     else:
-        threads = 32 if gpu.n_labels <= CHUNK_LABELS else threads_of_shares(gpu.n_labels)
-        gpu.launch("viterbi", min(gpu.sequences, 1 << 20), threads)
+        shares = 1 if gpu.n_labels <= CHUNK_LABELS else 1024 // gpu.label_threads
+        gpu.launch("viterbi", min(gpu.sequences, 1 << 20), gpu.label_threads * shares)
     for s, fault in enumerate(flags.tolist()):
         if fault:
             raise ChainfoldError(f"sequence {s} {_FAULTS[fault]}")
