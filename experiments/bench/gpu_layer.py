@@ -152,8 +152,11 @@ def milliseconds(run: Callable[[], object]) -> float:
     return 1e3 * (time.perf_counter() - begin)
 
 
-def backward(value: torch.Tensor, leaf: torch.Tensor) -> None:
+def backward(value: torch.Tensor, leaf: torch.Tensor, *modules: torch.nn.Module) -> None:
+    """A step's backward pass, after `zero_grad`."""
     leaf.grad = None
+    for module in modules:
+        module.zero_grad()
     value.backward()
 
 
@@ -164,8 +167,8 @@ def runs_of(shape: Shape) -> dict[str, Callable[[], object]]:
     tags = torch.randint(n, (size, length), device="cuda")
     module = CRF(n, batch_first=True).cuda()
     runs: dict[str, Callable[[], object]] = {
-        "likelihood": lambda: backward(-module(emissions, tags), emissions),
-        "log Z": lambda: backward(module.log_partition(emissions).sum(), emissions),
+        "likelihood": lambda: backward(-module(emissions, tags), emissions, module),
+        "log Z": lambda: backward(module.log_partition(emissions).sum(), emissions, module),
         "labels": lambda: module.labels(emissions),
     }
     if size * length <= 1 << 20:
@@ -173,17 +176,17 @@ def runs_of(shape: Shape) -> dict[str, Callable[[], object]]:
     struct = _torch_struct()
     if 4 * size * length * n * n <= MOST_BYTES:
         edges = torch.randn(*shape, n, device="cuda", requires_grad=True)
-        runs["edges"] = lambda: backward(module.log_partition(emissions, edges=edges).sum(), edges)
+        runs["edges"] = lambda: backward(module.log_partition(emissions, edges=edges).sum(), edges, module)
         if struct is not None:
             turned = edges.detach()[:, 1:].transpose(2, 3).contiguous().requires_grad_()
             runs["torch-struct edges"] = lambda: backward(struct.LinearChainCRF(turned).partition.sum(), turned)
             runs["torch-struct labels"] = lambda: struct.LinearChainCRF(_potentials(module, emissions)).argmax
             runs["torch-struct"] = lambda: backward(
-                struct.LinearChainCRF(_potentials(module, emissions)).partition.sum(), emissions
+                struct.LinearChainCRF(_potentials(module, emissions)).partition.sum(), emissions, module
             )
     peer = _pytorch_crf(module)
     if peer is not None and length <= 100_000 and size * length * n <= 1 << 22:
-        runs["pytorch-crf"] = lambda: backward(-peer(emissions, tags), emissions)
+        runs["pytorch-crf"] = lambda: backward(-peer(emissions, tags), emissions, peer)
         runs["pytorch-crf decode"] = lambda: peer.decode(emissions)
     return runs
 

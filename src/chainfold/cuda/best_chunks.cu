@@ -1,5 +1,5 @@
-// The best labelling of long sequences, whose chunks are worked on at the same time: one warp a chunk, or a chunk and a
-// label before it (N <= 32). The recursion is that of `viterbi.cuh`.
+// The best labelling of long sequences, whose chunks are worked on at the same time: one warp a chunk, or a chunk and
+// SLOTS labels before it (N <= 32). The recursion is that of `viterbi.cuh`.
 //
 //     best_between   D_c(i, j), the best score of chunk c that ends in label j after label i; of the first chunk, delta
 //     best_entries   delta before each chunk:  delta(j) <- max_i (delta(i) + D_c(i, j))
@@ -9,18 +9,21 @@
 // between: [chunks, N, N]; borders: [chunks, N]; scale: [chunks] what was taken out of borders; turns: [chunks, N] labels;
 // faults: [chunks]. Each of them is exact for any chain.
 
+#define SLOTS (32 / N) // labels before a chunk that a warp works for
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS) best_between(Batch b) {
-    __shared__ __align__(16) double rows[WARPS][2][PADDED];
-    const TransitionsInto column = transitions_into(b);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const long long number = (long long)blockIdx.x * WARPS + warp, chunk_number = number / N;
+    __shared__ __align__(16) double rows[WARPS][2][32 + PADDED];
+    const Lane own = lane_of(b, SLOTS);
+    const int warp = threadIdx.x / 32, warps = (N + SLOTS - 1) / SLOTS; // of a chunk
+    const long long number = (long long)blockIdx.x * WARPS + warp, chunk_number = number / warps;
     if (chunk_number >= all_parts(b, b.chunk)) return;
     const Part chunk = part_at(b, chunk_number, b.chunk);
-    const int before = (int)(number % N);
-    if (!chunk.size || (chunk.a == 0 && before > 0)) return;
-    double delta = lane == before ? 0.0 : NEVER, total = 0.0;
-    const int fault = best_scores<false>(b, column, chunk.s, chunk.length, chunk.a, chunk.a + chunk.size, rows[warp], delta, total);
-    if (lane < N) b.between[number * N + lane] = fault ? NEVER : delta + total;
+    const int first = (int)(number % warps) * SLOTS, before = first + own.slot;
+    if (!chunk.size || (chunk.a == 0 && first > 0)) return;
+    double delta = own.label == before ? 0.0 : NEVER, total = 0.0;
+    const long long until = chunk.a + chunk.size;
+    const int fault = best_scores<false>(b, own, chunk.s, chunk.length, chunk.a, until, rows[warp], delta, total);
+    if (own.works && before < N) b.between[(chunk_number * N + before) * N + own.label] = fault ? NEVER : delta + total;
 }
 
 extern "C" __global__ void __launch_bounds__(32) best_entries(Batch b) {
@@ -60,8 +63,8 @@ extern "C" __global__ void __launch_bounds__(32) best_entries(Batch b) {
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) best_pointers(Batch b) {
-    __shared__ __align__(16) double rows[WARPS][2][PADDED];
-    const TransitionsInto column = transitions_into(b);
+    __shared__ __align__(16) double rows[WARPS][2][32 + PADDED];
+    const Lane own = lane_of(b, 1);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long number = (long long)blockIdx.x * WARPS + warp;
     if (number >= all_parts(b, b.chunk)) return;
@@ -73,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) best_pointers(Batch b) 
         if (lane < N) delta = b.borders[number * N + lane];
         total = b.scale[number];
     }
-    const int fault = best_scores<true>(b, column, chunk.s, chunk.length, chunk.a, until, rows[warp], delta, total);
+    const int fault = best_scores<true>(b, own, chunk.s, chunk.length, chunk.a, until, rows[warp], delta, total);
     if (lane == 0) b.faults[number] = fault;
     __syncwarp();
     const int before = fault ? 0 : followed<false>(b, chunk.s, chunk.a, until, lane < N ? lane : N - 1);

@@ -3,14 +3,14 @@
 #if N <= 32
 
 extern "C" __global__ void __launch_bounds__(32) viterbi(Batch b) {
-    __shared__ __align__(16) double rows[2][PADDED];
-    const TransitionsInto column = transitions_into(b);
+    __shared__ __align__(16) double rows[2][32 + PADDED];
+    const Lane own = lane_of(b, 1);
     for (long long s = blockIdx.x; s < b.sequences; s += gridDim.x) {
         const long long length = length_of(b, s);
         double delta = 0.0, total = 0.0, most = 0.0;
         int fault = 0, label = 0;
         if (length > 0) {
-            fault = best_scores<true>(b, column, s, length, 0, length, rows, delta, total);
+            fault = best_scores<true>(b, own, s, length, 0, length, rows, delta, total);
             label = best_label(delta, most);
             __syncwarp();
         }

@@ -17,21 +17,27 @@ typedef unsigned short POINTER;
 
 #define GROUP 8 // positions whose scores are read together, and after which a peak is taken out
 
-// The scores of the transitions into a lane's label.
-struct TransitionsInto {
+// A lane's label; where a warp works for several labels before a chunk, which of them; and the scores of the transitions
+// into its label.
+struct Lane {
+    int label, slot;
+    bool works;
     double scores[PADDED];
     bool unusable;
 };
-__device__ inline TransitionsInto transitions_into(const Batch &b) {
-    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
-    TransitionsInto column;
-    column.unusable = false;
+__device__ inline Lane lane_of(const Batch &b, int slots) {
+    const int lane = threadIdx.x % 32;
+    Lane own;
+    own.works = lane < slots * N;
+    own.label = own.works ? lane % N : N - 1;
+    own.slot = own.works ? lane / N : 0;
+    own.unusable = false;
 #pragma unroll
     for (int i = 0; i < PADDED; ++i) {
-        column.scores[i] = i < N && lane < N ? (double)b.transitions[i % N * N + label] : NEVER;
-        column.unusable = column.unusable || !(column.scores[i] < INFINITE);
+        own.scores[i] = i < N && own.works ? (double)b.transitions[i % N * N + own.label] : NEVER;
+        own.unusable = own.unusable || !(own.scores[i] < INFINITE);
     }
-    return column;
+    return own;
 }
 
 // The largest of delta(i) + score(i), and the first i that has it: pairs, pairs of pairs, and so on.
@@ -57,11 +63,12 @@ template <class Score> __device__ inline double best_of(const double *delta, Sco
 }
 
 // A lane's `delta`, of the position before `from` unless that is 0, becomes that of position until - 1; what is taken out
-// is added to `total`. With KEEP, pointers go to `back`. Returns a fault or 0. rows: [2, PADDED], shared.
+// is added to `total`. With KEEP, pointers go to `back`. Returns a fault or 0. rows: [2, 32 + PADDED], shared; a slot of
+// it has the delta of its lanes, and then some that do not count.
 template <bool KEEP>
-__device__ inline int best_scores(const Batch &b, const TransitionsInto &column, long long s, long long length, long long from,
-                                  long long until, double (*rows)[PADDED], double &delta, double &total) {
-    const int lane = threadIdx.x % 32, label = lane < N ? lane : N - 1;
+__device__ inline int best_scores(const Batch &b, const Lane &own, long long s, long long length, long long from,
+                                  long long until, double (*rows)[32 + PADDED], double &delta, double &total) {
+    const int lane = threadIdx.x % 32, label = own.label;
     const Rows where = rows_of(b, s);
     POINTER *back = (POINTER *)b.back + kept(b, s) * N + label;
     const double start = (double)b.start[label], end = (double)b.end[label];
@@ -80,12 +87,13 @@ __device__ inline int best_scores(const Batch &b, const TransitionsInto &column,
     find(from + GROUP);
     bool wrong = false;
     if (from == 0) delta = 0.0;
+    if (lane < PADDED) rows[0][32 + lane] = rows[1][32 + lane] = NEVER;
     for (long long t = from; t < until; t += GROUP) {
         double scores[GROUP];
         const bool border = t == 0 || t + GROUP >= length;
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
-            scores[k] = lane < N ? (double)next[k] : NEVER;
+            scores[k] = own.works ? (double)next[k] : NEVER;
             if (border && t + k == 0) scores[k] += start;
             if (border && t + k == length - 1) scores[k] += end;
         }
@@ -94,26 +102,26 @@ __device__ inline int best_scores(const Batch &b, const TransitionsInto &column,
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
             const bool on = t + k < until, moves = on && (k > 0 || t > 0);
-            double *row = rows[k % 2];
-            if (lane < PADDED) row[lane] = lane < N ? delta : NEVER;
+            const double *row = rows[k % 2] + own.slot * N;
+            rows[k % 2][lane] = own.works ? delta : NEVER;
             __syncwarp();
             int chosen;
             double most;
             if (b.edges) {
                 const long long into = __shfl_sync(FULL, on ? where.at(t + k) : 0, 0) * N * N + label;
                 most = best_of(row, [&](int i) {
-                    const double score = column.scores[i] + (i < N ? (double)b.edges[into + i % N * N] : 0.0);
+                    const double score = own.scores[i] + (i < N ? (double)b.edges[into + i % N * N] : 0.0);
                     wrong = wrong || (moves && !(score < INFINITE));
                     return score;
                 }, chosen);
             } else {
-                most = best_of(row, [&](int i) { return column.scores[i]; }, chosen);
+                most = best_of(row, [&](int i) { return own.scores[i]; }, chosen);
             }
-            if (KEEP && moves && lane < N) back[(t + k) * N] = (POINTER)chosen;
+            if (KEEP && moves && own.works) back[(t + k) * N] = (POINTER)chosen;
             delta = on ? scores[k] + (moves ? most : 0.0) : delta;
-            wrong = wrong || (on && (!(delta < INFINITE) || (moves && column.unusable)));
+            wrong = wrong || (on && (!(delta < INFINITE) || (moves && own.unusable)));
         }
-        const float peak = warp_peak(lane < N ? (float)delta : -INFINITE);
+        const float peak = warp_peak(own.works ? (float)delta : -INFINITE);
         if (__any_sync(FULL, wrong)) return UNUSABLE;
         if (!(peak > -INFINITE)) return IMPOSSIBLE;
         delta -= (double)peak;

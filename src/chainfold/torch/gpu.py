@@ -190,7 +190,7 @@ def _backward(
 ) -> Gradient:
     """flagged: may some sequence have a flag? With weights, all are done in order."""
     emissions, n, dtype = inputs.emissions, inputs.n_labels, inputs.result_type
-    gradient = torch.empty(emissions.shape, dtype=dtype, device=emissions.device)
+    gradient = emissions.new_empty(emissions.shape, dtype=dtype)
     gpu = GpuBatch(inputs, tags, gradient)
     batch = gpu.batch
     if weights is not None:

@@ -158,7 +158,7 @@ class GpuBatch:
 
     def room(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor without values."""
-        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+        return self.inputs.emissions.new_empty(shape, dtype=dtype or self.dtype)
 
     def space(self, *shape: int, dtype: torch.dtype | None = None) -> int:
         """The address of a tensor without values that lives as long as the batch."""

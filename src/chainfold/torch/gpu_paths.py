@@ -76,7 +76,7 @@ def _best_in_chunks(gpu: GpuBatch) -> None:
     batch.between, batch.borders = gpu.space(chunks, n, n, dtype=DOUBLE), gpu.space(chunks, n, dtype=DOUBLE)
     batch.scale, batch.faults = gpu.space(chunks, dtype=DOUBLE), gpu.space(chunks, dtype=torch.int32)
     batch.turns = gpu.space(chunks, n, dtype=torch.uint8)
-    gpu.launch_warps("best_between", chunks * n)
+    gpu.launch_warps("best_between", chunks * -(-n // (32 // n)))
     gpu.launch("best_entries", gpu.sequences, 32)
     gpu.launch_warps("best_pointers", chunks)
     gpu.launch_warps("best_labels", chunks)
