@@ -189,7 +189,7 @@ def test_likelihood_gradient_and_labels_are_those_of_the_host(
 
 
 @pytest.mark.parametrize(("n", "double"), [(2, False), (3, False), (5, False), (3, True), (34, False)])
-@pytest.mark.parametrize("kind", ["plain", "forbidden", "edges"])
+@pytest.mark.parametrize("kind", ["plain", "forbidden", "edges", "walls of edges"])
 @pytest.mark.parametrize("chunk", [12, 4])
 def test_steep_scores_keep_their_digits(
     n: int, double: bool, kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch
@@ -200,15 +200,49 @@ def test_steep_scores_keep_their_digits(
     dtype = torch.float64 if double else torch.float32
     for slope in (5.0, 30.0, 60.0, 200.0) if n < 30 else (30.0, 60.0):
         module: CRF = CRF(n, batch_first=True, forbid=[(0, n - 1)] if kind == "forbidden" else []).to(dtype)
-        emissions = torch.randn(20, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(20, 12, n))
+        emissions = torch.randn(60, 12, n).sign() * slope * (1.0 + 0.02 * torch.rand(60, 12, n))
         given = {"emissions": emissions.to(dtype)}
-        shape = (20, 12, n, n) if kind == "edges" else (n, n)
+        shape = (60, 12, n, n) if "edges" in kind else (n, n)
         steep = (249.0 if double else 29.9) * torch.randn(shape).sign() * (1.0 - 0.02 * torch.rand(shape))
-        if kind == "edges":
+        if "walls" in kind:
+            steep[(torch.rand(shape) < 0.4) & ~torch.eye(n, dtype=torch.bool)] = -torch.inf
+        if "edges" in kind:
             given["edges"] = steep.to(dtype)
         else:
             module.transitions.data = steep.to(dtype)
         assert_equal_to_host(module, given, None, 1e-9 if double else 2e-5)
+
+
+@pytest.mark.parametrize("n", [3, 34])
+@pytest.mark.parametrize("kind", ["plain", "edges"])
+@pytest.mark.parametrize("whole", [64, 4])
+def test_vanishing_transitions_are_not_forbidden(
+    n: int, kind: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exp(-1e4) is zero in numbers, but where all else is forbidden, such a transition is certain."""
+    cut(monkeypatch, whole, 8)
+    module, given, _ = setting((2, 30, n), False, kind)
+    with torch.no_grad():
+        scores = given["edges"] if kind == "edges" else module.transitions
+        scores[..., 1] = -1e4  # into label 1
+    given["emissions"][:, 17] = -torch.inf
+    given["emissions"][:, 17, 1] = 0.0
+    assert_equal_to_host(module, given, None, 2e-6)
+
+
+@pytest.mark.parametrize("kind", ["plain", "edges"])
+@pytest.mark.parametrize("whole", [64, 4])
+def test_large_scores_keep_their_digits(kind: str, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all labels of a position have in common does not round their differences away."""
+    cut(monkeypatch, whole, 8)
+    module, given, _ = setting((2, 30, 3), False, kind)
+    scores = given["edges" if kind == "edges" else "emissions"]
+    scores += 1e4 * torch.randn(2, 30, *(1,) * (scores.dim() - 2))
+    values, gradient = likelihood_on_card(module, given, None)
+    expected, on_host = likelihood_on_host(module, given, None)
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+    for card, host in zip(gradient, on_host, strict=False):
+        np.testing.assert_allclose(card, host, rtol=2e-6, atol=2e-6 * max(1.0, float(host.abs().max())))
 
 
 def labels_in_chunks(module: CRF, given: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:

@@ -45,12 +45,17 @@ def on_card(file: str, good: str, bad: str, tests: str = _CHUNKS) -> Mutant:
 
 
 MUTANTS += [
-    on_card("chunk_backward.cu", "        __syncwarp();\n        long long place", "        long long place"),
+    on_card("chunk_backward.cu", "v;\n                __syncwarp();", "v;"),
+    on_card("chunk_backward.cu", "flows[k % 2][lane] = v;", "flows[0][lane] = v;"),
+    on_card("chunk_backward.cu", "put(m + AHEAD);", "put(m);"),
     on_card(
-        "chunk_backward.cu", "                    __syncwarp();\n                    gamma", "                    gamma"
+        "chunk_backward.cu", "gamma = sum_for_lane(joint);", "gamma = joint[0];", "gradient and 60-3-True-8 and edges"
     ),
-    on_card("chunk_forward.cu", "row + (k % 2) * PADDED", "row + 0 * PADDED"),
-    on_card("chunk_forward.cu", "powers += power;", ";"),
+    on_card("chunk_forward.cu", "row + k % 2 * 32", "row + 0 * 32"),
+    on_card("chunk_forward.cu", "powers += on ? power : 0;", ";"),
+    on_card("chunk_forward.cu", "power < edges.lowest + GROWTH", "power < -100", "steep"),
+    on_card("chunk_forward.cu", "column.zero && least < needed", "false", "steep"),
+    on_card("chunk.cuh", "__any_sync(FULL, vanish) ? (REAL)-1 : (REAL)0", "(REAL)0", "vanishing"),
     on_card("chunk_past.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
     on_card("chunk_future.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
     on_card("sums.cu", "w += warps", "w += 2 * warps", "gradient and 150-2"),
@@ -81,7 +86,16 @@ MUTANTS += [
     on_card("entropy.cu", "if (t == sequence.length - 1) sum", "if (t == sequence.length) sum", _OTHERS),
     on_card("ranked.cu", "list[p - 1] < x", "list[p - 1] > x", _OTHERS),
     on_card("drawn.cu", "own[i] = before + share", "own[i] = share", "follow"),
-    on_card("viterbi.cu", "delta -= (double)peak;", ";", _CHUNKS),
+    on_card("viterbi.cuh", "delta -= (double)peak;", ";", _CHUNKS),
+    on_card(
+        "viterbi.cuh",
+        "const bool later = most[i + width] > most[i];",
+        "const bool later = most[i + width] >= most[i];",
+        "equal",
+    ),
+    on_card("best_chunks.cu", "total = b.scale[number];", ";", _CHUNKS),
+    on_card("best_chunks.cu", "b.turns[(c - k > number", "b.turns[(c - k - 1 > number", _CHUNKS),
+    on_card("best_chunks.cu", "b.flag[chunk.s] = fault;", "b.flag[chunk.s] = 0;", "cannot"),
 ]
 CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
 

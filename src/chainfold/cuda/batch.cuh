@@ -148,10 +148,10 @@ __device__ inline bool in_logarithms(const REAL *vectors) {
 __device__ inline double log_of(REAL number, bool logs) { return logs ? (double)number : log((double)number); }
 
 // s_t(j), with the scores of starting and ending.
-__device__ inline REAL score_of(const Batch &b, long long row, long long t, long long length, int j) {
-    REAL score = b.emissions[row * N + j];
-    if (t == 0) score += b.start[j];
-    if (t == length - 1) score += b.end[j];
+__device__ inline double score_of(const Batch &b, long long row, long long t, long long length, int j) {
+    double score = (double)b.emissions[row * N + j];
+    if (t == 0) score += (double)b.start[j];
+    if (t == length - 1) score += (double)b.end[j];
     return score;
 }
 

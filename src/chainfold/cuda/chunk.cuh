@@ -104,7 +104,7 @@ struct Column {
     REAL scores[PADDED]; // of the transitions
     REAL edges[PADDED];  // of the position that has been read
     REAL e[PADDED];
-    REAL most;     // what was taken out of its scores
+    double most;   // what was taken out of its scores
     REAL span;     // of those scores that are not as good as forbidden
     bool zero;     // some e is zero,
     bool vanished; // although its score is finite
@@ -121,24 +121,23 @@ struct Column {
     }
     // Of what has been read; then the next position may be read.
     __device__ inline void make() {
-        most = -INFINITE;
-        REAL low = 0;
+        REAL high = -INFINITE, high_score = 0, high_edge = 0, low = 0;
         zero = vanished = false;
         in_range = true;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            e[i] = scores[i] + edges[i];
-            in_range = in_range && e[i] < INFINITE;
-            most = Most()(most, e[i]);
+            const REAL sum = scores[i] + edges[i];
+            in_range = in_range && sum < INFINITE;
+            if (sum > high) { high = sum; high_score = scores[i]; high_edge = edges[i]; }
         }
-        if (!(most > -INFINITE)) most = 0;
+        most = (double)high_score + (double)high_edge;
 #pragma unroll
         for (int i = 0; i < PADDED; ++i) {
             if (i >= N) {
                 e[i] = 0;
                 continue;
             }
-            const REAL x = e[i] - most;
+            const REAL x = (scores[i] - high_score) + (edges[i] - high_edge); // of large scores, too, with all digits
             const bool vanishes = x < (REAL)-VANISHING;
             zero = zero || vanishes;
             vanished = vanished || (vanishes && x > -INFINITE);

@@ -49,12 +49,12 @@ __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges
         const bool border = t == 0 || t + AHEAD >= size;
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
-            REAL now = lane < N ? next[k] : (REAL)-INFINITE;
-            if (border && t + k == starts) now += start;
-            if (border && t + k == ends) now += end;
-            float peak = warp_peak((float)now);
-            potentials[k] = exponential(now - (REAL)peak);
-            if (now > -INFINITE && t + k < size) seen |= 1u << k;
+            const REAL now = lane < N ? next[k] : (REAL)-INFINITE;
+            REAL more = border && t + k == starts ? start : (REAL)0;
+            if (border && t + k == ends) more += end;
+            const float peak = warp_peak((float)(now + more));
+            potentials[k] = exponential((now - (REAL)peak) + more);
+            if (now + more > -INFINITE && t + k < size) seen |= 1u << k;
             total += t + k < size ? (double)peak : 0.0;
         }
         read();
@@ -112,14 +112,14 @@ __device__ inline bool forward_of(const Batch &b, const Part &chunk, const Edges
     for (int t = 0; t < size; ++t) {
         const bool moves = t != starts;
         column.make();
-        REAL now = lane < N ? next + (moves ? column.most : (REAL)0) : (REAL)-INFINITE;
+        double now = lane < N ? (double)next + (moves ? column.most : 0.0) : NEVER;
         column.read(b, place, label);
         next = b.emissions[place * N + label];
         place = place_of(t + 2);
-        if (t == starts) now += start;
-        if (t == ends) now += end;
+        if (t == starts) now += (double)start;
+        if (t == ends) now += (double)end;
         const float peak = warp_peak((float)now);
-        REAL potential = exponential(now - (REAL)peak);
+        REAL potential = exponential((REAL)(now - (double)peak));
         total += (double)peak;
         REAL *own = row + t % 2 * 32;
         own[lane] = alpha;

@@ -36,14 +36,14 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, REAL (*shared)[PADD
     read(chunk.a - 1);
     unsigned boundary = 0;
     for (int depth = 0; depth < LIMIT; depth += AHEAD) {
-        REAL scores[AHEAD];
+        double scores[AHEAD];
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k) scores[k] = lane < N ? next[k] : (REAL)-INFINITE;
+        for (int k = 0; k < AHEAD; ++k) scores[k] = lane < N ? (double)next[k] : NEVER;
         read(chunk.a - 1 - depth - AHEAD);
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             const long long t = chunk.a - 1 - depth - k;
-            if (t == 0 && lane < N) scores[k] += b.start[lane];
+            if (t == 0 && lane < N) scores[k] += (double)b.start[lane];
 #ifdef EDGES
             if (t > 0) {
                 column.read(b, where.at(t), label);
@@ -61,7 +61,7 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, REAL (*shared)[PADD
             if (!(peak > -INFINITE && peak < INFINITE)) return false;
             const unsigned possible = __ballot_sync(FULL, scores[k] > -INFINITE);
             if (depth + k == 0) boundary = possible;
-            const REAL potential = exponential(scores[k] - (REAL)peak);
+            const REAL potential = exponential((REAL)(scores[k] - (double)peak));
             __syncwarp();
             row[lane] = potential;
             row[32 + lane] = potential * sum;

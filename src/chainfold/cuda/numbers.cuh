@@ -134,12 +134,12 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
         if (j % 32 == 0) powers[(from + 1) % 2][warp] = 0;
     }
     for (long long first = from; first < until; first += FETCHED) {
-        REAL scores[FETCHED], highest[FETCHED]; // and the largest of the block
-        double potentials[FETCHED];
+        double scores[FETCHED], potentials[FETCHED];
+        float highest[FETCHED]; // of the block
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
             const long long t = first + k < until ? first + k : until - 1;
-            scores[k] = j < N ? score_of(b, rows.at(t), t, length, j) : (REAL)-INFINITE;
+            scores[k] = j < N ? score_of(b, rows.at(t), t, length, j) : NEVER;
             float peak = warp_peak((float)scores[k]);
             if (j % 32 == 0) peaks[k][warp] = peak;
         }
@@ -147,7 +147,7 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
             highest[k] = warp_peak(j % 32 < warps ? peaks[k][j % 32] : -INFINITE);
-            potentials[k] = exp((double)scores[k] - (double)highest[k]);
+            potentials[k] = exp(scores[k] - (double)highest[k]);
         }
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
