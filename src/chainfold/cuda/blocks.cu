@@ -1,5 +1,5 @@
-// Chunks of long sequences by blocks, one thread a label: for more labels than a warp has lanes, and for edges of
-// positions' own. What surrounds a chunk is certified by its borders.
+// Chunks of long sequences by blocks, one thread a label: for more labels than a warp has lanes. What surrounds a chunk is
+// certified by its borders.
 //
 // A chunk begins `halo` positions early, with equal shares. Its entry is the forward vector that it has before its first
 // position, its exit that of its last one. A step takes x to x E diag(exp s), which is linear and has no negative number:

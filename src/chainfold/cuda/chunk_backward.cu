@@ -32,8 +32,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
     __shared__ int counted[WARPS][N * N];
     load_edges(b, shared);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, label = lane < N ? lane : N - 1;
-    const long long own = (long long)blockIdx.x * WARPS + warp;
-    if (own >= b.warps) return;
+    const long long worker = (long long)blockIdx.x * WARPS + warp;
+    if (worker >= b.warps) return;
 #ifdef EDGES
     Column column;
     column.begin(b, label);
@@ -46,10 +46,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
     }
     REAL(*flows)[32] = rows[warp], (*earlier)[AHEAD][32] = (REAL(*)[AHEAD][32])rows[warp][2];
 #endif
-    double *table = b.tables + own * (N + 2) * N;
+    double *table = b.tables + worker * (N + 2) * N;
     for (int k = lane; k < (N + 2) * N; k += 32) table[k] = 0.0;
     __syncwarp();
-    for (long long number = own; number < chunk_count(b); number += b.warps) {
+    for (long long number = worker; number < chunk_count(b); number += b.warps) {
         const Part chunk = chunk_at(b, number);
         const long long a = chunk.a;
         const int size = chunk.size, moves = a == 0 ? size - 1 : size;
@@ -99,20 +99,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
 #endif
         __syncwarp();
         Place place = find(0), coming = place;
-        int tag = __shfl_sync(FULL, place.tag, 0);
-        if (last_chunk && lane < N) table[(N + 1) * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
+        auto tag_of = [&](int m) { return __shfl_sync(FULL, place.tag, m % 32); };
+        auto count_border = [&](double *counts, int tag) { // what starts or ends the sequence
+            if (lane < N) counts[lane] += (double)share * (b.sign * gamma + (lane == tag));
+        };
+        const int last_tag = tag_of(0);
+        if (last_chunk) count_border(table + (N + 1) * N, last_tag);
         auto store = [&](int m, const REAL *posteriors, int count) {
-            long long where[AHEAD];
+            long long places[AHEAD];
             REAL values[AHEAD];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
-                where[k] = __shfl_sync(FULL, place.row, (m + k) % 32) * N + lane;
-                const int tag = __shfl_sync(FULL, place.tag, (m + k) % 32);
-                values[k] = signed_share * posteriors[k] + (lane == tag ? share : (REAL)0);
+                places[k] = __shfl_sync(FULL, place.row, (m + k) % 32) * N + lane;
+                values[k] = signed_share * posteriors[k] + (lane == tag_of(m + k) ? share : (REAL)0);
             }
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k)
-                if (k < count && lane < N) b.gradient[where[k]] = values[k];
+                if (k < count && lane < N) b.gradient[places[k]] = values[k];
         };
 #ifdef EDGES
         auto at = [&](int m) { return where.at(a + size - 1 - (m < moves ? m : moves)); };
@@ -126,18 +129,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             }
             posteriors[0] = gamma;
             store(m, posteriors, 1);
-            REAL *own = rows[warp][m % 2];
-            own[lane] = lane < N ? before : (REAL)0;
-            const REAL earlier = own[lane];
+            REAL *alphas = rows[warp][m % 2];
+            alphas[lane] = lane < N ? before : (REAL)0;
             before = vectors[(long long)(m + 1 < moves ? size - 3 - m : 0) * N];
             column.make();
             column.read(b, row_before, label);
             __syncwarp();
             REAL known[PADDED], joint[32];
-            read_row(own, known);
+            read_row(alphas, known);
             const REAL v = gamma * reciprocal(Most()(dot(known, column.e), power_of_two(LOWEST - 5)));
-            tag = __shfl_sync(FULL, place.tag, m % 32);
-            const int last = b.tags ? (int)b.tags[row_before] : -1;
+            const int tag = tag_of(m), last = b.tags ? (int)b.tags[row_before] : -1;
             REAL *out = b.edge_gradient ? b.edge_gradient + row * N * N + lane : 0;
 #pragma unroll
             for (int i = 0; i < 32; ++i) {
@@ -172,9 +173,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             }
             put(m + AHEAD);
             read(m + 2 * AHEAD);
-            REAL own[AHEAD], posteriors[AHEAD];
+            REAL alphas[AHEAD], posteriors[AHEAD];
 #pragma unroll
-            for (int k = 0; k < AHEAD; ++k) own[k] = earlier[m / AHEAD % 2][k][lane];
+            for (int k = 0; k < AHEAD; ++k) alphas[k] = earlier[m / AHEAD % 2][k][lane];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
                 const bool on = m + k < moves; // no branch: those of the last group that are not on change nothing
@@ -183,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
                 flows[k % 2][lane] = v;
                 __syncwarp();
                 const REAL flown = dot_row(matrix, flows[k % 2]);
-                gamma = on ? own[k] * flown : gamma;
+                gamma = on ? alphas[k] * flown : gamma;
 #pragma unroll
                 for (int i = 0; i < PADDED; ++i) pairs[i] += known[k % 2][i] * v;
                 prepare(k + 1 < AHEAD ? earlier[m / AHEAD % 2][k + 1] : earlier[(m / AHEAD + 1) % 2][0], (k + 1) % 2);
@@ -196,8 +197,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
             if (moves % 32 == 0) place = coming;
             const REAL last_posteriors[AHEAD] = {gamma};
             store(moves, last_posteriors, 1);
-            tag = __shfl_sync(FULL, place.tag, moves % 32);
-            if (lane < N) table[N * N + lane] += (double)share * (b.sign * gamma + (lane == tag));
+            const int first_tag = tag_of(moves);
+            count_border(table + N * N, first_tag);
         }
 #ifndef EDGES
 #pragma unroll

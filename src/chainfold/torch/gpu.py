@@ -1,9 +1,9 @@
 """Log likelihoods of a batch and their gradients on CUDA; `chainfold.cuda` has the kernels.
 
 A long sequence is cut into chunks, and what surrounds a chunk is certified: warps work on chunks of up to 32 labels,
-blocks on those of more labels and of edges of positions' own. A short sequence is one chunk of a warp, or done in order
-by a block. So are sequences that cannot be certified, transitions that do not fit into the range of the type, and
-weights of positions. The host waits for the card once, to learn whether all tags are labels.
+blocks on those of more. A short sequence is one chunk of a warp, or done in order by a block. So are sequences that
+cannot be certified, scores that do not fit into the range of the type, and weights of positions. The host waits for the
+card once, to learn whether all tags are labels.
 """
 
 from __future__ import annotations
