@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -186,8 +187,23 @@ def _of_labels(
     yield Check(f"{name}: drawn labellings", float(not (same and lengths)), 0.0)
 
 
+def in_new_threads(device: str) -> Iterator[Check]:
+    """Threads whose first call is one of the layer: a backward pass of torch's own, and two of Python's."""
+    module = CRF(3, batch_first=True).to(device)
+    emissions = torch.randn(2, 5, 3, device=device, requires_grad=True)
+    module(emissions, torch.zeros(2, 5, dtype=torch.long, device=device)).backward()  # nothing else is in its graph
+    expected, found = module.log_partition(emissions).detach(), []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: found.append(module.log_partition(emissions).detach()))
+        thread.start()
+        thread.join()
+    same = len(found) == 2 and all(torch.equal(expected, value) for value in found)
+    yield Check("in new threads", float(not same), 0.0)
+
+
 def machinery(device: str) -> Iterator[Check]:
     """The layer in torch's own machinery: derivatives by differences, compiled, in half precision, in pieces."""
+    yield from in_new_threads(device)
     torch.manual_seed(0)
     module = CRF(4, batch_first=True, forbid=[(0, 1)]).to(device, torch.float64)
     emissions = torch.randn(3, 9, 4, dtype=torch.float64, device=device, requires_grad=True)

@@ -274,6 +274,56 @@ def test_chunks_name_what_cannot_be_labelled(
         labels_in_chunks(module, given, monkeypatch)
 
 
+def test_transitions_that_cannot_be_counted_are_zero() -> None:
+    """alpha v may leave the range of a float where exp(transition) is zero: nothing is counted there."""
+    module: CRF = CRF(32, batch_first=True)
+    others = torch.arange(32) != 1
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+        module.transitions[1, others] = module.transitions[others, 1] = -1e4
+    for first, then in itertools.product((66.0, 68.0, 69.0, 69.5, 70.0), ((9.0, 12.0), (10.0, 12.0), (9.0, 24.0))):
+        emissions = torch.zeros(1, 28, 32)
+        emissions[0, 1, 1] = -first
+        emissions[0, 7] = -then[1] * others
+        emissions[0, 8:28] = -then[0] * others
+        with cuda_on_host.card_on_host():
+            value = module(emissions, torch.ones(1, 28, dtype=torch.long))
+            (gradient,) = torch.autograd.grad(value, [module.transitions])
+        assert bool(torch.isfinite(gradient).all())
+
+
+@pytest.mark.parametrize("length", [12, 60])
+def test_labels_of_scores_beyond_the_range_of_a_float(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_IN_ORDER", 16), ("_LEAST_CHUNK", 16)):
+        monkeypatch.setattr(gpu_paths, name, value)
+    module, given, _ = setting((2, length, 3), True, "plain")
+    for scale in (1e39, -1e39):
+        large = {"emissions": scale * given["emissions"].abs()}
+        with cuda_on_host.card_on_host():
+            labels = module.decode(**large)
+        assert labels == module.decode(**large)
+
+
+def test_flagged_sequences_with_unknown_tags_are_not_done_twice() -> None:
+    """Nobody would wait for what they write into the host's memory."""
+    module, given, tags = setting((2, 30, 3), False, "strong")
+    tags[0, 0] = -100
+    with cuda_on_host.card_on_host():
+        cuda_on_host.HostKernels.launches.clear()
+        module(given["emissions"], tags)
+    assert cuda_on_host.HostKernels.launches[:2] == ["chunk_forward", "chunk_forward"]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "rows"), [([0], 4), ([0, 5], 0), (torch.tensor([0, 3, 1, 4], dtype=torch.uint8), 4)], ids=str
+)
+def test_offsets_that_do_not_fit_are_refused(offsets: Any, rows: int) -> None:
+    module, _, _ = setting((2, 5, 3), False, "plain")
+    with cuda_on_host.card_on_host(), pytest.raises(ChainfoldError, match="cu_seqlens"):
+        module.log_partition(torch.randn(rows, 3), cu_seqlens=torch.as_tensor(offsets))
+
+
 def flags_of(
     case: tuple[int, int, int], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:

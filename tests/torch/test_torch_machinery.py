@@ -153,6 +153,8 @@ def test_the_module_in_any_type(dtype: torch.dtype) -> None:
 def test_a_module_on_another_device_is_an_error() -> None:
     model, x, tags, mask = setting()
     emissions = model.encoder(x)
+    with pytest.raises(ChainfoldError, match="weights are on meta and emissions are on cpu"):
+        model.crf(emissions, tags, mask, weights=torch.ones(tags.shape, device="meta"))
     with pytest.raises(ChainfoldError, match="the CRF is on meta and emissions are on cpu"):
         model.crf.to("meta")(emissions, tags, mask)
 

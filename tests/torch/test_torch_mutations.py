@@ -86,7 +86,7 @@ MUTANTS += [
     on_card("entropy.cu", "if (t == sequence.length - 1) sum", "if (t == sequence.length) sum", _OTHERS),
     on_card("ranked.cu", "list[p - 1] < x", "list[p - 1] > x", _OTHERS),
     on_card("drawn.cu", "own[i] = before + share", "own[i] = share", "follow"),
-    on_card("viterbi.cuh", "delta -= (double)peak;", ";", _CHUNKS),
+    on_card("viterbi.cuh", "delta -= peak;", ";", _CHUNKS),
     on_card(
         "viterbi.cuh",
         "const bool later = most[i + width] > most[i];",

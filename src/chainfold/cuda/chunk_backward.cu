@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) chunk_backward(
         }
 #ifndef EDGES
 #pragma unroll
-        for (int i = 0; i < N; ++i) pairs[i] *= column[i];
+        for (int i = 0; i < N; ++i) pairs[i] = column[i] > 0 ? pairs[i] * column[i] : (REAL)0; // which may have no end
 #endif
         __syncwarp();
         if (lane < N) {

@@ -37,15 +37,15 @@ def source(name: str) -> str:
     return "".join((_HERE / file).read_text() for file in (*HEADERS, f"{name}.cu"))
 
 
-def compiled(name: str, architecture: int, options: tuple[str, ...]) -> bytes:
-    """The machine code of NAME.cu for a compute capability, for instance 90."""
+def compiled(name: str, architecture: int, options: tuple[str, ...], anew: bool = False) -> bytes:
+    """The machine code of NAME.cu for a compute capability, for instance 90; what is kept is not read with `anew`."""
     library, text = _library(), source(name)
     flags = (f"--gpu-architecture=sm_{architecture}", "--std=c++17", *options)
     digest = hashlib.sha256("\0".join((text, *flags, _version())).encode()).hexdigest()
     path = None
     with suppress(OSError, RuntimeError):  # there may be no home
         path = Path.home() / _KEPT / f"{name}-{digest}.cubin"
-        if path.is_file():
+        if path.is_file() and not anew:
             return path.read_bytes()
     code = _compile(library, text, name, flags)
     if path is not None:

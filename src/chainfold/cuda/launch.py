@@ -21,6 +21,7 @@ WARPS = 4
 """Warps of a block whose warps work on their own."""
 
 _LEAST_CAPABILITY = 80
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
@@ -108,6 +109,9 @@ class Kernels:
         """Start a kernel; `batch` is the address of the address of a Batch."""
         function = self._functions.get(name) or self._load(name)
         status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, batch, None)
+        if status == _NO_CONTEXT:
+            self._enter()
+            status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, batch, None)
         if status:
             raise ChainfoldError(f"the CUDA driver could not start {name}: status {status}.")
 
@@ -124,24 +128,46 @@ class Kernels:
         if status:
             raise ChainfoldError(f"the CUDA driver failed while it waited for kernels: status {status}.")
 
+    def _enter(self) -> None:
+        """Make torch's context of the card that of this thread, which no call of torch has done yet."""
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        status = self._driver.cuDeviceGet(ctypes.byref(device), self._device)
+        status = status or self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        status = status or self._driver.cuCtxSetCurrent(context)
+        if status:
+            raise ChainfoldError(f"the CUDA driver has no context for this thread: status {status}.")
+
     def _load(self, name: str) -> ctypes.c_void_p:
+        self._enter()
         file = FILES.get(name, name)
-        code = self._compiling(file).result()
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
+        status = self._driver.cuModuleLoadData(ctypes.byref(module), self._code(file))
+        if status:  # the file that was kept may be damaged
+            code = compiled(*self._asked(file), anew=True)
+            status = self._driver.cuModuleLoadData(ctypes.byref(module), code)
         status = status or self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
         if status:
             raise ChainfoldError(f"the CUDA driver could not load {file}.cu: status {status}.")
         self._functions[name] = function
         return function
 
-    def _compiling(self, file: str) -> Future[bytes]:
+    def _code(self, file: str) -> bytes:
         """The machine code of a file, as soon as it is there."""
+        try:
+            return self._compiling(file).result()
+        except BaseException:
+            self._codes.pop(file, None)  # the next call tries again
+            raise
+
+    def _compiling(self, file: str) -> Future[bytes]:
         code = self._codes.get(file)
         if code is None:
-            options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
-            code = self._codes[file] = _compilers().submit(compiled, file, self._architecture, options)
+            code = self._codes[file] = _compilers().submit(compiled, *self._asked(file))
         return code
+
+    def _asked(self, file: str) -> tuple[str, int, tuple[str, ...]]:
+        options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
+        return file, self._architecture, options
 
 
 @cache

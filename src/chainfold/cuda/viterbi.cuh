@@ -121,11 +121,12 @@ __device__ inline int best_scores(const Batch &b, const Lane &own, long long s, 
             delta = on ? scores[k] + (moves ? most : 0.0) : delta;
             wrong = wrong || (on && (!(delta < INFINITE) || (moves && own.unusable)));
         }
-        const float peak = warp_peak(own.works ? (float)delta : -INFINITE);
+        double peak = (double)warp_peak(own.works ? (float)delta : -INFINITE);
+        if (!(fabs(peak) < INFINITE)) peak = warp_max(own.works ? delta : NEVER); // beyond the range of a float, or none
         if (__any_sync(FULL, wrong)) return UNUSABLE;
-        if (!(peak > -INFINITE)) return IMPOSSIBLE;
-        delta -= (double)peak;
-        total += (double)peak;
+        if (!(peak > NEVER)) return IMPOSSIBLE;
+        delta -= peak;
+        total += peak;
     }
     return 0;
 }

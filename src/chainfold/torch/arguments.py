@@ -128,3 +128,5 @@ def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -
         raise ChainfoldError(f"tags are on {tags.device} and emissions are on {inputs.emissions.device}.")
     if weights is not None and weights.shape != leading:
         raise ChainfoldError(f"weights must have shape {tuple(leading)}, got {tuple(weights.shape)}.")
+    if weights is not None and weights.device != inputs.emissions.device:
+        raise ChainfoldError(f"weights are on {weights.device} and emissions are on {inputs.emissions.device}.")

@@ -135,7 +135,7 @@ def _forward(gpu: GpuBatch) -> tuple[Tensor, Tensor, list[int]]:
         return values, vectors, [0, 0, 0]
     gpu.kernels.wait(gpu.stream)
     numbers: list[int] = status.numbers.tolist()
-    if complete and numbers[2]:
+    if complete and numbers == [0, 0, 1]:  # otherwise the values are not needed
         gpu.launch_labels("ordered_forward", count, gpu.threads)
     return values, vectors, numbers if complete else [*numbers[:2], 1]
 

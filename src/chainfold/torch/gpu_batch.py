@@ -55,15 +55,14 @@ class GpuBatch:
         if gradient is not None:
             batch.gradient = gradient.data_ptr()
         batch.sequences = self.sequences
+        longest = 0 if inputs.cu_seqlens is None else self._pack(inputs.cu_seqlens)
         if not self.empty:
-            self._place()
+            self._place(longest)
 
-    def _place(self) -> None:
-        """Where the positions are, and where chunks begin."""
+    def _place(self, longest: int) -> None:
+        """Where the positions are, and where chunks begin. longest: positions of the longest packed sequence."""
         inputs, batch = self.inputs, self.batch
-        if inputs.cu_seqlens is not None:
-            longest = self._pack(inputs.cu_seqlens)
-        else:
+        if inputs.cu_seqlens is None:
             first, second = inputs.emissions.shape[:2]
             longest = second if inputs.batch_first else first
             batch.row_sequence, batch.row_position = (longest, 1) if inputs.batch_first else (1, self.sequences)
@@ -93,14 +92,14 @@ class GpuBatch:
 
     def _pack(self, cu_seqlens: Tensor) -> int:
         """The length of the longest sequence; raises where the numbers do not fit."""
-        offsets = cu_seqlens.cpu().numpy()
+        offsets = cu_seqlens.cpu().numpy().astype(np.int64)
         lengths = np.diff(offsets)
         if offsets[0] != 0 or offsets[-1] != self.positions or (lengths < 0).any():
             raise BadSetting(
                 "cu_seqlens", offsets, f"from 0 to {self.positions}, the number of rows, in ascending order"
             )
         self.batch.packed = self._keep(cu_seqlens.long())
-        return int(lengths.max())
+        return int(lengths.max(initial=0))
 
     @property
     def empty(self) -> bool:
