@@ -147,9 +147,9 @@ __device__ inline bool in_logarithms(const REAL *vectors) {
 }
 __device__ inline double log_of(REAL number, bool logs) { return logs ? (double)number : log((double)number); }
 
-// s_t(j), with the scores of starting and ending.
-__device__ inline double score_of(const Batch &b, long long row, long long t, long long length, int j) {
-    double score = (double)b.emissions[row * N + j];
+// s_t(j): an emission with the scores of starting and ending.
+__device__ inline double score_of(const Batch &b, REAL emission, long long t, long long length, int j) {
+    double score = (double)emission;
     if (t == 0) score += (double)b.start[j];
     if (t == length - 1) score += (double)b.end[j];
     return score;

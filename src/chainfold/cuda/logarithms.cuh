@@ -41,7 +41,7 @@ __device__ inline double forward_in_logarithms(const Batch &b, long long s, long
         long long row = rows.at(t);
         double now = NEVER;
         if (j < N) {
-            now = score_of(b, row, t, length, j);
+            now = score_of(b, b.emissions[row * N + j], t, length, j);
             if (t > 0) now += log_predicted(b, alpha, row, j);
         }
         bool bad = __syncthreads_or(!(now < INFINITE));

@@ -133,21 +133,31 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
         if (j < N) pool[(from + 1) % 2 * N + j] = alpha;
         if (j % 32 == 0) powers[(from + 1) % 2][warp] = 0;
     }
+    REAL next[FETCHED]; // emissions of the positions that come
+    auto read = [&](long long t) {
+#pragma unroll
+        for (int k = 0; k < FETCHED; ++k)
+            next[k] = b.emissions[rows.at(t + k < until ? t + k : until - 1) * N + (j < N ? j : N - 1)];
+    };
+    read(from);
     for (long long first = from; first < until; first += FETCHED) {
-        double scores[FETCHED], potentials[FETCHED];
-        float highest[FETCHED]; // of the block
+        double potentials[FETCHED]; // scores, until the highest of the block is known
+        float highest[FETCHED];
+        unsigned possible = 0;
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
             const long long t = first + k < until ? first + k : until - 1;
-            scores[k] = j < N ? score_of(b, rows.at(t), t, length, j) : NEVER;
-            float peak = warp_peak((float)scores[k]);
+            potentials[k] = j < N ? score_of(b, next[k], t, length, j) : NEVER;
+            if (potentials[k] > NEVER) possible |= 1u << k;
+            float peak = warp_peak((float)potentials[k]);
             if (j % 32 == 0) peaks[k][warp] = peak;
         }
+        read(first + FETCHED);
         if (__syncthreads_or(lost)) return false;
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
             highest[k] = warp_peak(j % 32 < warps ? peaks[k][j % 32] : -INFINITE);
-            potentials[k] = exp(scores[k] - (double)highest[k]);
+            potentials[k] = exp(potentials[k] - (double)highest[k]);
         }
 #pragma unroll
         for (int k = 0; k < FETCHED; ++k) {
@@ -168,7 +178,7 @@ static __device__ bool forward_in_numbers(const Batch &b, const Matrix &matrix, 
                 if (b.edges && j < N) lost = lost || !edges_in_range(b, rows.at(t), j, vanished);
             }
             alpha = j < N ? potentials[k] * predicted : 0.0;
-            risky = j < N && matrix.watch && (vanished || predicted > matrix.floor) && scores[k] > -INFINITE;
+            risky = j < N && matrix.watch && (vanished || predicted > matrix.floor) && (possible >> k & 1);
             int power = (__reduce_max_sync(FULL, __double2hiint(alpha)) >> 20) - 1023;
             if (j % 32 == 0) powers[t % 2][warp] = power;
             if (j < N) now[j] = alpha;

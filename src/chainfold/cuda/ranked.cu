@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(LABEL_THREADS) ranked(Batch b) {
             double *now = lists + (t % 2 * N + j) * most, top = NEVER;
             if (j < N) {
                 unsigned *places = b.choices + ((base + t) * N + j) * most;
-                const double score = score_of(b, row, t, length, j);
+                const double score = score_of(b, b.emissions[row * N + j], t, length, j);
                 int count = 0;
                 if (t == 0) count = insert(now, places, 0, most, 0.0, 0);
                 for (int i = 0; t > 0 && i < N; ++i) {
