@@ -4,12 +4,12 @@
 // the largest number of each column is one: what was taken out of a column is added to the score of its label.
 
 struct Edges {
-    REAL shift;    // what was taken out of the transitions
-    bool in_range; // E has the range of REAL
-    bool watch;    // some transition is forbidden, or E(i, j) = 0 stands for it
-    REAL floor;    // a predicted number up to it is zero because it is impossible; none is where E is zero for a finite score
-    int lowest;    // the least power of two for which products with E keep their digits
-    REAL least;    // two to it
+    REAL shift;      // what was taken out of the transitions
+    bool in_range;   // E has the range of REAL
+    bool watch;      // some E(i, j) is zero: then numbers that are too small to keep their digits may matter later
+    REAL floor;      // labels predicted above it are possible: 0, or -1 where some E is zero although its score is finite
+    int lowest;      // the least power of two for which products with E keep their digits
+    REAL least;      // two to it
     REAL negligible; // a share of a forward vector below it changes no predicted number by more than TOLERANCE
 };
 
