@@ -23,7 +23,7 @@ import numpy as np
 
 import torch
 from chainfold.cuda.compiler import compiled
-from chainfold.cuda.launch import CHUNK_LABELS
+from chainfold.cuda.launch import CHUNK_FILES, CHUNK_LABELS
 from chainfold.torch import CRF
 from experiments.bench.gpu_checks import (
     SHAPES,
@@ -48,7 +48,6 @@ MOST_BYTES = 1 << 30
 """Of edges of positions' own that are measured."""
 PEER_ROUNDS, PEER_SECONDS = 3, 5.0
 """Runs of pytorch-crf, which takes 0.7 ms for each position; only one where that takes longer."""
-CHUNK_FILES = ("chunk_past", "chunk_forward", "chunk_future", "chunk_backward")
 FILES = ("ordered", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
 
 

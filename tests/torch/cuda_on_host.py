@@ -22,7 +22,7 @@ import pytest
 
 import torch
 from chainfold.cuda import compiler
-from chainfold.cuda.launch import CHUNK_LABELS, HostStatus
+from chainfold.cuda.launch import CHUNK_LABELS, WARP_FILES, HostStatus
 from chainfold.cuda.launch import FILES as FILE_OF
 from chainfold.torch import gpu_batch, gpu_paths, ops, paths
 
@@ -50,9 +50,7 @@ def library(n_labels: int, double: bool, edges: bool) -> ctypes.CDLL:
     path = Path(_folder().name) / f"kernels-{n_labels}-{double}-{edges}.cpp"
     header = (Path(__file__).parent / "cuda_on_host.h").read_text()
     headers = "".join((Path(compiler.__file__).parent / name).read_text() for name in compiler.HEADERS)
-    names = [
-        name for name in FILES if n_labels <= CHUNK_LABELS or not (name.startswith("chunk_") or name == "best_chunks")
-    ]
+    names = [name for name in FILES if n_labels <= CHUNK_LABELS or name not in WARP_FILES]
     files = [(Path(compiler.__file__).parent / f"{name}.cu").read_text() for name in names]
     path.write_text("".join((header, headers, *files, _RUN)))
     flags = [*FLAGS, f"-DN={n_labels}", *(["-DREAL_IS_DOUBLE"] if double else []), *(["-DEDGES"] if edges else [])]

@@ -20,10 +20,8 @@ SOURCES = sorted(path.stem for path in Path(chainfold.cuda.__file__).parent.glob
 @pytest.mark.parametrize("double", [False, True], ids=["float", "double"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_compile(name: str, double: bool, tmp_path: Path) -> None:
-    labels = (
-        [1, 32] if name.startswith("chunk_") or name == "best_chunks" else [9, 64, 65, 1024]
-    )  # one of each way through the sources
-    edges = [[], ["-DEDGES"]] if name.startswith(launch.CHUNKS) else [[]]
+    labels = [1, 32] if name in launch.WARP_FILES else [9, 64, 65, 1024]  # one of each way through the sources
+    edges = [[], ["-DEDGES"]] if name in launch.CHUNK_FILES else [[]]
     for count, edge in itertools.product(labels, edges):
         path = tmp_path / f"{name}.cu"
         path.write_text(compiler.source(name))

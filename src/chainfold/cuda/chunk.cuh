@@ -9,7 +9,7 @@ struct Edges {
     bool watch;      // some E(i, j) is zero: then numbers that are too small to keep their digits may matter later
     REAL floor;      // labels predicted above it are possible: 0, or -1 where some E is zero although its score is finite
     int lowest;      // the least power of two for which products with E keep their digits
-    REAL least;      // two to it
+    REAL least;      // the least share that keeps its digits
     REAL negligible; // a share of a forward vector below it changes no predicted number by more than TOLERANCE
 };
 
@@ -89,13 +89,13 @@ template <int WIDTH = 16> __device__ inline REAL sum_for_lane(REAL (&x)[32]) {
     return x[0];
 }
 
-// What can be said of all positions; E of a position is made when it comes.
+// What holds for all positions. E of a position is made when it is reached, and its forward vector is checked then.
 __device__ inline Edges load_edges(const Batch &b, REAL (*shared)[PADDED]) {
     Edges edges;
     edges.shift = edges.floor = edges.negligible = 0;
     edges.in_range = edges.watch = true;
     edges.lowest = LOWEST + (int)(EDGE_RANGE * 1.4427) + 1;
-    edges.least = power_of_two(edges.lowest);
+    edges.least = LEAST;
     return edges;
 }
 

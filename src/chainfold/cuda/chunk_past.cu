@@ -70,7 +70,7 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, REAL (*shared)[PADD
                 alpha = dot_row(m, row);
                 const REAL all = warp_sum(alpha);
                 alpha /= all;
-                const bool lost = edges.watch && lane < N && alpha < LEAST && (boundary >> lane & 1);
+                const bool lost = edges.watch && lane < N && alpha < edges.least && (boundary >> lane & 1);
                 return all > LEAST && !__any_sync(FULL, lost);
             }
             REAL weights[PADDED], following[PADDED];
@@ -108,7 +108,7 @@ __device__ bool entry_of(const Batch &b, const Edges &edges, REAL (*shared)[PADD
             }
         }
         const bool agrees = lane >= N || high - low <= TOLERANCE * high || high < edges.negligible;
-        if (edges.watch && lane < N && high < LEAST && (boundary >> lane & 1)) lost = true;
+        if (edges.watch && lane < N && high < edges.least && (boundary >> lane & 1)) lost = true;
         if (__all_sync(FULL, agrees && !lost) && reach) {
             alpha = lane < N ? total : (REAL)0;
             alpha /= warp_sum(alpha);

@@ -26,8 +26,11 @@ _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 SHARED_LABELS = 64
 """Up to this many labels, the transitions of sequences that are done in order are in shared memory."""
 
-CHUNKS = "chunk_"
-"""What the files of chunks by warps begin with. They are compiled anew for edges of positions' own."""
+CHUNK_FILES = ("chunk_past", "chunk_forward", "chunk_future", "chunk_backward")
+"""Files with a variant for edges of positions' own."""
+
+WARP_FILES = (*CHUNK_FILES, "best_chunks")
+"""Files for at most CHUNK_LABELS labels."""
 
 FILES = {
     **dict.fromkeys(("ordered_forward", "ordered_backward", "edge_matrix"), "ordered"),
@@ -166,7 +169,7 @@ class Kernels:
         return code
 
     def _asked(self, file: str) -> tuple[str, int, tuple[str, ...]]:
-        options = (*self._options, "-DEDGES") if self._edges and file.startswith(CHUNKS) else self._options
+        options = (*self._options, "-DEDGES") if self._edges and file in CHUNK_FILES else self._options
         return file, self._architecture, options
 
 

@@ -85,7 +85,7 @@ class GpuBatch:
         return -(-self.positions // (TABLES * rounds))
 
     def parts(self, most: int) -> int:
-        """Numbers of parts of so many positions of the sequences; `all_parts` of batch.cuh."""
+        """The number of parts of at most `most` positions; `all_parts` of batch.cuh."""
         if self.batch.packed:
             return self.sequences + self.positions // most
         return self.sequences * -(-int(self.batch.length) // most)
