@@ -245,6 +245,31 @@ def test_large_scores_keep_their_digits(kind: str, whole: int, monkeypatch: pyte
         np.testing.assert_allclose(card, host, rtol=2e-6, atol=2e-6 * max(1.0, float(host.abs().max())))
 
 
+@pytest.mark.parametrize(("n", "score", "slope"), [(3, -130.0, -10.0), (34, -1000.0, -40.0)])
+@pytest.mark.parametrize("kind", ["plain", "edges"])
+@pytest.mark.parametrize("whole", [64, 4])
+def test_vanishing_transitions_may_decide_later(
+    n: int, score: float, slope: float, kind: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Label 2 is reached by way of one transition whose exp is zero in numbers, and wins in the end."""
+    cut(monkeypatch, whole, 8)
+    scores = torch.full((n, n), -torch.inf)
+    scores[0, 0] = scores[1, 2] = scores[2, 2] = 0.0
+    scores[0, 1] = score
+    forbidden = [] if kind == "edges" else [(int(i), int(j)) for i, j in torch.isinf(scores).nonzero()]
+    module: CRF = CRF(n, batch_first=True, forbid=forbidden, forbid_start=range(1, n))
+    emissions = torch.full((1, 40, n), -torch.inf)
+    emissions[..., :3] = 0.0
+    emissions[:, 5:, 0] = slope
+    given: dict[str, Tensor | None] = {"emissions": emissions}
+    with torch.no_grad():
+        if kind == "edges":
+            given["edges"] = scores.expand(1, 40, n, n).contiguous()
+        else:
+            module.transitions.copy_(scores.clamp(min=score))
+    assert_equal_to_host(module, given, None, 1e-4)  # logarithms in the hundreds are kept as floats
+
+
 def labels_in_chunks(module: CRF, given: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     for name, value in (("_IN_ORDER", 8), ("_LEAST_CHUNK", 16)):
         monkeypatch.setattr(gpu_paths, name, value)

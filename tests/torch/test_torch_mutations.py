@@ -56,6 +56,7 @@ MUTANTS += [
     on_card("chunk_forward.cu", "power < edges.lowest + GROWTH", "power < -100", "steep"),
     on_card("chunk_forward.cu", "column.zero && least < needed", "false", "steep"),
     on_card("chunk.cuh", "__any_sync(FULL, vanish) ? (REAL)-1 : (REAL)0", "(REAL)0", "vanishing"),
+    on_card("numbers.cuh", "__syncthreads_or(vanish) ? -1.0 : 0.0", "0.0", "vanishing"),
     on_card("chunk_past.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
     on_card("chunk_future.cu", "high - low <= TOLERANCE * high", "high - low <= 1e-3 * high"),
     on_card("sums.cu", "w += warps", "w += 2 * warps", "gradient and 150-2"),
