@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo paper quick test test-torch lint slow bench clean
+.PHONY: demo paper quick test test-torch lint freeze slow bench clean
 
 demo: .venv/installed
 	$(BIN)/chainfold demo
@@ -33,6 +33,11 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/budget.py
+
+# the answers recorded in tests/freeze, with the real data and torch where they are there
+freeze: .venv/installed
+	$(BIN)/python -m tests.freeze
 
 slow: .venv/installed
 	$(BIN)/pytest -m slow
