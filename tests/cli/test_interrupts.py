@@ -107,7 +107,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process hears of Ctrl-C as the command does."""
     monkeypatch.setattr(signals, "_state", signals._State())
-    before = signals.listen()
+    before = signals._install()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -11,6 +11,7 @@ Only the standard library is imported here: this module is imported before anyth
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -38,15 +39,10 @@ class _State:
 _state = _State()
 
 
-def listen() -> dict[int, Any]:
-    """Handle Ctrl-C, SIGTERM and SIGHUP, except those that the parent process has set to be ignored.
-
-    Returns the handlers before. Outside the main thread Python handles no signals, and this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    heard = [number for number in _SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    return {number: signal.signal(number, _handle) for number in heard}
+def listen() -> None:
+    """Handle Ctrl-C, SIGTERM and SIGHUP, except those that the parent process has set to be ignored."""
+    for number in _install():
+        atexit.register(signal.signal, number, signal.SIG_IGN)  # last of all: the exit code is known
 
 
 @contextmanager
@@ -68,7 +64,7 @@ def interruptible(requested: Callable[[], None] = lambda: None) -> Iterator[Call
     `requested` is called at the first one, and may raise where nothing would be left unfinished.
     """
     state, state.request = _state, requested
-    before = listen()
+    before = _install()
     try:
         yield lambda: state.first is not None
     finally:
@@ -89,6 +85,14 @@ def report_interrupt() -> int:
             print(_line(), file=sys.stderr, flush=True)
     _state.reported = True
     return exit_code()
+
+
+def _install() -> dict[int, Any]:
+    """Set the handler; returns those before. Outside the main thread Python handles no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    heard = [number for number in _SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    return {number: signal.signal(number, _handle) for number in heard}
 
 
 def _line() -> str:
