@@ -148,7 +148,10 @@ def test_a_second_interrupt_is_the_same_or_ends_the_process(
 
 
 @pytest.mark.usefixtures("listening", "leaving")
-def test_outside_of_a_verb_a_signal_ends_the_process(capfd: pytest.CaptureFixture[str]) -> None:
+def test_outside_of_a_verb_a_signal_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "_SAME", 0.0)
     with pytest.raises(SystemExit, match="143"):
         signal.raise_signal(signal.SIGTERM)
     assert capfd.readouterr().err == "chainfold: ended by SIGTERM.\n"

@@ -109,7 +109,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
             return
         if _state.in_verb:
             raise KeyboardInterrupt
-    elif _state.in_verb and now - _state.first < _SAME:
+    elif now - _state.first < _SAME:
         return
     if not _state.reported:
         with suppress(OSError):
