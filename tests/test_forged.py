@@ -23,8 +23,9 @@ import chainfold as cf
 from chainfold import errors
 from chainfold.chain import arrow_messages as messages
 from chainfold.chain import batches, flatbuffer
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import StoredChain
-from chainfold.chain.stored import is_chain, open_chain, write_chain
+from chainfold.chain.stored import write_chain
 from chainfold.engines import ENGINES
 from chainfold.features.template import parse_attributes
 from fuzz.chains import TEXT, whole

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import open_chain
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.whole_chain import entropies, log_probabilities, sample
 from chainfold.model.file import open_model

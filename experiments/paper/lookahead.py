@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import open_chain
 from chainfold.chain.synthetic import SyntheticChain
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import open_chain
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.tagger import blocks_of
 from chainfold.kernels.expectation import active, most_active

@@ -9,12 +9,13 @@ TYPE_CHECKING = False  # nothing is imported here: signal handlers are installed
 if TYPE_CHECKING:
     from typing import Any
 
+    from chainfold.chain.any_chain import open_chain
     from chainfold.chain.batches import StoredChain
     from chainfold.chain.block import Block, Source
     from chainfold.chain.chain import Chain
     from chainfold.chain.matrix import chain_from_matrix
     from chainfold.chain.parts import ChainInParts
-    from chainfold.chain.stored import open_chain, write_chain
+    from chainfold.chain.stored import write_chain
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.engines.log_likelihood import Evaluation, log_likelihood
@@ -144,7 +145,7 @@ _HOME = {
     "log_probabilities": "inference.whole_chain",
     "marginals": "inference.whole_chain",
     "nbest": "inference.whole_chain",
-    "open_chain": "chain.stored",
+    "open_chain": "chain.any_chain",
     "open_any_model": "exchange.any_model",
     "open_model": "model.file",
     "sample": "inference.whole_chain",

@@ -1,10 +1,5 @@
 """The `chainfold` command, and `python -m chainfold`."""
 
-import _signal  # type: ignore[import-not-found]  # a part of Python that is in no file
-
-if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # until `listen`, Ctrl-C ends the process without a traceback
-
 from chainfold.system import signals
 
 

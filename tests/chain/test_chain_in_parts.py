@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from chain.test_stored import KINDS, contents, made, meaning
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import Chain
 from chainfold.chain.part_index import INDEX, Part, WholeFile, packed_index, part_name, vocabulary_name
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import is_chain, open_chain, write_chain, write_part, write_vocabulary
+from chainfold.chain.stored import write_chain, write_part, write_vocabulary
 from chainfold.chain.views import View
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import BadChain, BadFile

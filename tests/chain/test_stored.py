@@ -23,10 +23,11 @@ from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, enco
 from chainfold.chain import batches as reading
 from chainfold.chain import header
 from chainfold.chain import stored as store
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.batches import ChainReader, PipedChain, StoredChain
 from chainfold.chain.block import Block, Source, vocabulary_of
 from chainfold.chain.chain import gather
-from chainfold.chain.stored import open_chain, write_chain
+from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
 from shapes import CASES
 
@@ -722,7 +723,7 @@ def test_large_batches_are_held_two_at_a_time(tmp_path: Path, monkeypatch: pytes
 FORKED = """
 import os, signal, sys, threading
 import numpy as np
-from chainfold.chain.stored import open_chain
+from chainfold.chain.any_chain import open_chain
 chain = open_chain(sys.argv[1])
 places = range(0, chain.positions, chain.batch)
 right = [chain.block(low, min(low + 7, chain.positions)) for low in places]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.block import Source
-from chainfold.chain.stored import open_chain
 from chainfold.inference import whole_chain
 from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainfold.chain.stored import open_chain
+from chainfold.chain.any_chain import open_chain
 from chainfold.model.file import open_model
 from chainfold.system import signals
 from chainfold.system.archive import read_sealed

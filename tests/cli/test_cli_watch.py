@@ -21,10 +21,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
-from chainfold.chain.stored import open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli.options import parse_interval
 from chainfold.cli.watch import Every, blocks

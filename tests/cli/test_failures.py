@@ -6,8 +6,6 @@ import errno
 import gzip
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import warnings
 from contextlib import closing
@@ -19,14 +17,13 @@ import typer
 from typer.testing import CliRunner, Result
 
 from chainfold import CRF, Layout, Model, SyntheticChain, log_likelihood
-from chainfold.cli import failures
 from chainfold.cli.failures import guarded
 from chainfold.errors import BadFile, ChainfoldError, ChainfoldWarning
 from chainfold.features.row_spool import RowSpool
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.tables import one_sentence
-from chainfold.system.machine import address_room
 from chainfold.system.spill import ArrayStore
+from processes import chainfold
 from verbs import conll
 
 
@@ -64,7 +61,6 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
             f"a library cannot be loaded: {MAPPED}; install chainfold again",
         ),
         (OSError(LLVM), "a library cannot be loaded: Could not find/load shared object file 'libllvmlite.so'"),
-        (ValueError("[digital envelope routines] initialization error"), "not enough memory for a checksum."),
         (
             RuntimeError("can't start new thread"),
             "the operating system refuses another thread; raise the limit (ulimit -u)",
@@ -148,33 +144,13 @@ def test_warnings_are_sentences() -> None:
     assert (done.exit_code, done.stderr) == (0, "chainfold: one thing.\nchainfold: another.\n")
 
 
-def test_too_little_room_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "address_room", lambda: 700 << 20)
-    done = ended(None)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("chainfold: this process may use 700 MB of address space, and a verb needs 1,")
-
-
-def test_room_is_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    limits = {resource.RLIMIT_AS: infinite, resource.RLIMIT_DATA: infinite}
-    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
-    assert address_room() is None
-    limits[resource.RLIMIT_AS] = (1 << 50, resource.RLIM_INFINITY)
-    room = address_room()
-    assert room is not None
-    assert 0 < room < 1 << 50
-    limits[resource.RLIMIT_DATA] = (1 << 10, 1 << 10)
-    assert address_room() == 0
-
-
-def test_a_verb_under_a_limit_on_memory() -> None:
+@pytest.mark.parametrize("limit", [150, 300])
+def test_a_verb_under_a_limit_on_memory(limit: int, tmp_path: Path) -> None:
     def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+        resource.setrlimit(resource.RLIMIT_AS, (limit << 20, limit << 20))
 
-    command = [sys.executable, "-m", "chainfold", "engines"]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
+    done = chainfold("train", conll(tmp_path / "rows.txt"), "-o", tmp_path / "model", preexec_fn=limited)
     assert done.returncode == 2
-    assert done.stderr.startswith("chainfold: this process may use 5")
+    assert done.stderr.startswith("chainfold: ")
     assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.txt"]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import importlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +22,7 @@ from verbs import conll, succeeded
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and closed streams are others there")
 
 FULL = "chainfold: cannot write to standard output: No space left on device.\n"
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 COMMAND = f"{sys.executable} -m chainfold"
 
 
@@ -109,55 +106,37 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process hears of Ctrl-C as the command does."""
-    monkeypatch.setattr(signals, "_requests", signals._Requests())
-    monkeypatch.setattr(atexit, "register", lambda *arguments: None)
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in signals._SIGNALS}
-    signals.listen()
+    monkeypatch.setattr(signals, "_state", signals._State())
+    before = signals._install()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def wait() -> None:
-    for _ in range(500):
-        time.sleep(0.01)
-
-
 @pytest.mark.usefixtures("listening")
-def test_an_import_is_finished_before_an_interrupt_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n    for _ in range(9999): pass\n"
-    (tmp_path / "interrupted_module.py").write_text(f"{source}except KeyboardInterrupt:\n    raise ImportError\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with signals.in_verb():
-        importlib.import_module("interrupted_module")
-        with pytest.raises(KeyboardInterrupt):
-            wait()
+@pytest.mark.parametrize("number", SIGNALS)
+def test_in_a_verb_a_signal_is_an_interrupt(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    with signals.in_verb(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    assert signals.report_interrupt() == signals.exit_code() == 128 + number
+    said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert capfd.readouterr().err == f"chainfold: {said}.\n"
 
 
-@pytest.mark.usefixtures("listening")
-def test_an_interrupt_in_a_callback_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
-    class Thing:
-        pass
+@pytest.fixture
+def leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process does not end, but raises SystemExit."""
 
-    thing = Thing()
-    kept = weakref.ref(thing, lambda gone: signal.raise_signal(signal.SIGINT))
-    with signals.in_verb():
-        del thing
-        with pytest.raises(KeyboardInterrupt):
-            wait()
-    assert kept() is None
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("listening")
-def test_a_second_interrupt_is_the_same_or_ends_the_process(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
     def leave(code: int) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", leave)
+
+
+@pytest.mark.usefixtures("listening", "leaving")
+def test_a_second_interrupt_is_the_same_or_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     with signals.in_verb():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -166,10 +145,22 @@ def test_a_second_interrupt_is_the_same_or_ends_the_process(
         with pytest.raises(SystemExit, match="130"):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == "chainfold: interrupted.\n"
+
+
+@pytest.mark.usefixtures("listening", "leaving")
+def test_outside_of_a_verb_a_signal_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "_SAME", 0.0)
+    with pytest.raises(SystemExit, match="143"):
+        signal.raise_signal(signal.SIGTERM)
+    assert capfd.readouterr().err == "chainfold: ended by SIGTERM.\n"
+    with signals.in_verb(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
     assert signals.report_interrupt() == 130
     with pytest.raises(SystemExit, match="130"):
         signal.raise_signal(signal.SIGINT)
-    assert capfd.readouterr().err == "chainfold: interrupted.\n", "said once"
+    assert capfd.readouterr().err == "chainfold: interrupted.\n", "written once"
 
 
 BEGIN = (
@@ -202,30 +193,30 @@ def test_an_interrupt_at_any_moment_is_one_line(twice: bool, tmp_path: Path) -> 
         assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_work_that_is_to_be_finished_takes_two_quick_requests_for_one(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with interruptible() as asked:
+@pytest.mark.usefixtures("leaving")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_step_that_must_be_finished_asks(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, calls = signal.getsignal(number), []
+    with signals.in_verb(), interruptible(lambda: calls.append(number)) as asked:
         assert not asked()
         signal.raise_signal(number)
         signal.raise_signal(number)
         assert asked()
-        monkeypatch.setattr(signals, "_SAME", -1.0)
-        with pytest.raises(KeyboardInterrupt):
+        assert calls == [number]
+        monkeypatch.setattr(signals, "_SAME", 0.0)
+        with pytest.raises(SystemExit, match=f"{128 + number}"):
             signal.raise_signal(number)
-        assert signals.exit_code() == 128 + number
+    assert signals.exit_code() == 128 + number
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.usefixtures("listening")
-def test_a_thread_that_memory_fails_to_start_wakes_whoever_waits() -> None:
-    def wait_in_vain() -> None:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(sys.unraisablehook, SimpleNamespace(exc_type=MemoryError))
-            wait()
+def test_a_request_may_raise_where_nothing_would_be_left_unfinished() -> None:
+    def leave() -> None:
+        raise KeyboardInterrupt
 
-    with signals.in_verb(), pytest.raises(MemoryError, match="a thread could not be started"):
-        wait_in_vain()
+    with signals.in_verb(), pytest.raises(KeyboardInterrupt), interruptible(leave):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_in_another_thread_nobody_hears_of_signals() -> None:
@@ -235,6 +226,6 @@ def test_in_another_thread_nobody_hears_of_signals() -> None:
             return asked()
 
     before = signal.getsignal(signal.SIGTERM)
-    with ThreadPoolExecutor(1) as pool:
+    with signals.in_verb(), ThreadPoolExecutor(1) as pool:
         assert pool.submit(work).result() is False
     assert signal.getsignal(signal.SIGTERM) is before

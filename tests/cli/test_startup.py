@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,27 +26,6 @@ def loaded_by(*arguments: object) -> set[str]:
     command = [sys.executable, "-c", REPORT, *(str(argument) for argument in arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(done.stderr.splitlines()[-1].removeprefix("loaded: ").split())
-
-
-EARLY = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-before = set(sys.modules)
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == "chainfold.system":
-            print(*set(sys.modules) - before, flush=True)
-            os.kill(os.getpid(), signal.SIGINT)
-sys.meta_path.insert(0, Finder())
-import chainfold.__main__
-"""
-
-
-def test_an_interrupt_before_anything_is_imported_is_quiet() -> None:
-    done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGINT
-    assert done.stderr == ""
-    assert set(done.stdout.split()) <= {"__future__", "chainfold", "chainfold.__main__"}
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 HERE = Path(__file__).parent
-KINDS = {"write": "ENOSPC", "fsync": "EIO", "rename": "EIO", "open": "EMFILE", "mmap": "ENOMEM", "malloc": "ENOMEM"}
+KINDS = {"write": "ENOSPC", "fsync": "EIO", "rename": "EIO", "open": "EMFILE", "mmap": "ENOMEM"}
 
 
 class Outcome(NamedTuple):
@@ -27,7 +27,6 @@ class Outcome(NamedTuple):
     errors: str
     seconds: float
     calls: int  # of the function that may fail
-    library: str = ""  # the one that was refused memory
 
 
 class Stage:

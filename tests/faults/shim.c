@@ -13,15 +13,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE, FSYNC, RENAME, OPEN, MMAP, MALLOC, KINDS };
+enum { WRITE, FSYNC, RENAME, OPEN, MMAP, KINDS };
 
-static const char *const names[KINDS] = {"write", "fsync", "rename", "open", "mmap", "malloc"};
+static const char *const names[KINDS] = {"write", "fsync", "rename", "open", "mmap"};
 static atomic_long counts[KINDS];
 static volatile int armed, failing = -1, code;
 static volatile long which;
-static char *asker; /* where the library that was refused memory is named; it may be the last thing that happens */
-
-void chainfold_name_at(char *place) { asker = place; }
 
 /* From now on calls are counted, and call k (from 1) of the function fails with the error; k = 0: none does. */
 int chainfold_arm(const char *name, long k, int error) {
@@ -41,15 +38,6 @@ static int fails(int kind) {
     errno = code;
     return 1;
 }
-
-static int refused(const void *caller) {
-    Dl_info found;
-    if (!fails(MALLOC)) return 0;
-    if (asker && dladdr(caller, &found) && found.dli_fname) strncpy(asker, found.dli_fname, 1023);
-    return 1;
-}
-
-#define CALLER __builtin_return_address(0)
 
 #define REAL(result, name, ...) \
     static result (*real)(__VA_ARGS__); \
@@ -116,17 +104,4 @@ void *mmap(void *at, size_t size, int protection, int flags, int file, off_t off
 void *mmap64(void *at, size_t size, int protection, int flags, int file, off_t offset) {
     REAL(void *, "mmap64", void *, size_t, int, int, int, off_t);
     return fails(MMAP) ? MAP_FAILED : real(at, size, protection, flags, file, offset);
-}
-
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
-
-void *malloc(size_t size) { return refused(CALLER) ? NULL : __libc_malloc(size); }
-
-void *calloc(size_t count, size_t size) { return refused(CALLER) ? NULL : __libc_calloc(count, size); }
-
-void *realloc(void *old, size_t size) { return refused(CALLER) ? NULL : __libc_realloc(old, size); }
-
-int posix_memalign(void **result, size_t alignment, size_t size) {
-    REAL(int, "posix_memalign", void **, size_t, size_t);
-    return refused(CALLER) ? ENOMEM : real(result, alignment, size);
 }

@@ -24,7 +24,7 @@ from typing import Any
 from chainfold.cli import main
 
 LONGEST = 120.0  # seconds, after which a run hangs; a busy machine takes long
-_COUNT, _NAME = 8, 1024  # bytes that the child leaves: calls, and the library that was refused memory
+_COUNT = 8  # bytes in which the child leaves the number of calls
 
 
 def warm() -> None:
@@ -77,11 +77,9 @@ def child(order: dict[str, Any], output: int, errors: int, calls: mmap.mmap) -> 
         else:
             shim: Any = ctypes.CDLL(None)
             name, k, error = order["fail"]
-            room = (ctypes.c_char * _NAME).from_buffer(calls, _COUNT)
-            shim.chainfold_name_at(room)
             fault = name.encode(), ctypes.c_long(k), getattr(errno, error)
             code = call(order["arguments"], partial(shim.chainfold_arm, *fault))
-            calls[:_COUNT] = int(shim.chainfold_count()).to_bytes(8, "little")
+            calls[:_COUNT] = int(shim.chainfold_count()).to_bytes(_COUNT, "little")
         sys.stdout.flush()
     except BaseException as error:
         os.write(2, f"Traceback: {type(error).__name__}: {error}\n{traceback.format_exc()}".encode())
@@ -107,14 +105,12 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
         seconds, count = time.perf_counter() - begin, int.from_bytes(calls[:_COUNT], "little")
-        library = calls[_COUNT : _COUNT + _NAME].rstrip(b"\0").decode()
     return {
         "status": status,
         "output": texts[0],
         "errors": texts[1],
         "seconds": seconds,
         "calls": count,
-        "library": library,
     }
 
 

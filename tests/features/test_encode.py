@@ -26,8 +26,9 @@ import pyarrow as pa
 import pytest
 
 import chainfold as cf
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.chain import gather
-from chainfold.chain.stored import open_chain, write_chain
+from chainfold.chain.stored import write_chain
 from chainfold.engines import ENGINES
 from chainfold.features.encode import encode_to
 from processes import PATIENCE, chainfold, command, running

@@ -21,8 +21,8 @@ import pytest
 
 from chain.test_stored import contents, meaning
 from chainfold import Layout, Model, log_likelihood
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import open_chain
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.encode import encode
 from chainfold.features.parts import (

@@ -15,8 +15,8 @@ import pytest
 
 from chain.test_stored import contents
 from chainfold import encode, encode_in_parts, open_chain
+from chainfold.chain.any_chain import is_chain
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import is_chain
 from chainfold.errors import BadFile
 from features.test_parts import WORDS, check_same, conll, log
 from object_store import object_store, system_at, uri_at

@@ -17,7 +17,7 @@ from chainfold.errors import BadFile
 from chainfold.model.file import open_model, save_model
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
-from chainfold.system import files
+from chainfold.system import machine
 from chainfold.system.files import hidden, remove_leftovers, written_whole
 
 pytestmark = pytest.mark.quick
@@ -172,7 +172,7 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) 
 
 
 def test_where_there_are_no_locks_age_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "lock", lambda descriptor: None)
+    monkeypatch.setattr("chainfold.system.files.lock", lambda descriptor: None)
     old, new = tmp_path / f".x.{'0' * 16}.part", tmp_path / f".x.{'1' * 16}.part"
     for path in (old, new):
         path.write_bytes(b"half")
@@ -185,7 +185,7 @@ def test_where_there_are_no_locks_age_decides(tmp_path: Path, monkeypatch: pytes
 def test_a_temporary_file_that_is_taken_for_a_leftover_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = files.lock, []
+    real, calls = machine.lock, []
 
     def lock(descriptor: int) -> bool | None:
         calls.append(descriptor)
@@ -194,7 +194,7 @@ def test_a_temporary_file_that_is_taken_for_a_leftover_is_made_again(
             path.unlink()  # by somebody who was faster
         return real(descriptor)
 
-    monkeypatch.setattr(files, "lock", lock)
+    monkeypatch.setattr("chainfold.system.files.lock", lock)
     with written_whole(tmp_path / "x") as file:
         file.write(b"content")
     assert len(calls) == 2

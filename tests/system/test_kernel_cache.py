@@ -231,12 +231,6 @@ def test_memory_that_runs_out_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> N
         started()(3)
 
 
-def test_a_kernel_asks_for_room_before_llvm_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "address_room", lambda: 100 << 20)
-    with pytest.raises(MemoryError, match="a kernel needs 128 MB of address space, and a limit leaves 100 MB"):
-        started()(3)
-
-
 def test_a_kept_kernel_is_stamped_with_the_whole_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
     stamps = {forward._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import resource
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from chainfold.system import machine as module
-from chainfold.system.machine import give_back_memory, keep_less_free, resident
+from chainfold.system.machine import give_back_memory, keep_less_free, read_at, read_into, resident
 
 
 def test_the_peak_stays_when_memory_is_given_back() -> None:
@@ -71,6 +73,27 @@ def test_pages_of_libraries_that_were_written_to_stay() -> None:
     assert not done.returncode, done.stderr
 
 
+PAGES = b"".join(
+    entry.to_bytes(8, sys.byteorder) for entry in (0, 1 << 63 | 1 << 61, 0)
+)  # of three pages, one in memory
+
+
+@pytest.mark.parametrize(
+    ("content", "returned"),
+    [(PAGES, True), (b"", False), (PAGES[:-8], False), (PAGES[:-1], False), (bytes(24), False)],
+    ids=["whole", "empty", "short", "cut within a page", "zeros"],
+)
+def test_pages_that_the_system_does_not_tell_of_stay(
+    content: bytes, returned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One mapping of three pages at the beginning of memory."""
+    (tmp_path / "maps").write_text(f"0-{3 * mmap.PAGESIZE:x} r-xp 0 00:00 1 /x/llvmlite/libllvmlite.so\n")
+    (tmp_path / "pagemap").write_bytes(content)
+    monkeypatch.setattr(module, "_MAPS", tmp_path / "maps")
+    monkeypatch.setattr(module, "_PAGES", tmp_path / "pagemap")
+    assert list(module._unwritten()) == [(0, 3 * mmap.PAGESIZE)] * returned
+
+
 def test_where_the_system_has_no_such_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     give_back_memory()
@@ -97,3 +120,20 @@ def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert resident("VmRSS") == peak
     monkeypatch.setattr("sys.platform", "freebsd")
     assert resident() == 1024 * peak
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert resident() == 0
+
+
+def test_reads_at_a_place_of_an_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with (tmp_path / "file").open("rb", buffering=0) as file:
+        for call in (None, "preadv", "pread"):
+            if call is not None:
+                monkeypatch.delattr(os, call)
+            buffer = bytearray(4)
+            assert read_into(file.fileno(), memoryview(buffer), 3) == 4
+            assert buffer == b"3456"
+            assert read_into(file.fileno(), memoryview(buffer), 8) == 2
+            assert buffer == b"8956"
+            assert read_at(file.fileno(), 5, 1) == b"12345"
+            assert read_at(file.fileno(), 5, 10) == b""

@@ -261,7 +261,7 @@ def test_a_full_disk_does_not_keep_from_holding(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "write", full)
     once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
     with once, pytest.raises(BadFile, match="is being written by another process"), again:
         pass

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 
 from chainfold import PiecewiseGradient, StreamTagger
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import BadFile
 from chainfold.system.archive import digest_of, read_sealed, write_sealed
-from chainfold.system.validate import Arrays, spelt, thinned
+from chainfold.system.validate import spelt
 from chainfold.training.online.adagrad import OnlineSettings
 from fuzz import states
 from fuzz.states import Tensors, Valid, chain_of, model_of, sealed
@@ -417,38 +417,6 @@ def test_a_header_that_could_not_be_read_is_not_written(tmp_path: Path, monkeypa
     with pytest.raises(BadFile, match="cannot be written"):
         write_sealed(tmp_path / "file", "thing", 1, {}, {"text": "x" * 1000})
     assert not (tmp_path / "file").exists()
-
-
-# Zeros
-
-
-def test_zeros_are_put_back() -> None:
-    array = np.zeros((10, 20))
-    array[3, 4], array[9, 19], array[0, 1] = 1.5, np.inf, -0.0
-    thin = thinned({"part.sums": array, "short": np.zeros(5), "counts": np.zeros(100, np.int64)})
-    assert sorted(thin) == ["counts", "part.sums.at", "part.sums.number", "short"]
-    given = Arrays(Arrays(thin).under("part"))
-    found = given.take("sums", np.float64, 10, 20)
-    given.check_empty()
-    assert found.tobytes() == array.tobytes()
-    for at in (np.array([-1]), np.array([200]), np.array([4, 4]), np.array([5, 4]), np.array([0.5])):
-        parts = {"sums.at": at.astype(at.dtype if at.dtype == float else np.int32), "sums.number": np.ones(at.size)}
-        with pytest.raises(ChainfoldError):
-            Arrays(parts).take("sums", np.float64, 10, 20)
-    with pytest.raises(ChainfoldError, match="not all there"):
-        Arrays(thin).take("part.sums", np.float64, None)
-
-
-def test_a_token_of_zeros_takes_no_room_but_the_model_s(tmp_path: Path) -> None:
-    """Nothing in a file says how large what is thinned out would be."""
-    whole = valid("token")
-    assert not [name for name in whole.tensors if name.endswith("shape")]
-    name = "stream.tally.expected.recent"
-    tensors = {key: array for key, array in whole.tensors.items() if not key.startswith(name)}
-    tensors |= {f"{name}.at": np.array([2**31 - 2], np.int32), f"{name}.number": np.ones(1)}
-    (tmp_path / "model.run").write_bytes(sealed(tensors, whole.about))
-    with pytest.raises(BadFile, match="at places that do not exist"):
-        whole.use(tmp_path / "model.run")
 
 
 # What the checks let through must go on as if nothing had happened.

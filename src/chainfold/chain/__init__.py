@@ -12,7 +12,8 @@
     builder            ids, counts and pairs while a vocabulary grows
     batches            chain files and pipes, read batch by batch (header, arrow_messages, flatbuffer: their parts)
     parts              a chain in a folder of files, read as one (part_index: the table of its files)
-    stored             write_chain, and open_chain for all of these
+    stored             write_chain
+    any_chain          open_chain: a file, a folder of parts, or a pipe
 
 `block`, `chain`, `vocabulary` and `views` need NumPy alone, neither numba nor Arrow. It imports
 `errors`, `escape`, `semiring` and `system` only. Begin reading with `block`.

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.flatbuffer import BATCHES, DICTIONARIES, PLACE, FlatTable
+from chainfold.system.machine import read_at, read_into
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # how an Arrow file begins and ends, and a message
 _SCHEMA = 1  # a kind of message
@@ -111,7 +112,7 @@ class MessageFile:
             high, at = low + int(place["metadata"] + place["body"]), int(place["offset"])
             rest = data[low:high].data
             while rest:
-                count = os.preadv(self._file, [rest], at)
+                count = read_into(self._file, rest, at)
                 if not count:
                     raise ValueError("the file ends before that")
                 at, rest = at + count, rest[count:]
@@ -120,7 +121,7 @@ class MessageFile:
         return data
 
     def _read(self, begin: int, size: int) -> bytes:
-        data = os.pread(self._file, size, begin) if begin >= 0 else b""
+        data = read_at(self._file, size, begin) if begin >= 0 else b""
         if len(data) != size:
             raise ValueError("the file ends before that")
         return data

@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What the index says."""
+    """The content of the index."""
 
     vocabulary: WholeFile
     parts: dict[str, list[Any]]  # columns of the table
@@ -66,7 +66,7 @@ def part_name(number: int, sha256: str) -> str:
 
 
 def is_ours(name: str) -> bool:
-    """Is this the name of a file of a chain in parts?"""
+    """Whether this is the name of a file of a chain in parts."""
     return name == INDEX or any(kind.fullmatch(name) for kind in (_VOCABULARY, _PART))
 
 
@@ -78,7 +78,7 @@ def packed_index(vocabulary: WholeFile, parts: Sequence[Part]) -> bytes:
 
 
 def index_of(data: bytes) -> Index:
-    """What was stored; else one of the errors that readers of chains know."""
+    """Read an index; raises ValueError, LookupError or TypeError where it is damaged."""
     whole = json.loads(data)
     if _digest(whole["chain"]) != whole["sha256"]:
         raise ValueError("the digest is another")
@@ -91,7 +91,7 @@ def index_of(data: bytes) -> Index:
 
 
 def parts_of(header: Header, table: dict[str, list[Any]]) -> tuple[Part, ...]:
-    """The parts, if they make up a chain with this header; else one of the errors that readers of chains know."""
+    """The parts, if they make up a chain with this header; raises like `index_of` otherwise."""
     parts: list[Part] = []
     first = 0
     for name, positions, entries, sequences, size, sha256 in zip(*(table[name] for name in _COLUMNS), strict=True):

@@ -174,7 +174,7 @@ def part_header(header: Header, part: Part) -> Header:
 
 
 class _Pieces:
-    """What of the parts is in low … high-1, as often as one likes."""
+    """The blocks of the parts in low … high-1; can be iterated over several times."""
 
     def __init__(self, chain: ChainInParts, first: int, last: int, low: int, high: int) -> None:
         self._chain, self._numbers, self._low, self._high = chain, range(first, last + 1), low, high

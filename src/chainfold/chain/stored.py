@@ -11,15 +11,13 @@ A record batch holds a stretch of positions, all batches but the last equally ma
 
 The sizes and the vocabulary stand in the schema's metadata, under a digest that is checked when the chain is opened. A
 batch carries a checksum of its numbers. The file is written under a temporary name, and renamed when whole. `batches`
-reads it; of a chain in parts, `parts`.
+reads it.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain as one_after_another
 from pathlib import Path
@@ -28,17 +26,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from chainfold.chain.arrow_messages import FILE, STREAM, MessageFile, MessageStream, begins_with
-from chainfold.chain.batches import CHECKSUM, NO_CHAIN, PipedChain, StoredChain, check_machine, checksum, damage
+from chainfold.chain.batches import CHECKSUM, check_machine, checksum
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, vocabulary_of
-from chainfold.chain.header import ABOUT, EDGE, MOST_ROWS, STATE, Header, digest, digest_of, packed
-from chainfold.chain.part_index import INDEX
-from chainfold.chain.parts import ChainInParts
+from chainfold.chain.header import EDGE, MOST_ROWS, STATE, Header, digest, digest_of, packed
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, BadFile, EmptyChain
 from chainfold.system.files import written_whole
 from chainfold.system.prefetch import read_ahead
-from chainfold.system.storage import has_wildcards, is_uri, storage_of
 
 _MOST_ENTRIES = 1 << 20  # in a batch, or so
 _BLOCKS_AHEAD = 1
@@ -133,7 +127,7 @@ def _write(new_writer: Callable[..., Any], file: Any, source: Source, about: dic
 
 
 def _surveyed(source: Source, begin: int = 0) -> tuple[Header, Iterable[Block]]:
-    """What must be known before the first batch is written, and the blocks to write."""
+    """The header, which is written first, and the blocks to write."""
     if source.positions < 1:
         raise EmptyChain
     rows = _rows_of(source)
@@ -243,69 +237,3 @@ def _batch(block: Block, schema: Any, names: dict[str, Any]) -> Any:
         elif values.size:
             raise BadChain("some of its attributes have values, and its first ones had none.")
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def open_chain(
-    source: str | Path | BinaryIO, cache: str | Path | None = None
-) -> StoredChain | ChainInParts | PipedChain:
-    """Open a chain that `write_chain` or `encode` wrote; only its header is read at first.
-
-    source   a path, a named pipe, an open binary file, or the folder of a chain in parts, which may be a URI
-    cache    where parts behind a URI are kept; default: the folder that CHAINFOLD_CACHE names, or
-             ~/.cache/chainfold/parts
-
-    Returns a `StoredChain`, a `ChainInParts` for a folder, or a chain that can be read once for pipes and open files.
-    Raises `ChainfoldError` (`BadFile`) where it is no chain.
-
-    >>> from chainfold import SyntheticChain, write_chain
-    >>> write_chain("example.chain", SyntheticChain(1000, 2, 6, 3))
-    >>> open_chain("example.chain").n_labels
-    2
-    """
-    if not isinstance(source, str | Path):
-        return PipedChain(source)
-    if is_uri(source):
-        return ChainInParts(source, cache)
-    with damage(source, NO_CHAIN):
-        if Path(source).is_dir():
-            return _of_folder(Path(source))
-        if Path(source).is_fifo() or begins_with(Path(source), STREAM):
-            return _piped(Path(source))
-    return StoredChain(source)
-
-
-def _of_folder(folder: Path) -> ChainInParts:
-    if not (folder / INDEX).exists():
-        raise BadFile(folder, f"is a folder without {INDEX}, so there is no chain in it, or encoding it has not ended.")
-    return ChainInParts(folder)
-
-
-def is_chain(inputs: Any) -> bool:
-    """Is this the name of one stored chain, and not of any other file?"""
-    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
-        inputs = inputs[0]
-    if not isinstance(inputs, (str, Path)):
-        return False
-    if is_uri(inputs):
-        return not has_wildcards(str(inputs)) and storage_of(inputs).has(INDEX)
-    if Path(inputs).is_dir():
-        return (Path(inputs) / INDEX).exists()
-    if not Path(inputs).is_file():
-        return False
-    with suppress(OSError, ValueError, pa.ArrowException), Path(inputs).open("rb") as file:
-        if begins_with(Path(inputs), FILE):
-            return ABOUT in (pa.ipc.read_schema(pa.py_buffer(MessageFile(file).schema())).metadata or {})
-        if begins_with(Path(inputs), STREAM):
-            return ABOUT in (pa.ipc.open_stream(pa.PythonFile(MessageStream(file), "r")).schema.metadata or {})
-    return False
-
-
-def _piped(path: Path) -> PipedChain:
-    file = path.open("rb")
-    try:
-        chain = PipedChain(file, path)
-    except BaseException:
-        file.close()
-        raise
-    weakref.finalize(chain, file.close)
-    return chain

@@ -15,6 +15,8 @@ from chainfold.errors import ChainfoldError
 if TYPE_CHECKING:
     from distributed import Client
 
+_LOGGERS = "distributed", "distributed.client", "distributed.gc"  # of those of distributed, the ones with a level
+
 Cluster = Annotated[
     str | None,
     typer.Option(
@@ -32,10 +34,10 @@ def joined_cluster(address: str) -> Iterator[Client]:
     from chainfold.dask.connection import connected, dashboard_of, require_dask
 
     require_dask()
-    import distributed  # noqa: F401  (it sets levels of its own)
+    import distributed  # noqa: F401  (it sets the levels first)
 
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in one sentence
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are one sentence of the verb
     with connected(address) as client:
         link = dashboard_of(client)
         notice(f"dashboard: {link}" if link else "no dashboard: it needs the package bokeh on the scheduler's machine.")

@@ -53,7 +53,7 @@ def complain(sentence: object) -> None:
 
 
 def notice(sentence: object) -> None:
-    """The same, unless the verb is quiet."""
+    """Write a sentence to standard error, unless the verb is quiet."""
     if not is_quiet():
         complain(sentence)
 
@@ -90,7 +90,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | N
 
 
 def report(facts: Mapping[str, Any], rows: Sequence[Sequence[str]], title: str, as_json: bool) -> None:
-    """What a verb has done: the facts as a line of JSON, or the rows as a table."""
+    """Report the result of a verb: the facts as a line of JSON, or the rows as a table."""
     if as_json:
         say(json.dumps(facts), err=False)
     elif not is_quiet():

@@ -39,7 +39,7 @@ def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: optio
 
     Example: chainfold data train.chain
     """
-    from chainfold.chain.stored import open_chain
+    from chainfold.chain.any_chain import open_chain
 
     if top < 0:
         raise BadSetting("top", top, "at least 0")

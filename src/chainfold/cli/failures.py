@@ -19,16 +19,9 @@ from chainfold.cli.parameters import Verb, flags_of
 from chainfold.cli.warm_steps import stopped_with_verb
 from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.system import signals
-from chainfold.system.machine import address_room
 
-FAILURES = (ImportError, MemoryError, OSError, RuntimeError, SystemError, ValueError)  # of libraries and the system
-_LEAST, _PER_CORE = 1000 << 20, 24 << 20  # bytes for libraries, compiler and blocks; for the threads' stacks
+FAILURES = (ImportError, MemoryError, OSError, RuntimeError)  # of libraries and the system
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
-_RUNTIME = {
-    "can't start new thread": "the operating system refuses another thread; raise the limit (ulimit -u).",
-    "can't allocate": "not enough memory for Python itself.",
-    "[digital envelope routines]": "not enough memory for a checksum.",  # a ValueError of OpenSSL
-}
 _MOST_SHOWN = 200  # characters of a library's message
 _REMEDIES = {
     "train": "use --engine stream, fewer --hash-bits or a higher --min-count",
@@ -49,7 +42,6 @@ def guarded(verb: Verb) -> Verb:
         with flags_of(verb):
             try:
                 with signals.in_verb(), _warnings_as_notices(), holding(), stopped_with_verb():
-                    _check_room()
                     verb(*arguments, **values)
                     if sys.stdout is not None:
                         sys.stdout.flush()
@@ -83,18 +75,8 @@ def report_failure(error: Exception, verb: str = "") -> int:
     return 2
 
 
-def _check_room() -> None:
-    """Raise if a limit on address space is too low: libraries end the process when they cannot get memory."""
-    room, need = address_room(), _LEAST + _PER_CORE * (os.cpu_count() or 1)
-    if room is not None and room < need:
-        raise ChainfoldError(
-            f"this process may use {room >> 20:,} MB of address space, and a verb needs {need >> 20:,} MB, most of it "
-            f"for libraries; raise the limit (ulimit -v)."
-        )
-
-
 def _sentence(error: Exception, verb: str) -> str | None:
-    """None for an error that only a mistake in chainfold raises."""
+    """The sentence of an error; None if only a mistake in chainfold raises it."""
     if isinstance(error, MemoryError):
         cause = f": {_short(error)}" if str(error) else ""
         return f"not enough memory{cause}; {_REMEDIES.get(verb, 'use a smaller input, or a machine with more memory')}."
@@ -102,15 +84,13 @@ def _sentence(error: Exception, verb: str) -> str | None:
         if not _of_a_library(error):
             return None
         return f"a library cannot be loaded: {_short(error)}; install chainfold again, or give it more memory."
-    if isinstance(error, SystemError):
-        return f"Python itself has failed: {_short(error)}; that happens where there is not enough memory."
-    if isinstance(error, (RuntimeError, ValueError)):
-        return next((sentence for words, sentence in _RUNTIME.items() if words in str(error)), None)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "the operating system refuses another thread; raise the limit (ulimit -u)."
     return _sentence_of_system(error) if isinstance(error, OSError) else None
 
 
 def _of_a_library(error: Exception) -> bool:
-    """Is a shared library missing or without memory, rather than a Python name?"""
+    """Whether a shared library is missing or without memory, rather than a Python name."""
     return isinstance(error, OSError) or any(suffix in str(error) for suffix in (".so", ".dll", ".dylib"))
 
 
@@ -128,7 +108,7 @@ def _sentence_of_system(error: OSError) -> str:
 
 
 def _output_fails() -> bool:
-    """Does standard output refuse what is left in its buffer?"""
+    """Whether standard output refuses the rest of its buffer."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

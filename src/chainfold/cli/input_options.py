@@ -104,7 +104,7 @@ FOR_MODEL = INPUT.only(*_READ_AGAIN)  # the model has the others
 
 def check_for_model(inputs: str | list[str], spec: dict[str, Any]) -> None:
     """Raise if options of raw files are given for an encoded chain."""
-    from chainfold.chain.stored import is_chain
+    from chainfold.chain.any_chain import is_chain
 
     if is_chain(inputs):
         check_raw(inputs if isinstance(inputs, str) else inputs[0], spec, _READ_AGAIN)

@@ -52,7 +52,7 @@ def learn(
 
     Example: chainfold learn log.csv --one-sequence --prequential accuracy.csv -o log.model
     """
-    from chainfold.chain.stored import is_chain
+    from chainfold.chain.any_chain import is_chain
     from chainfold.training.loop import only_label
 
     begin = time.perf_counter()

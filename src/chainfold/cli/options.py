@@ -226,7 +226,7 @@ class ChainOptions:
         if (self.data is None) == (self.synthetic is None):
             raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
         if self.data is not None:
-            from chainfold.chain.stored import open_chain
+            from chainfold.chain.any_chain import open_chain
 
             return open_chain(standard_input() if str(self.data) == STANDARD else self.data)
         from chainfold.chain.synthetic import SyntheticChain

@@ -271,7 +271,7 @@ def _source(
     inputs: list[str], cache: Path, spec: dict[str, Any], progress: InputProgress, client: Client | None
 ) -> Source:
     """The chain that the inputs are, or the one that they are encoded into; by a cluster, in parts."""
-    from chainfold.chain.stored import is_chain, open_chain
+    from chainfold.chain.any_chain import is_chain, open_chain
     from chainfold.features.cache import encoded
 
     if is_chain(inputs):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfold.errors import ChainfoldError
-from chainfold.system.machine import address_room, cores
+from chainfold.system.machine import cores
 
 if TYPE_CHECKING:
     from chainfold.chain.chain import Chain
@@ -270,7 +270,7 @@ def compile_beside(*steps: str) -> None:
     from chainfold.system.kernel_cache import compiling
 
     def start() -> None:
-        if cores() > 1 and address_room() is None:
+        if cores() > 1:
             command = [sys.executable, "-m", __name__, *steps]
             nothing = subprocess.DEVNULL
             _processes.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))  # noqa: S603

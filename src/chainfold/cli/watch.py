@@ -136,7 +136,7 @@ def blocks(
 
     A chain or a file is read by the block; a pipe, a growing file or one with bad lines by the line.
     """
-    from chainfold.chain.stored import is_chain
+    from chainfold.chain.any_chain import is_chain
     from chainfold.features.for_model import blocks_for_model
     from chainfold.features.streaming import live_rows
     from chainfold.readers.inputs import unreadable

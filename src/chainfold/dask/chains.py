@@ -1,4 +1,4 @@
-"""What a worker keeps from one task to the next: open chains, layouts, and the positions of its stretches in memory.
+"""The memory of a worker between tasks: open chains, layouts, and the positions of its stretches.
 
 Any task may run on any worker: what is missing is opened or read again, and what is old is freed.
 """
@@ -10,10 +10,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.batches import PipedChain, StoredChain, absolute
 from chainfold.chain.block import Source
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import open_chain
 from chainfold.dask.warm import warm_up
 from chainfold.engines.workspace import MOST_HELD, ArrayPool, Workspace, held_bytes
 from chainfold.errors import BadFile, ChainfoldError
@@ -65,7 +65,7 @@ class OpenChain:
             return self.layouts[full]
 
     def workspace(self, full: bool, stretch: HeldStretch, hold: bool) -> Workspace:
-        """With the stretch in memory if it has room there; stretches that were used before make room."""
+        """A workspace that holds the stretch in memory if there is room; the least recently used make room."""
         layout = self.layout(full)
         with self.lock:
             workspace = self.workspaces.pop((full, stretch), None)

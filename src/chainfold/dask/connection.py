@@ -129,7 +129,7 @@ def _checked(client: Client) -> Client:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines."""
+    """Versions that must be equal on all machines."""
     import platform
 
     import distributed

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from chainfold.chain.any_chain import is_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import is_chain
 from chainfold.dask.connection import connected
 from chainfold.dask.encoding import encode
 from chainfold.dask.training import stored, train

@@ -37,7 +37,7 @@ _SLOW, _LEAST_SLOW = 3.0, 5.0  # times the time of the first half of the tasks, 
 
 
 class Task(NamedTuple):
-    """What to compute, in words too, and the worker that should do it."""
+    """A function with its arguments, a description, and the worker that should run it."""
 
     work: Callable[..., Any]
     args: tuple[Any, ...]
@@ -83,7 +83,7 @@ class Round:
     join: Callable[..., Any] | None = None  # makes one result of consecutive ones, on a worker
     _copies: list[list[Future[Any]]] = field(default_factory=list)  # of each task
     _sent: list[Future[Any]] = field(default_factory=list)
-    _told: set[int] = field(default_factory=set)  # tasks that are known to be done
+    _reported: set[int] = field(default_factory=set)  # tasks for which `done` was called
 
     def results(self) -> list[Any]:
         """The results in the order of the tasks; raises the first failure among them."""
@@ -127,7 +127,7 @@ class Round:
             self._wait(pending)
 
     def _joined(self, futures: list[Future[Any]]) -> list[Future[Any]]:
-        """The same in as few results as the client should gather."""
+        """Join results on the workers until they are few enough for the client to gather."""
         while self.join is not None and len(futures) > FAN_IN:
             parts = [futures[low : low + FAN_IN] for low in range(0, len(futures), FAN_IN)]
             tasks = [Task(self.join, tuple(part), "the sum of some positions") for part in parts]
@@ -146,10 +146,10 @@ class Round:
         self._copies = [[self._submit(task, task.worker)] for task in self.tasks]
         if self.done is not None:
             for k, (future,) in enumerate(self._copies):
-                future.add_done_callback(partial(self._tell, k))
+                future.add_done_callback(partial(self._report, k))
 
     def _limited(self, call: Callable[..., Any]) -> Any:
-        """What a call of the client gives, which would wait for as long as a worker is silent."""
+        """Call an asynchronous method of the client, for `timeout` seconds at most."""
         begin = time.monotonic()
         try:
             return self.client.sync(partial(call, asynchronous=True), callback_timeout=self.timeout)
@@ -159,17 +159,17 @@ class Round:
             raise self._silent() from None
 
     def _silent(self) -> ChainfoldError:
-        """Of workers that neither take weights nor give sums."""
+        """An error for workers that do not answer."""
         seen = {address: facts["last_seen"] for address, facts in _workers(self.client).items()}
         latest = max(seen.values(), default=0.0)
         silent = sorted(address for address, then in seen.items() if latest - then > _SILENT)
         who = f"worker {silent[0]} has not answered" if silent else "the workers have not answered"
         return ChainfoldError(f"{who} for {self.timeout:,.0f} seconds; restart it, or allow more time with `timeout`.")
 
-    def _tell(self, task: int, future: Future[Any]) -> None:
-        if future.status == "finished" and future.type is not Failure and task not in self._told:
-            self._told.add(task)
-            assert self.done is not None, "somebody asked"
+    def _report(self, task: int, future: Future[Any]) -> None:
+        if future.status == "finished" and future.type is not Failure and task not in self._reported:
+            self._reported.add(task)
+            assert self.done is not None, "the callback was added for it"
             self.done(task)
 
     def _submit(self, task: Task, worker: str | None) -> Future[Any]:
@@ -184,7 +184,7 @@ class Round:
             wait([future for k in pending for future in self._copies[k]], timeout=_LOOK)
 
     def _settled(self, copies: list[Future[Any]]) -> bool:
-        """Is a copy finished? Raises if all have failed."""
+        """Whether a copy is finished; raises if all have failed."""
         states = [future.status for future in copies]
         if "finished" in states:
             return True
@@ -209,7 +209,7 @@ class Round:
             self._copies[k].append(self._submit(self.tasks[k], worker))
 
     def _late(self, pending: list[int]) -> ChainfoldError:
-        """Of tasks that nobody finishes."""
+        """An error for tasks that no worker finishes."""
         subject = self.tasks[pending[0]].subject
         keys = {future.key for future in self._copies[pending[0]]}
         if not _workers(self.client):

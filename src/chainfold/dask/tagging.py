@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import StoredChain, absolute
 from chainfold.chain.block import Source
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import is_chain, open_chain
 from chainfold.dask.chains import ChainPlace, opened
 from chainfold.dask.connection import connected
 from chainfold.dask.encoding import names_of

@@ -30,7 +30,7 @@ _HALO = HALO.last + NEAR  # positions around a stretch that its certificates may
 
 
 class Asked(NamedTuple):
-    """What does not change from one evaluation of a chain to the next."""
+    """Arguments that are constant over the evaluations of a chain."""
 
     chain: ChainPlace
     full: bool  # a weight for every attribute with every label, not only for the pairs that occur

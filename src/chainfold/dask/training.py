@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainfold.chain.any_chain import open_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.parts import ChainInParts
-from chainfold.chain.stored import open_chain
 from chainfold.dask.chains import ChainPlace
 from chainfold.dask.connection import connected
 from chainfold.dask.passes import ClusterPasses, Leaves

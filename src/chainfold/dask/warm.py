@@ -15,11 +15,7 @@ from chainfold.engines.settings import Settings
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.files import temporary_folder
-
-try:
-    import fcntl
-except ImportError:  # where there are no such locks, each process compiles
-    fcntl = None  # type: ignore[assignment]
+from chainfold.system.machine import CAN_LOCK, OPEN_FLAGS, lock
 
 _POSITIONS, _BLOCK = 2000, 250  # enough for cuts, certificates and short sequences
 
@@ -34,14 +30,14 @@ def warm_up(source: Source, layout: Layout) -> None:
 
 @contextmanager
 def _alone_on_this_machine() -> Iterator[None]:
-    """While other processes of this user wait."""
-    if fcntl is None:
+    """While other processes of this user wait; without locks, each process compiles."""
+    if not CAN_LOCK:
         yield
         return
     path = temporary_folder() / f"chainfold-kernels-{os.getuid()}.lock"
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock(descriptor, wait=True)
         yield
     finally:
-        os.close(lock)
+        os.close(descriptor)

@@ -42,7 +42,6 @@ from chainfold.system.validate import (
     is_number,
     mapping,
     need,
-    thinned,
     under,
     within,
 )
@@ -133,7 +132,7 @@ class PiecewiseGradient:
             "source": begun.source.sizes._asdict(),
             "labelled": begun.source.labelled,
         }
-        write_sealed(path, TOKEN, TOKEN_VERSION, thinned(begun.state()), about)
+        write_sealed(path, TOKEN, TOKEN_VERSION, begun.state(), about)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, progress: Callable[[int], None] | None = None) -> Self:

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.chain import Chain, gather
-from chainfold.chain.stored import is_chain, open_chain, write_chain
+from chainfold.chain.stored import write_chain
 from chainfold.errors import AlreadyAppended, BadFile
 from chainfold.features.encoder import spooled
 from chainfold.features.schema import Schema, reader_of

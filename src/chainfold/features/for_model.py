@@ -19,11 +19,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import ChainReader
 from chainfold.chain.block import NO_LABEL, Block, KnownBlock, Source, frozen, join_blocks, vocabulary_of
 from chainfold.chain.chain import Chain
 from chainfold.chain.renumbered import Renumbered
-from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.attributes import Entries

@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold.chain.any_chain import is_chain
 from chainfold.chain.block import KnownBlock
-from chainfold.chain.stored import is_chain
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import EmptyInput
 from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from chainfold.chain.any_chain import is_chain
 from chainfold.chain.block import KnownBlock
-from chainfold.chain.stored import is_chain
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
 from chainfold.inference.result import Tagged

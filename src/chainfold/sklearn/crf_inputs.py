@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.block import KnownBlock, Source, checked_weights, vocabulary_of
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.renumbered import Renumbered, grown_chain
-from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.views import WeightedView
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain

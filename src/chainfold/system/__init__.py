@@ -7,8 +7,8 @@
     archive         files of named arrays and JSON with a checksum: models, runs, states
     validate        checks of arrays and JSON read from files
     prefetch        read ahead in another thread
-    signals         stop on SIGINT and SIGTERM
-    machine         cores, address space, memory of this process
+    signals         stop on SIGINT, SIGTERM and SIGHUP
+    machine         what differs between operating systems: locks, reads at a place, cores, memory
     jit             `kernel`: numba's njit with explicit arithmetic
     intrinsics      words and prefetch instructions for kernels
     objects         Python's own objects for kernels that hold the interpreter lock

@@ -1,9 +1,9 @@
-"""Arrays and JSON in one safetensors file, under a digest: what models and unfinished runs are kept in.
+"""Sealed files: arrays and JSON in one safetensors file under a digest, for models and unfinished runs.
 
 The JSON stands under one key of the metadata, as the library keeps no order among several: the same content gives the
-same bytes. All numbers are little-endian, on any machine. Reading runs no code and maps no memory, believes the header
-only as far as the file goes, and gives back what was written or one sentence. A digest keeps damage out, not forgery:
-whoever takes arrays from here checks them (`validate`).
+same bytes. All numbers are little-endian, on any machine. Reading runs no code and maps no memory, checks sizes in the
+header against the size of the file, and returns the content or raises one sentence. A digest detects damage, not
+forgery: the caller checks the arrays (`validate`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system.files import written_whole
 from chainfold.system.validate import is_count, is_text, mapping, need, spelt
 
-MEMORY = "the bytes"  # what messages call a file in memory
+MEMORY = "the bytes"  # the name of a file in memory in messages
 _ABOUT, _METADATA = "chainfold", "__metadata__"
 _CHAIN = b"ARROW1"  # how a stored chain begins
-_MOST_HEADER = 32 << 20  # bytes: what JSON makes of more would not fit into memory
+_MOST_HEADER = 32 << 20  # bytes; the parsed JSON takes several times as many
 _MOST_VERSION = 10**6
-_ENTRY = ("dtype", "shape", "data_offsets")  # what a header says of an array
+_ENTRY = ("dtype", "shape", "data_offsets")  # of an array in the header
 _TYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"<{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
@@ -70,12 +69,12 @@ def _sealed(
 
 
 def _little(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, contiguous and little-endian."""
+    """The array, contiguous and little-endian."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
 def _header(tensors: Tensors, about: str) -> tuple[bytes, list[NDArray[Any]]]:
-    """The header of safetensors, made by hand: the same bytes with any release of the library; and what follows it."""
+    """The header of safetensors, the same with any release of the library, and the arrays in their order."""
     aligned = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {_METADATA: {_ABOUT: about}}
     end = 0
@@ -95,10 +94,10 @@ def _write(file: IO[bytes], header: bytes, arrays: list[NDArray[Any]]) -> None:
 def read_sealed(
     source: FileSource, kind: str, version: int, remedy: str = "begin anew"
 ) -> tuple[Tensors, dict[str, Any]]:
-    """The arrays and the JSON that `write_sealed` or `sealed_bytes` has written.
+    """Read the arrays and the JSON that `write_sealed` or `sealed_bytes` has written.
 
     source   a path, the bytes of a file, or an open binary file, which is read to its end
-    remedy   what to do with one of another version
+    remedy   advice for a file of another version
     """
     path = name_of(source)
     with damage(path, kind), _opened_source(source) as (file, size):
@@ -124,7 +123,7 @@ FileSource = str | Path | bytes | bytearray | memoryview | IO[bytes]
 
 
 def name_of(source: FileSource) -> object:
-    """What messages call it."""
+    """The name of a source in messages."""
     if isinstance(source, (str, Path)):
         return source
     name = getattr(source, "name", None)
@@ -132,7 +131,7 @@ def name_of(source: FileSource) -> object:
 
 
 class FileInMemory(io.BytesIO):
-    """The content of a file, with the name that messages call it."""
+    """The content of a file, with its name in messages."""
 
     def __init__(self, content: bytes | bytearray | memoryview, name: object) -> None:
         super().__init__(content)
@@ -140,7 +139,7 @@ class FileInMemory(io.BytesIO):
 
 
 def in_memory(source: bytes | bytearray | memoryview | IO[bytes]) -> FileInMemory:
-    """Bytes, or what is left of an open file, in memory. Raises `BadFile` for a file that is open as text."""
+    """Read the rest of an open file into memory; raises `BadFile` for a file that is open as text."""
     if isinstance(source, FileInMemory):
         return source
     content = source if isinstance(source, (bytes, bytearray, memoryview)) else source.read()
@@ -163,7 +162,7 @@ def _opened_source(source: FileSource) -> Iterator[tuple[IO[bytes], int]]:
 
 
 def _modified(file: IO[bytes]) -> tuple[int, int] | None:
-    """The size and the time of the last change of a file on disk."""
+    """Size and modification time of a file on disk."""
     if isinstance(file, io.BytesIO):
         return None
     about = os.fstat(file.fileno())
@@ -174,7 +173,7 @@ Entry = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
 def _opened(path: object, file: IO[bytes], size: int, kind: str) -> tuple[list[Entry], dict[str, Any]]:
-    """What the header says, if it fits the size of the file: the arrays in their order, and the JSON."""
+    """The arrays in their order and the JSON of a header, checked against the size of the file."""
     first = _read(file, 8)
     if first[: len(_CHAIN)] == _CHAIN:
         raise BadFile(path, f"this is a chain, not {_one(kind)}; name another file.")
@@ -193,12 +192,12 @@ def _opened(path: object, file: IO[bytes], size: int, kind: str) -> tuple[list[E
 
 
 def _one(kind: str) -> str:
-    """With its article."""
+    """The kind with its article."""
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
 def _span(entry: Any) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
-    """Where an array begins and ends, its type and its shape, if all these agree."""
+    """Begin, end, type and shape of an array, checked against each other."""
     mapping("arrays", entry, _ENTRY)
     (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], _TYPES[entry["dtype"]]
     need(all(is_count(number, 0, 2**62) for number in (begin, end, *shape)), "the sizes of its arrays are out of range")
@@ -236,7 +235,7 @@ def damaged(kind: str) -> str:
 
 @contextmanager
 def damage(path: object, kind: str) -> Iterator[None]:
-    """Whatever reading a file may end in, as one sentence; too little memory is no fault of the file."""
+    """Turn errors of reading a file into one sentence; a lack of memory is no fault of the file."""
     try:
         yield
     except (BadFile, MemoryError):
@@ -247,20 +246,12 @@ def damage(path: object, kind: str) -> Iterator[None]:
         raise BadFile(path, "there is no such file.") from None
     except OSError as error:
         raise BadFile(path, f"cannot be read: {error.strerror}." if error.strerror else damaged(kind)) from None
-    except (
-        pa.ArrowException,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # of Arrow too
         raise BadFile(path, damaged(kind)) from None
 
 
 def digest_of(tensors: Tensors, about: Mapping[str, Any]) -> str:
-    """sha256 of arrays and of what JSON has beside them."""
+    """sha256 of arrays and JSON."""
     state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(tensors.items()):
         little = _little(array)

@@ -1,14 +1,12 @@
-"""Files appear whole or not at all, and working files have no name.
+"""Atomic writes: files appear whole or not at all, and working files have no name.
 
-A file is written beside its target under a name that nobody can guess, readable by its owner alone, and locked for as
-long as it is written. It takes the target's place, and the target's mode, once all of it is on the disk. What a killed
-process has left is known by its lock, which has gone with the process, and is removed by whoever writes to the same
-target next.
+A file is written beside its target under a random name, readable by its owner alone, and locked while it is written. It
+takes the target's place, and the target's mode, once all of it is on the disk. A file that a killed process has left is
+not locked any more, and is removed by the next process that writes the same target.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -21,25 +19,18 @@ from pathlib import Path
 from typing import IO
 
 from chainfold.errors import BadFile, ChainfoldError
-
-try:
-    import fcntl
-except ImportError:  # no locks there
-    fcntl = None  # type: ignore[assignment]
+from chainfold.system.machine import CAN_LOCK, OPEN_FLAGS, lock, set_mode, sync_folder
 
 _MOST_BYTES = 150  # of the target's name in the temporary one, which has to fit as well
 _RANDOM = 8  # bytes
 _LEFT_ALONE = 24 * 3600.0  # seconds after which a temporary file is stale, where there are no locks
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without them say
-_NO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}  # of a folder, likewise
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
 def written_whole(path: str | Path, lasting: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write to, under a temporary name beside the target; renamed at the end, removed after any failure.
+    """Open a file under a temporary name beside the target; it is renamed at the end, and removed after a failure.
 
-    lasting: it is on the disk before it takes its place; a working file need not be.
+    lasting: the file is synced before it is renamed; a working file need not be.
     """
     target = target_of(path)
     remove_leftovers(target)
@@ -49,14 +40,14 @@ def written_whole(path: str | Path, lasting: bool = True) -> Iterator[IO[bytes]]
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            _set_mode(descriptor, mode)
+            set_mode(descriptor, mode)
             if lasting:
                 os.fsync(descriptor)
-            if fcntl is None:
-                file.close()  # where there are no locks, an open file may not be renamed
+            if not CAN_LOCK:
+                file.close()  # an open file may not be renamed there
             temporary.replace(target)
         if lasting:
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
     except BrokenPipeError:  # of another file, whose reader has gone
         raise
     except OSError as error:
@@ -68,28 +59,30 @@ def written_whole(path: str | Path, lasting: bool = True) -> Iterator[IO[bytes]]
 
 
 def _created(target: Path) -> tuple[Path, int, int]:
-    """A new file beside the target, locked and its owner's alone: its name, and the mode that it is to have."""
+    """Create a locked file beside the target; returns its name, its descriptor and the mode for the end."""
     while True:
         temporary = hidden(target, f"{secrets.token_hex(_RANDOM)}.part")
         try:
             mode: int | None = target.stat().st_mode & 0o777
         except FileNotFoundError:
             mode = None  # the one that a new file gets here
-        descriptor = os.open(temporary, _NEW, 0o666 if mode is None else 0o600)
+        descriptor = os.open(
+            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666 if mode is None else 0o600
+        )
         try:
             about = os.fstat(descriptor)
-            _set_mode(descriptor, 0o600)
+            set_mode(descriptor, 0o600)
             if lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
                 return temporary, descriptor, about.st_mode & 0o777 if mode is None else mode
         except BaseException:
             os.close(descriptor)
             temporary.unlink(missing_ok=True)
             raise
-        os.close(descriptor)  # somebody took it for a leftover before it was locked
+        os.close(descriptor)  # another process took it for a leftover before it was locked
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove what killed processes have left of a target, and nothing that is still being written."""
+    """Remove the temporary files that killed processes have left beside a target."""
     with suppress(OSError, RuntimeError):
         target = Path(path).resolve()
         ours = re.compile(re.escape(hidden(target, "").name) + rf"[0-9a-f]{{{2 * _RANDOM}}}\.part")
@@ -100,7 +93,7 @@ def remove_leftovers(path: str | Path) -> None:
 
 def _remove_leftover(path: str) -> None:
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, os.O_RDWR | OPEN_FLAGS)
         try:
             locked = lock(descriptor)
             old = time.time() - os.fstat(descriptor).st_mtime > _LEFT_ALONE
@@ -110,57 +103,16 @@ def _remove_leftover(path: str) -> None:
             os.close(descriptor)
 
 
-def can_lock() -> bool:
-    """Are there locks on this kind of machine?"""
-    return fcntl is not None
-
-
-def lock(descriptor: int) -> bool | None:
-    """Lock an open file for this process; False if another has locked it, None where files cannot be locked."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return None
-        raise
-    return True
-
-
 def hidden(target: Path, what: str) -> Path:
-    """`.NAME.what`, beside the target; a long name is cut, and told from others by a digest."""
+    """The path `.NAME.what` beside the target; a long name is cut, and made unique by a digest."""
     name, spelled = target.name, os.fsencode(target.name)
     if len(spelled) > _MOST_BYTES:
         name = f"{spelled[:_MOST_BYTES].decode(errors='ignore')}-{hashlib.sha256(spelled).hexdigest()[:16]}"
     return target.with_name(f".{name}.{what}")
 
 
-def _set_mode(descriptor: int, mode: int) -> None:
-    if hasattr(os, "fchmod"):
-        with suppress(PermissionError):  # file systems without modes
-            os.fchmod(descriptor, mode)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the name of a file on the disk as well."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with suppress(PermissionError):  # a folder may be written to, and not read
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in _NO_SYNC:
-                raise
-        finally:
-            os.close(descriptor)
-
-
 def target_of(path: str | Path, folder: bool = False) -> Path:
-    """The file, or the folder, that is to be written or replaced, with links resolved."""
+    """The file or folder to write, with links resolved."""
     try:
         given = Path(path)
         target = given.resolve()

@@ -33,12 +33,10 @@ from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache,
 from numba.core.runtime import nrtdynmod, rtsys
 
 from chainfold.errors import ChainfoldError, ChainfoldWarning
-from chainfold.system.machine import address_room
 
 _MAGIC = b"kernel1\n"
 _STAMP, _DIGEST = slice(8, 40), slice(40, 72)
 _HEAD = 72  # bytes before what is kept
-_COMPILING = 128 << 20  # bytes of address space; LLVM ends the process where it gets none
 _ELSEWHERE = "set CHAINFOLD_CACHE to a folder that can be written"
 
 compiling: list[Callable[[], None]] = []
@@ -111,11 +109,6 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, sources)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        room = address_room()
-        if room is not None and room < _COMPILING:
-            raise MemoryError(
-                f"a kernel needs {_COMPILING >> 20} MB of address space, and a limit leaves {room >> 20} MB"
-            )
         kept = None
         if self._cache_file is None:
             _warn(f"there is no folder to keep compiled kernels in: each process compiles its own; {_ELSEWHERE}.")

@@ -1,8 +1,8 @@
 """Outputs are no inputs, and belong to one process at a time.
 
-Whoever writes an output for a while, or writes it from what it holds already, claims it first. The claim is an advisory
-lock on `.NAME.lock` beside it, which says who has it. The lock goes with its process, however that ends; the file that
-a killed process leaves is taken over, and removed, by the next.
+A process that takes a while to write an output, or reads its old content, claims it first: an advisory lock on
+`.NAME.lock` beside it, which names the process. The lock ends with its process; the file that a killed process leaves
+is taken over, and removed, by the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from glob import glob
 from pathlib import Path
 
 from chainfold.errors import BadFile
-from chainfold.system.files import can_lock, hidden, lock, remove_leftovers, target_of
+from chainfold.system.files import hidden, remove_leftovers, target_of
+from chainfold.system.machine import CAN_LOCK, OPEN_FLAGS, lock
 
 STANDARD = "-"  # standard input, or standard output
 
@@ -28,10 +29,10 @@ Identity = tuple[int, int]  # device and inode
 def claimed(
     outputs: Sequence[object], inputs: Iterable[object], in_place: bool = False, folder: bool = False
 ) -> Iterator[None]:
-    """Raise, before any work is done, unless the outputs can be written, and nobody else does; hold them meanwhile.
+    """Check the outputs before any work is done, and lock them; raises `BadFile` where another process writes one.
 
-    in_place: they are not replaced, but written into; folder: they are folders. Where the folder of an output may not
-    be written to, nobody else can replace it either, and it is not held.
+    in_place: outputs are written into, not replaced; folder: they are folders. An output in a folder without write
+    permission cannot be replaced by others either, and is not locked.
     """
     check_outputs(outputs, inputs, folder)
     with ExitStack() as stack:
@@ -43,9 +44,9 @@ def claimed(
 
 
 def check_outputs(outputs: Iterable[object], inputs: Iterable[object], folder: bool = False) -> None:
-    """Raise if an output cannot be written, is one of the inputs, or is another output as well.
+    """Raise if an output cannot be written, is one of the inputs, or is given twice.
 
-    Names are paths, globs among the inputs, and `-`; anything else, such as None or a table, is no file.
+    Names are paths, globs among the inputs, and `-`; other values, such as None or a table, are no files.
     """
     read = {identity for one in inputs for identity in _identities(one)}
     places: dict[Path | Identity | str, object] = {}
@@ -66,7 +67,7 @@ def check_outputs(outputs: Iterable[object], inputs: Iterable[object], folder: b
 
 
 def _identities(one: object) -> Iterator[Identity]:
-    """The files that an input names: they may be several, or none as yet."""
+    """The existing files that an input names."""
     if isinstance(one, (list, tuple)):
         for each in one:
             yield from _identities(each)
@@ -84,7 +85,7 @@ def _identity_of(path: str | Path) -> Identity | None:
 
 
 def _identity_of_stream(stream: object, descriptor: int) -> Identity | None:
-    """Of a standard stream that is a file, and open."""
+    """The identity of a standard stream, if it is an open file."""
     if stream is None:
         return None
     with suppress(OSError):
@@ -95,9 +96,9 @@ def _identity_of_stream(stream: object, descriptor: int) -> Identity | None:
 
 @contextmanager
 def _held(output: str | Path, in_place: bool, folder: bool) -> Iterator[None]:
-    """Hold an output, unless another process does."""
+    """Lock an output, unless another process has locked it."""
     target = target_of(output, folder)
-    if not can_lock() or (in_place and not os.access(target.parent, os.W_OK)):
+    if not CAN_LOCK or (in_place and not os.access(target.parent, os.W_OK)):
         yield
         return
     place = hidden(target, "lock")
@@ -106,9 +107,9 @@ def _held(output: str | Path, in_place: bool, folder: bool) -> Iterator[None]:
     except OSError as error:
         raise BadFile(output, f"cannot be written: {error.strerror or error} ({place}).") from None
     try:
-        with suppress(OSError):  # a full disk: nobody can be told who it is
+        with suppress(OSError):  # a full disk: the holder has no name
             os.truncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         yield
     finally:
         with suppress(OSError):
@@ -117,7 +118,7 @@ def _held(output: str | Path, in_place: bool, folder: bool) -> Iterator[None]:
 
 
 def _locked(place: Path, output: str | Path) -> int:
-    """The open lock file, locked, and still the one that has this name."""
+    """The open lock file, locked, and still under its name."""
     while True:
         descriptor = _opened(place)
         try:
@@ -138,15 +139,14 @@ def _locked(place: Path, output: str | Path) -> int:
 
 
 def _opened(place: Path) -> int:
-    flags = getattr(os, "O_NOFOLLOW", 0)
     try:
-        return os.open(place, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        return os.open(place, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
     except PermissionError:
-        return os.open(place, os.O_RDONLY | flags)  # another user's, which can be locked all the same
+        return os.open(place, os.O_RDONLY | OPEN_FLAGS)  # another user's, which can be locked all the same
 
 
 def _holder(descriptor: int) -> str:
-    words = os.pread(descriptor, 300, 0).decode(errors="replace").split()
+    words = os.read(descriptor, 300).decode(errors="replace").split()
     if len(words) != 2 or not words[0].isdecimal():
         return "another process"
     return f"process {words[0]}" + ("" if words[1] == socket.gethostname() else f" on {words[1]}")

@@ -1,4 +1,4 @@
-"""The next items are made in threads while this one is used: reading, encoding and writing share the cores."""
+"""Make the next items in threads while one is used: reading, encoding and writing share the cores."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PATIENCE = 0.5  # seconds for the thread to notice that the consumer has stoppe
 
 
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
-    """The same items in the same order, `depth` of them made in advance, from now on."""
+    """Iterate over the items; a thread makes `depth` of them in advance, from now on."""
     return _Ahead(items, depth)
 
 
 def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """The result for each item, in order; the next ones are computed on this many threads.
+    """Iterate over the results in the order of the items; the next ones are computed on this many threads.
 
-    Of a single item it is made here and now.
+    A single item needs no thread.
     """
     rest = iter(items)
     first = list(islice(rest, 2))
@@ -44,9 +44,9 @@ def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
 
 
 class _Ahead(Iterator[T]):
-    """What making the items raises is raised where they are used; the thread ends when this is freed."""
+    """Exceptions of the producer are re-raised in the consumer; the thread ends when this object is freed."""
 
-    _thread: threading.Thread | None = None  # an interrupt, or a lack of memory, may come first
+    _thread: threading.Thread | None = None  # until it is started, which may fail
 
     def __init__(self, items: Iterable[T], depth: int) -> None:
         self._left = threading.Event()
@@ -88,7 +88,7 @@ def _make(items: Iterable[T], made: queue.Queue[Any], left: threading.Event) -> 
 
 
 def _put(item: Any, made: queue.Queue[Any], left: threading.Event) -> bool:
-    """Wait for room; False if the consumer has stopped."""
+    """Wait for room in the queue; returns False if the consumer has stopped."""
     while not left.is_set():
         try:
             made.put(item, timeout=0.1)

@@ -32,7 +32,7 @@ _QUERY = re.compile(r"\?[a-z_]+=.*", re.S)  # options of the file system, and no
 
 
 def is_uri(place: object) -> bool:
-    """Is this the name of a place that is reached through a file system of pyarrow?"""
+    """Whether a place is named by a URI, which a file system of pyarrow reaches."""
     return isinstance(place, str | Path) and _URI.fullmatch(str(place)) is not None
 
 
@@ -64,15 +64,15 @@ class DigestedFile:
         return size
 
     def tell(self) -> int:
-        """How much was written."""
+        """Bytes written so far."""
         return self.size
 
     def flush(self) -> None:
-        """Nothing: the file is flushed at its end."""
+        """Do nothing: the file is flushed at its end."""
 
     @property
     def sha256(self) -> str:
-        """Of all that was written, in hex."""
+        """Checksum of the whole content, in hex."""
         return self._digest.hexdigest()
 
 
@@ -91,11 +91,11 @@ class Storage(ABC):
 
     @abstractmethod
     def has(self, file: str) -> bool:
-        """Is there such a file?"""
+        """Whether there is such a file."""
 
     @abstractmethod
     def path(self, file: str, sha256: str) -> Path:
-        """Where the file with this checksum can be read."""
+        """A local path of the file with this checksum."""
 
     @abstractmethod
     def fetched(self, file: str) -> AbstractContextManager[Path]:
@@ -110,7 +110,7 @@ class Storage(ABC):
 
     @abstractmethod
     def digested(self, file: str, name: Callable[[str], str]) -> AbstractContextManager[DigestedFile]:
-        """The same, for a file whose name depends on its checksum; meanwhile it may have the name `file`."""
+        """A context like `written`, for a file named after its checksum; until then it may have the name `file`."""
 
     @abstractmethod
     def remove(self, file: str) -> None:
@@ -247,7 +247,7 @@ class RemoteStorage(Storage):
             self.system.delete_file(self._at(file))
 
     def remove_empty(self, prefix: str) -> None:
-        """Nothing: object stores have no folders."""
+        """Do nothing: object stores have no folders."""
 
     def _opened(self, path: str) -> Any:
         try:
@@ -308,12 +308,12 @@ def remote_files(pattern: str | Path) -> list[RemoteFile]:
 
 
 def has_wildcards(uri: str) -> bool:
-    """Does a URI stand for several objects?"""
+    """Whether a URI is a pattern of several objects."""
     return _MAGIC.search(_QUERY.split(uri, 1)[0]) is not None
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Like a glob: a star does not match a slash."""
+    """Whether a path matches a glob, in which a star does not match a slash."""
     parts, wanted = path.split("/"), pattern.split("/")
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 

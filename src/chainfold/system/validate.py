@@ -1,10 +1,9 @@
 """Checks of arrays and JSON from files: a valid digest does not mean that chainfold wrote them.
 
-Kernels look at no bound, so all that they are given passes here first. Whoever restores something says what it takes:
+Kernels check no bounds, so everything that comes from a file is checked here first:
 
     Arrays    the arrays of a file, or of a part of it; each is taken once, by name, with its type and shape
-    need      a sentence unless something holds; and what arrays of numbers, and values of JSON, are asked most often
-    thinned   arrays that are mostly zeros, as what is not zero and where; `Arrays` fills them up again
+    need      raises a sentence unless a condition holds; the other functions are the frequent conditions
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from chainfold.errors import ChainfoldError
 
 MOST = 2**62
-"""What a count of anything stays below; twice that still fits int64."""
+"""The limit of all counts; twice that still fits int64."""
 
 LARGEST = float(np.finfo(np.float64).max)
 """The largest finite number."""
@@ -27,39 +26,35 @@ LARGEST = float(np.finfo(np.float64).max)
 MOST_WEIGHT = 1e100
 """The largest weight of a position: sums of products with it are finite."""
 
-_AT, _NUMBER = "at", "number"  # of what is thinned: where it is not zero, and what is there
-_LEAST_THINNED = 64  # shorter arrays are kept as they are
 _MOST_LETTERS = 40  # of a name that a file gives, in a sentence
 _LARGE = 1e300
 _SUM = 1e-6  # what probabilities may lack of adding up to one
 
 
 def need(good: Any, otherwise: str) -> None:
-    """Raise unless it is good."""
+    """Raise a `ChainfoldError` with this sentence unless the condition holds."""
     if not good:
         raise ChainfoldError(f"{otherwise}.")
 
 
 def spelt(value: Any) -> str:
-    """What a file says, as it can be shown in a sentence."""
+    """A value of a file, short and printable, for a sentence."""
     text = str(value)
     short = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
     return short if short.isprintable() else ascii(short)
 
 
 class Arrays:
-    """The arrays of a file, or of a part of it, that nobody has asked for as yet."""
+    """The arrays of a file, or of a part of it, that were not taken yet."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._arrays = dict(arrays)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._arrays or f"{name}.{_AT}" in self._arrays
+        return name in self._arrays
 
     def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
-        """An array, if it is of this type and shape; None stands for any size."""
-        if name not in self._arrays and name in self:
-            return self._filled(name, dtype, shape)
+        """Remove and return an array of this type and shape; None stands for any size."""
         need(name in self, f"it has no {name}")
         array = self._arrays.pop(name)
         fits = len(shape) == array.ndim and all(
@@ -69,15 +64,13 @@ class Arrays:
         return array
 
     def take_or_none(self, name: str, dtype: Any, size: int) -> NDArray[Any]:
-        """A row of this many numbers, or an empty one."""
-        if name not in self._arrays and name in self:
-            return self._filled(name, dtype, (size,))
+        """Remove and return a row of this many numbers, or an empty one."""
         array = self.take(name, dtype, None)
         need(array.size in (0, size), f"its {name} are {array.size}, not {size}")
         return array
 
     def counts(self, name: str, *most: int) -> list[int]:
-        """Whole numbers that are not negative, each with what it is at most."""
+        """Remove and return whole numbers from 0 to these limits."""
         found: list[int] = self.take(name, np.int64, len(most)).tolist()
         need(all(0 <= one <= limit for one, limit in zip(found, most, strict=True)), f"its {name} are out of range")
         return found
@@ -87,76 +80,50 @@ class Arrays:
         return found
 
     def under(self, part: str) -> dict[str, NDArray[Any]]:
-        """All arrays of a part, by the names that they have there."""
+        """Remove and return all arrays of a part, by their names in the part."""
         names = [name for name in self._arrays if name.startswith(f"{part}.")]
         return {name.removeprefix(f"{part}."): self._arrays.pop(name) for name in names}
 
     def rest(self) -> dict[str, NDArray[Any]]:
-        """All that was not taken."""
+        """The arrays that were not taken."""
         return self._arrays
 
     def check_empty(self) -> None:
         for name in self._arrays:
             need(False, f"nothing is known of its {spelt(name)}")
 
-    def _filled(self, name: str, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """Zeros but for what is said."""
-        sizes = [size for size in shape if size is not None]
-        need(len(sizes) == len(shape) and np.dtype(dtype) == np.float64, f"its {name} are not all there")
-        size = math.prod(sizes)
-        at = self.take(f"{name}.{_AT}", np.int32 if size < 2**31 else np.int64, None)
-        numbers = self.take(f"{name}.{_NUMBER}", np.float64, at.size)
-        need(_all_within(at, 0, size - 1) and (at[1:] > at[:-1]).all(), f"its {name} are at places that do not exist")
-        array = np.zeros(size)
-        array[at] = numbers
-        return array.reshape(sizes)
-
 
 def under(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays of a part by the names that they have in the whole; `Arrays.under` takes them apart again."""
+    """The arrays of a part by their names in the whole, from which `Arrays.under` takes them."""
     return {f"{part}.{name}": array for name, array in arrays.items()}
-
-
-def thinned(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Where most numbers are zero, the others and their places."""
-    found: dict[str, NDArray[Any]] = {}
-    for name, array in arrays.items():
-        if array.dtype == np.float64 and array.size >= _LEAST_THINNED:
-            bits = np.ascontiguousarray(array).view(np.int64).ravel()  # the zero of a negative sign is none
-            at = np.flatnonzero(bits).astype(np.int32 if array.size < 2**31 else np.int64)
-            if at.nbytes + 8 * at.size < array.nbytes:
-                found |= {f"{name}.{_AT}": at, f"{name}.{_NUMBER}": array.ravel()[at]}
-                continue
-        found[name] = array
-    return found
 
 
 # Arrays of numbers
 
 
 def within(name: str, array: NDArray[Any], least: float, most: float) -> None:
-    """All numbers of an array from `least` to `most`; one that is no number is not."""
+    """Require numbers from `least` to `most`; NaN is outside."""
     need(_all_within(array, least, most), f"its {name} are not all from {least} to {most}")
 
 
 def finite(name: str, array: NDArray[Any]) -> None:
-    """Numbers of which some can be added up."""
+    """Require finite numbers, small enough that sums of them are finite."""
     need(_all_within(array, -_LARGE, _LARGE), f"its {name} are not all finite, or too large")
 
 
 def below_infinity(name: str, array: NDArray[Any]) -> None:
-    """Logarithms: numbers, or -inf."""
+    """Require logarithms: numbers, or -inf."""
     need((array < np.inf).all(), f"its {name} are not all below infinity")
 
 
 def ascending(name: str, offsets: NDArray[np.int64], size: int) -> None:
-    """Offsets into this many entries, from the first to the last."""
+    """Require ascending offsets from 0 to `size`."""
     good = offsets.size and offsets[0] == 0 and offsets[-1] == size and (offsets[1:] >= offsets[:-1]).all()
     need(good, f"its {name} do not go from 0 to {size}")
 
 
 def vectors(name: str, values: NDArray[np.float64], wide: bool) -> None:
-    """Numbers that are not negative, or wide ones: the second half of a row has the powers of two."""
+    """Require numbers that are not negative, or wide ones: the second half of a row has the powers of two."""
     half = values.shape[-1] // (1 + wide)
     need(_all_within(values[..., :half], 0.0, LARGEST), f"its {name} are not all finite and zero or more")
     if wide:
@@ -164,7 +131,7 @@ def vectors(name: str, values: NDArray[np.float64], wide: bool) -> None:
 
 
 def probabilities(name: str, values: NDArray[np.float64], wide: bool) -> None:
-    """One such row, which adds up to one."""
+    """Require a row like those of `vectors` that adds up to one."""
     vectors(name, values, wide)
     if wide:
         m, k = values.reshape(2, -1)
@@ -187,12 +154,12 @@ def is_count(value: Any, least: int, most: int) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """A finite one."""
+    """Whether a value is a finite number."""
     return type(value) in (int, float) and abs(value) <= _LARGE
 
 
 def is_text(value: Any) -> bool:
-    """One that UTF-8 can spell."""
+    """Whether a value is a text that UTF-8 can encode."""
     if type(value) is not str:
         return False
     try:
@@ -203,7 +170,7 @@ def is_text(value: Any) -> bool:
 
 
 def mapping(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """One that has these keys, and no others."""
+    """Return a mapping, which must have these keys and no others."""
     need(type(value) is dict and set(value) == set(keys), f"its {name} are not {', '.join(keys)}")
     found: dict[str, Any] = value
     return found

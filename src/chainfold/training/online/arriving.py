@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.block import Block, vocabulary_of
 from chainfold.chain.builder import HashedNames
-from chainfold.chain.stored import is_chain, open_chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyInput
 from chainfold.features.encoder import Lexicon, Numberer, first_of
