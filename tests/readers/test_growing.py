@@ -85,14 +85,13 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, bytes]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_text_under_the_name_ends_the_reading_after_the_lines_before(change: str, log: Path) -> None:
     make, problem, more = CHANGES[change]
-    found = []
+    found: list[bytes] = []
     with pytest.raises(BadFile) as error:
-        for data in lines_of(log, lambda: None, lambda: make(log)):
-            found.append(data)
+        found.extend(lines_of(log, lambda: None, lambda: make(log)))
     assert b"".join(found) == LONG + more
     assert str(error.value) == (
-        f"{log}: {problem}, which ends the run; a log that is rotated can be piped, as in `tail -F -n +1 {log} | "
-        "chainfold tag MODEL - --follow`."
+        f"{log}: {problem}, which ends the run; to read a log that is rotated, use a pipe: `tail -F -n +1 "
+        f"{log} | chainfold tag MODEL - --follow`."
     )
 
 

@@ -71,10 +71,8 @@ class GrowingFile:
 
     def _error(self) -> BadFile:
         name = self._input.name
-        remedy = f"`tail -F -n +1 {shlex.quote(name)} | chainfold tag MODEL - --follow`"
-        return BadFile(
-            name, f"{self._problem}, which ends the run; a log that is rotated can be piped, as in {remedy}."
-        )
+        pipe = f"`tail -F -n +1 {shlex.quote(name)} | chainfold tag MODEL - --follow`"
+        return BadFile(name, f"{self._problem}, which ends the run; to read a log that is rotated, use a pipe: {pipe}.")
 
 
 class PipeReader:
