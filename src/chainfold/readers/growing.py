@@ -18,7 +18,8 @@ from typing import Any
 from chainfold.errors import BadFile
 from chainfold.readers.inputs import Input, count_of, unreadable
 
-_READ = 1 << 16  # bytes per system call
+_READ = 1 << 16  # bytes per system call, as many as a pipe usually holds
+_MOMENT = 0.002  # seconds
 _MOST_BYTES, _MOST_LINES = 1 << 21, 16384  # in one piece: smaller ones cost more per row, larger ones more memory
 _TAIL = 256  # bytes before the end of what was read, which change if the file is rewritten
 
@@ -38,7 +39,7 @@ class GrowingFile:
         try:
             with self._file:
                 while not self._stopped.is_set():
-                    if piece := _gathered(self._added):
+                    if piece := _gathered(self._added, b""):
                         self._input.progress(len(piece))
                         yield piece
                     elif self._problem:
@@ -48,7 +49,7 @@ class GrowingFile:
         except OSError as error:
             raise unreadable(self._input.name, error) from None
 
-    def _added(self) -> bytes:
+    def _added(self, last: bytes) -> bytes:
         """The next bytes; none if there are none yet, or if what was read before is no longer there."""
         self._file.seek(self._at - len(self._tail))
         data = self._file.read(len(self._tail) + _READ)
@@ -102,11 +103,13 @@ class PipeReader:
         """All that has arrived, up to a limit; b"" at the end, None if nothing has arrived."""
         try:
             first = self._read(_READ)
-            if not first or self._ready is None:
-                return first
-            return _gathered(lambda: self._read(_READ) if self._is_ready(0.0) else None, first)
+            return _gathered(self._more, first) if first and self._ready is not None else first
         except (OSError, ValueError) as error:
             raise unreadable(self._input.name, error) from None
+
+    def _more(self, last: bytes) -> bytes | None:
+        """Further bytes that have arrived; a writer that has filled the pipe is given a moment."""
+        return self._read(_READ) if self._is_ready(_MOMENT if len(last) == _READ else 0.0) else None
 
     def _is_ready(self, seconds: float) -> bool:
         return self._ready is None or bool(self._ready.poll(1000 * seconds))
@@ -135,10 +138,10 @@ def _opened(source: Input) -> Any:
         raise unreadable(source.name, error) from None
 
 
-def _gathered(read: Callable[[], bytes | None], first: bytes = b"") -> bytes:
-    """All bytes that are there, up to a limit of bytes and lines."""
+def _gathered(more: Callable[[bytes], bytes | None], first: bytes) -> bytes:
+    """All bytes that are there, up to a limit of bytes and lines; `more` gets those that came last."""
     parts, size, lines = [first], len(first), count_of(b"\n", first)
-    while size < _MOST_BYTES and lines < _MOST_LINES and (part := read()):
+    while size < _MOST_BYTES and lines < _MOST_LINES and (part := more(parts[-1])):
         parts.append(part)
         size, lines = size + len(part), lines + count_of(b"\n", part)
     return b"".join(parts)
