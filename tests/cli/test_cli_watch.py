@@ -186,7 +186,7 @@ def test_lines_that_cannot_be_read(source: str, trained: Trained, tmp_path: Path
         assert done.stderr.startswith("chainfold: ")
         assert "line 2" in done.stderr
     assert "--on-error is 'panic'" in failed("watch", trained.path, what, "--on-error", "panic", given=given)
-    assert "cannot be read" in failed("watch", trained.path, tmp_path / "missing", "--on-error", "skip")
+    assert "there is no such file" in failed("watch", trained.path, tmp_path / "missing", "--on-error", "skip")
 
 
 def test_a_file_that_grows(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

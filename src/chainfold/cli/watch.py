@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,31 +115,18 @@ def watch(
 
 
 def blocks(
-    source: str,
-    vocabulary: Vocabulary,
-    follow: bool,
-    on_error: OnError,
-    notice: Callable[[str], None],
-    **spec: Any,
+    source: str, vocabulary: Vocabulary, follow: bool, on_error: OnError, notice: Callable[[str], None], **spec: Any
 ) -> Iterator[KnownBlock]:
     """Yield the rows of an input: of a chain or a file by the block, of anything else as they arrive."""
     from chainfold.chain.stored import is_chain
     from chainfold.features.for_model import blocks_for_model
     from chainfold.features.streaming import live_rows
-    from chainfold.readers.inputs import unreadable
     from chainfold.readers.live import OnError
 
     if is_chain(source) or (source != STANDARD and not follow and on_error == OnError.STOP):
         yield from blocks_for_model([source], vocabulary, **spec)
-        return
-    with ExitStack() as stack:
-        file: Any = source
-        if source != STANDARD and not follow:
-            try:
-                file = stack.enter_context(Path(source).open("rb"))
-            except OSError as error:
-                raise unreadable(source, error) from None
-        yield from live_rows(file, vocabulary, on_error=on_error, notice=notice, **spec)
+    else:
+        yield from live_rows(source, vocabulary, follow=follow, on_error=on_error, notice=notice, **spec)
 
 
 def _with_pauses(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:

@@ -34,6 +34,7 @@ def live_rows(
     source: Any,
     vocabulary: Vocabulary,
     *,
+    follow: bool = True,
     on_error: OnError | str = OnError.STOP,
     keep: Keep | None = None,
     notice: Notice | None = None,
@@ -45,15 +46,16 @@ def live_rows(
 
     source       a path, an open binary file, a file descriptor, or "-" for standard input
     vocabulary   of the model
+    follow       whether a regular file is read on beyond its end, for as long as it grows
     on_error     what happens to a line that cannot be read: stop, skip or unknown
     keep         called with what is read, as it is, in another thread
     notice       called with a sentence about a line that cannot be read, in another thread
     poll         seconds between two looks at a growing file
     options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
-    A regular file is followed without end, until the iterator is closed; when the file is replaced, cut or removed,
-    an error is raised after the rows before. A pipe may hold a chain as well. A group may occur again: each of its runs
-    is a sequence.
+    A followed file has no end until the iterator is closed; when the file is replaced, cut or removed, an error is
+    raised after the rows before. A pipe may hold a chain as well. A group may occur again: each of its runs is a
+    sequence.
     """
     spec = replace(InputSpec.for_model(**options), groups_return=True)
     if on_error not in list(OnError):
@@ -67,7 +69,7 @@ def live_rows(
         raise BadSetting("source", str(source), "one file or pipe")
     stopped = threading.Event()
     [opened_input] = inputs
-    if opened_input.regular:
+    if opened_input.regular and follow:
         pieces = iter(GrowingFile(opened_input, poll, stopped))
     else:
         piped = iter(PipeReader(opened_input, poll, stopped))
