@@ -47,16 +47,15 @@ def test_a_byte_order_mark_decides(folder: Path, encoding: str, follow: bool, to
 
 
 def test_a_byte_order_mark_may_arrive_in_pieces(folder: Path) -> None:
-    from chainfold.readers.growing import Piece
-    from chainfold.readers.inputs import Inputs
+    from chainfold.readers.inputs import Chunk, Inputs
     from chainfold.readers.whole_lines import whole_lines
 
     for data in (ROWS.encode("utf-16"), ROWS.encode("utf-8-sig"), b"a\n", b"", b"\xff"):
         import threading
 
         [source] = Inputs(folder / "rows")
-        pieces = [Piece(data[k : k + 1]) for k in range(len(data))]
-        lines = [chunk.data for chunk in whole_lines(pieces, source, threading.Event()) if isinstance(chunk, tuple)]  # type: ignore[union-attr]
+        pieces = [data[k : k + 1] for k in range(len(data))]
+        lines = [chunk.data for chunk in whole_lines(pieces, source, threading.Event()) if isinstance(chunk, Chunk)]
         expected = {b"a\n": b"a\n", b"": b"", b"\xff": b"\xff\n"}.get(data, ROWS.encode())
         assert b"".join(lines) == expected
 

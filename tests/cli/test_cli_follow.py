@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import io
+import os
 import re
 import signal
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO
@@ -276,24 +278,41 @@ def write_for_ever(pipe: IO[bytes], text: bytes) -> None:
         time.sleep(0.05)
 
 
-def test_a_file_that_grows_is_rotated_and_cut(trained: Trained, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def moved(log: Path) -> None:
+    log.rename(log.with_name("log.1"))
+    log.write_bytes(b"b9 x\n")
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "replaced": (moved, "was replaced by another file"),
+    "cut": (lambda log: os.truncate(log, 3), "was cut short or rewritten"),
+    "removed": (Path.unlink, "was removed or renamed"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_grows_until_it_is_another(change: str, trained: Trained, tmp_path: Path) -> None:
+    """All rows before are written, also those that waited for later ones; the sentence says what to run instead."""
+    make, problem = CHANGES[change]
+    log, output = tmp_path / "log", tmp_path / "tagged"
     log.write_bytes(b"b1 x\n\n")
-    with following(trained.model, log, "--columns", "word,shape") as one:
-        assert the(one.stdout).readline().startswith(b"b1 x ")
+    expected = succeeded("tag", trained.model, "-", "--columns", "word,shape", given=b"b1 x\n\nb2 x\n\no3 X\nb4 x\n")
+    with following(trained.model, log, "--columns", "word,shape", "-o", output) as one:
+        wait_for(output, 1)
         with log.open("ab") as file:
-            file.write(b"b2 x\n\n")
-        assert until(the(one.stdout), b"b2 x ")
-        log.rename(tmp_path / "log.1")
-        log.write_bytes(b"b3 x\n\n" * 3)
-        assert b"another file now" in the(one.stderr).readline()
-        assert until(the(one.stdout), b"b3 x ")
-        log.write_bytes(b"b4 x\n\n")
-        assert b"cut short" in the(one.stderr).readline()
-        assert until(the(one.stdout), b"b4 x ")
-        one.send_signal(signal.SIGINT)
-        assert one.wait(PATIENCE) == 130
+            file.write(b"b2 x\n\no3 X\nb4 x\n")
+        wait_for(output, 3)  # the last rows wait for the end of their sequence
+        make(log)
+        assert one.wait(PATIENCE) == 2
+        said = the(one.stderr).read().decode()
+    assert output.read_bytes() == expected
+    assert said.startswith(f"chainfold: {log}: {problem}, which ends the run; ")
+    assert f"`tail -F -n +1 {log} | chainfold tag MODEL - --follow`" in said
+    assert said.count("\n") == 1
 
 
-def until(lines: IO[bytes], begin: bytes) -> bool:
-    return any(line.startswith(begin) for line in lines)
+def wait_for(output: Path, lines: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while not output.exists() or output.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -13,7 +13,7 @@ import pytest
 
 from chainfold import ChainfoldError, encode_sequences, open_model
 from chainfold.cli import main
-from chainfold.cli.watch_screen import About, view
+from chainfold.cli.watch_screen import view
 from chainfold.features import labels as label_module
 from chainfold.features.for_model import blocks_for_model
 from chainfold.inference.monitor import Monitor
@@ -120,11 +120,9 @@ def test_the_picture_of_a_stream_shows_names_as_text(nasty: Path) -> None:
     monitor = Monitor(open_model(nasty / "model"), window=3, alarms=[f"{NASTY[1]}>0.2", "[/bold]<0.9"])
     for some in blocks_for_model([str(nasty / "test")], vocabulary_of_model(open_model(nasty / "model"))):
         monitor.push(*some)
-    about = About("[/red]\x1b", "a\nb", 1.0, 1.0, "line 3: \x9b [/x]")
     for width, height in ((30, 20), (80, 40)):
-        screen = Console(file=io.StringIO(), width=width, height=height)
-        screen.print(view(monitor.status(), monitor.labels, about, width, height))
-        screen.print(view(None, monitor.labels, about, width, height))
+        screen = Console(file=io.StringIO(), width=width, height=height, markup=False, emoji=False)
+        screen.print(view(monitor.status(), monitor.labels, "[/red]\x1b on a\nb", 1.0, "line 3: \x9b [/x]", height))
         text = screen.file.getvalue()  # type: ignore[attr-defined]
         assert not HIDDEN.findall(text)
         assert r"[/red]\x1b on a\nb" in text

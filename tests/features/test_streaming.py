@@ -336,103 +336,41 @@ def test_a_bad_line_stays_in_its_group_and_after_its_blank_line(tmp_path: Path) 
     assert everything(blocks)[1] == [True, True]
 
 
-class Growing:
-    """A file that is followed, the words of its rows as they come, and what is noticed."""
-
-    def __init__(self, path: Path, tmp_path: Path) -> None:
-        self.path = path
-        vocabulary = model_of("".join(f"w{k} x\n" for k in range(20)), tmp_path, columns=["w", "l"])
-        names = vocabulary.attributes.to_pylist()
-        self._word_of = {k: int(name.rpartition("w")[2]) for k, name in enumerate(names)}
-        self.told: list[str] = []
-        self._known = live_rows(path, vocabulary, notice=self.told.append, poll=0.01)
-        self.blocks = iter(self._known)
-
-    def words(self, count: int) -> list[int]:
-        """The words of the next rows."""
-        found: list[int] = []
-        while len(found) < count:
-            found += [self._word_of[one] for one in soon(self.blocks).block.ids.tolist()]
-        return found
-
-    def wait_for(self, words: str) -> None:
-        """Until it was noticed."""
-        deadline = time.monotonic() + 5
-        while not any(words in one for one in self.told):
-            assert time.monotonic() < deadline, self.told
-            time.sleep(0.005)
-
-
-def test_a_growing_file_is_followed_through_rotation_truncation_and_absence(tmp_path: Path) -> None:
+def test_a_growing_file_gives_rows_until_it_is_replaced(tmp_path: Path) -> None:
+    """The rows before come with the end of their sequence; half a line does not come, and no thread goes on reading."""
     path = tmp_path / "log.txt"
     path.write_text("w1 x\nw2 x\nw3")
-    log = Growing(path, tmp_path)
-    assert log.words(2) == [1, 2]
-    with path.open("a") as file:
-        file.write(" x\nw4 x")
-    assert log.words(1) == [3]
-
-    path.rename(tmp_path / "log.1")
-    path.write_text("w5 x\n")
-    assert log.words(2) == [4, 5], "a last line without its end is whole when another file begins"
-    log.wait_for("is another file now")
-
-    path.write_text("w6 x\n"[:3])
-    log.wait_for("was cut short")
-    with path.open("a") as file:
-        file.write("x\nw7 x\n")
-    assert log.words(2) == [6, 7]
-
-    path.unlink()
-    log.wait_for("is gone")
-    path.write_text("w8 x\n")
-    assert log.words(1) == [8]
-    assert [one.rpartition("/")[2].split(" ", 1)[1].split(";")[0] for one in log.told] == [
-        "is another file now, which is read from its beginning.",
-        "was cut short",
-        "is gone (No such file or directory)",
-        "is another file now, which is read from its beginning.",
-    ]
+    vocabulary = model_of("".join(f"w{k} x\n" for k in range(6)), tmp_path, columns=["w", "l"], attributes="w w[1]")
     before = threading.active_count()
-    log.blocks.close()  # type: ignore[attr-defined]
+    blocks = iter(live_rows(path, vocabulary, poll=0.01))
+    assert soon(blocks).gold.size == 1, "the template reads one more row"
+    with path.open("a") as file:
+        file.write(" x\nw4 x\nw5 x")
+    assert soon(blocks).gold.size == 2
+    path.rename(tmp_path / "log.1")
+    path.write_text("w0 x\n")
+    last = soon(blocks)
+    assert (last.gold.size, last.ended) == (1, True)
+    with pytest.raises(BadFile, match="was replaced by another file"):
+        next(blocks)
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_growing_file_is_left_when_the_iterator_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(CONLL)
+    vocabulary = model_of(CONLL, tmp_path, columns=NAMES)
+    blocks = iter(live_rows(path, vocabulary, poll=0.01))
+    soon(blocks)
+    before = threading.active_count()
+    blocks.close()  # type: ignore[attr-defined]
     deadline = time.monotonic() + 5
     while threading.active_count() >= before:
         assert time.monotonic() < deadline, "no thread goes on reading"
         time.sleep(0.005)
-
-
-def test_what_is_written_to_a_file_while_it_is_moved_away_is_read(tmp_path: Path, monkeypatch: Any) -> None:
-    from chainfold.readers.growing import GrowingFile
-
-    path, late = tmp_path / "log.txt", iter(["w2 x\n"])
-    path.write_text("w1 x\n")
-    has_changed = GrowingFile._has_changed
-
-    def rotated(self: Any) -> Any:
-        """Between the end of the file and the look at its name it grows, and is moved away."""
-        for text in late:
-            with path.open("a") as file:
-                file.write(text)
-            path.rename(tmp_path / "log.1")
-            path.write_text("w3 x\n")
-        return has_changed(self)
-
-    monkeypatch.setattr(GrowingFile, "_has_changed", rotated)
-    assert Growing(path, tmp_path).words(3) == [1, 2, 3]
-
-
-def test_a_rotated_table_may_have_its_header_again_or_not(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    vocabulary = model_of(NUMBERS, tmp_path, format="csv", numbers="real")
-    for again in ("size,label\n", ""):
-        path.write_text("size,label\n1,x\n")
-        blocks = iter(live_rows(path, vocabulary, poll=0.01))
-        assert soon(blocks).block.values.tolist() == [1.0]
-        path.rename(tmp_path / "log.1")
-        path.write_text(again + "7,y\n")
-        second = soon(blocks)
-        assert second.block.values.tolist() == [7.0]
-        assert second.block.starts.tolist() == [False]
 
 
 @pytest.mark.parametrize("name", ["conll", "csv", "tsv", "crfsuite"])

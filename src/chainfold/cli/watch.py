@@ -8,12 +8,11 @@ import queue
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,20 +20,21 @@ from chainfold.cli import options
 from chainfold.cli.console import console, counted, notice, percent, say
 from chainfold.cli.input_options import FOR_MODEL, ModelFile, check_for_model
 from chainfold.cli.parameters import Group, grouped, in_flags
-from chainfold.cli.watch_screen import About, summary, surprised_at, view
+from chainfold.cli.watch_screen import summary, view
 from chainfold.system import signals
 from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.chain.block import KnownBlock
     from chainfold.chain.vocabulary import Vocabulary
-    from chainfold.inference.monitor import Alarm, Monitor, Status
+    from chainfold.inference.monitor import Alarm, Monitor
     from chainfold.model.model import Model
     from chainfold.readers.live import OnError
 
 _TICK = 0.25  # seconds between two updates
-_PACE = 20  # ticks over which the speed is measured
 _MOST_NAMED = 5  # labels in a line
+
+Every = tuple[int | None, float | None]  # rows, or seconds, between two reports of the status
 
 
 StreamInput = Annotated[
@@ -43,7 +43,7 @@ StreamInput = Annotated[
 
 
 @dataclass(frozen=True)
-class _MonitorOptions:
+class _Options:
     window: Annotated[int, typer.Option(metavar="ROWS", help="Number of rows in a window.")] = 1000
     alarm: Annotated[
         list[str] | None,
@@ -57,6 +57,12 @@ class _MonitorOptions:
         int | None, typer.Option(metavar="K", help="A row waits for at most K later rows. Default: no limit.")
     ] = None
     memory: options.Memory = None
+    every: Annotated[
+        str,
+        typer.Option(metavar="K", help="Report the status after K rows, or a time: 30s, 5m, 1h; not on a terminal."),
+    ] = "10s"
+    follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False
+    on_error: options.OnErrorText = None
 
     def open(self, model: Model) -> Monitor:
         from chainfold.inference.monitor import Monitor
@@ -65,27 +71,11 @@ class _MonitorOptions:
         return Monitor(model, window=self.window, alarms=self.alarm or [], max_lag=self.max_lag, memory=memory)
 
 
-@dataclass(frozen=True)
-class _StreamOptions:
-    every: Annotated[
-        str,
-        typer.Option(metavar="K", help="Report the status after K rows, or a time: 30s, 5m, 1h; not on a terminal."),
-    ] = "10s"
-    follow: Annotated[bool, typer.Option("--follow", help="At the end of a file, wait for more.")] = False
-    on_error: options.OnErrorText = None
-
-
-@grouped(
-    monitoring=Group.of(_MonitorOptions),
-    stream=Group.of(_StreamOptions),
-    constraints=options.CONSTRAINTS,
-    spec=FOR_MODEL,
-)
+@grouped(watching=Group.of(_Options), constraints=options.CONSTRAINTS, spec=FOR_MODEL)
 def watch(
     model: ModelFile,
     source: StreamInput,
-    monitoring: _MonitorOptions,
-    stream: _StreamOptions,
+    watching: _Options,
     constraints: options.ConstraintOptions,
     spec: dict[str, Any],
     as_json: options.Json = False,
@@ -101,16 +91,16 @@ def watch(
     """
     from chainfold.model.model import vocabulary_of_model
 
-    every = Every(*options.parse_interval("every", stream.every, "rows"))
+    every = options.parse_interval("every", watching.every, "rows")
     options.hold([], source, model)
     check_for_model(source, spec)
     opened = constraints.opened(model)
-    monitor = monitoring.open(opened)
+    monitor = watching.open(opened)
     with signals.interruptible() as stop, _shown(monitor, model, source, as_json, every) as shown:
-        on_error = options.parse_on_error(stream.on_error)
-        rows = blocks(source, vocabulary_of_model(opened), stream.follow, on_error, shown.notice, **spec)
+        on_error = options.parse_on_error(watching.on_error)
+        rows = blocks(source, vocabulary_of_model(opened), watching.follow, on_error, shown.notice, **spec)
         shown.tick()
-        for block in _with_pauses(every.cut(rows)):
+        for block in _with_pauses(rows):
             if block is not None:
                 shown.alarms(monitor.push(*block))
             shown.tick()
@@ -125,61 +115,22 @@ def watch(
 
 
 def blocks(
-    source: str,
-    vocabulary: Vocabulary,
-    follow: bool,
-    on_error: OnError,
-    notice: Callable[[str], None],
-    **spec: Any,
+    source: str, vocabulary: Vocabulary, follow: bool, on_error: OnError, notice: Callable[[str], None], **spec: Any
 ) -> Iterator[KnownBlock]:
-    """The rows of an input with a model's numbers, as they arrive.
-
-    A chain or a file is read by the block; a pipe, a growing file or one with bad lines by the line.
-    """
+    """Yield the rows of an input: of a chain or a file by the block, of anything else as they arrive."""
     from chainfold.chain.any_chain import is_chain
     from chainfold.features.for_model import blocks_for_model
     from chainfold.features.streaming import live_rows
-    from chainfold.readers.inputs import unreadable
     from chainfold.readers.live import OnError
 
     if is_chain(source) or (source != STANDARD and not follow and on_error == OnError.STOP):
         yield from blocks_for_model([source], vocabulary, **spec)
-        return
-    with ExitStack() as stack:
-        file: Any = source
-        if source != STANDARD and not follow:
-            try:
-                file = stack.enter_context(Path(source).open("rb"))
-            except OSError as error:
-                raise unreadable(source, error) from None
-        yield from live_rows(file, vocabulary, on_error=on_error, notice=notice, **spec)
-
-
-class Every(NamedTuple):
-    """The interval between two reports of the status."""
-
-    rows: int | None
-    seconds: float | None
-
-    def due(self, rows: int, seconds: float) -> bool:
-        """Is a report due, this many rows and seconds after the last?"""
-        return rows >= self.rows if self.rows is not None else self.seconds is not None and seconds >= self.seconds
-
-    def cut(self, stream: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
-        """The same rows in blocks that end where a report is due."""
-        done = 0
-        for known in stream:
-            size, begin = known.gold.size, 0
-            while self.rows is not None and size - begin > self.rows - done % self.rows:
-                end = begin + self.rows - done % self.rows
-                yield known._replace(block=known.block.part(begin, end), gold=known.gold[begin:end], ended=False)
-                done, begin = done + end - begin, end
-            yield known._replace(block=known.block.part(begin, size), gold=known.gold[begin:]) if begin else known
-            done += size - begin
+    else:
+        yield from live_rows(source, vocabulary, follow=follow, on_error=on_error, notice=notice, **spec)
 
 
 def _with_pauses(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
-    """The blocks as they arrive, read in a thread; None whenever none has arrived for a while."""
+    """Yield the blocks as they arrive, read in a thread, and None while there is none."""
     arrived: queue.Queue[KnownBlock | BaseException | None] = queue.Queue(1)
 
     def read() -> None:
@@ -207,157 +158,108 @@ def _with_pauses(stream: Iterable[KnownBlock]) -> Iterator[KnownBlock | None]:
 # Output
 
 
-class _Pace:
-    """Rows per second over the last ticks."""
-
-    def __init__(self) -> None:
-        self.begin = time.monotonic()
-        self._seen: deque[tuple[float, int]] = deque([(self.begin, 0)], maxlen=_PACE)
-
-    def at(self, rows: int) -> float:
-        now = time.monotonic()
-        then, before = self._seen[0]
-        self._seen.append((now, rows))
-        return (rows - before) / max(now - then, 1e-9)
-
-
 class _Lines:
-    """Alarms as lines on standard output, the status on standard error."""
+    """Alarms as lines on standard output, the status on standard error; or both as lines of JSON."""
 
-    def __init__(self, monitor: Monitor, every: Every) -> None:
-        self._monitor, self._every = monitor, every
+    def __init__(self, monitor: Monitor, every: Every, as_json: bool) -> None:
+        self._monitor, self._every, self._json = monitor, every, as_json
         self._begin = self._then = time.monotonic()
-        self._rows = 0
+        self._rows = 0  # at the last report
 
     def alarms(self, alarms: Sequence[Alarm]) -> None:
+        """Show alarms that are raised or over."""
         for alarm in alarms:
-            self._alarm(alarm)
+            over = alarm.rows is not None
+            text = f"over after {alarm.rows} rows" if over else f"{alarm.value:.4g}, predicted {alarm.label}"
+            if self._json:
+                _event("over" if over else "alarm", asdict(alarm))
+            else:
+                say(f"row {alarm.at}: {alarm.rule}: {text}", err=False)
 
     def notice(self, text: str) -> None:
-        """Something about the input."""
+        """Show a sentence about the input."""
         notice(text)
 
     def tick(self, last: bool = False) -> None:
+        """Show the status if it is due."""
         now, rows = time.monotonic(), self._monitor.positions
-        if rows and not last and self._every.due(rows - self._rows, now - self._then):
-            self._status(self._monitor.status(), (rows - self._rows) / max(now - self._then, 1e-9))
+        every_rows, every_seconds = self._every
+        due = rows - self._rows >= every_rows if every_rows else now - self._then >= (every_seconds or 0.0)
+        if rows and due and not last:
             self._then, self._rows = now, rows
+            if self._json:
+                _event("status", self._facts())
+            else:
+                say("; ".join(self._parts()))
 
     def end(self, interrupted: bool) -> None:
-        summary(self._monitor.status(), self._monitor.labels, console())
+        """Show the summary."""
+        if self._json:
+            _event("end", self._facts() | {"interrupted": interrupted})
+        else:
+            summary(self._monitor.status(), self._monitor.labels, console())
 
-    def _alarm(self, alarm: Alarm) -> None:
-        text = f"{alarm.value:.4g}, predicted {alarm.label}" if alarm.rows is None else f"over after {alarm.rows} rows"
-        say(f"row {alarm.at}: {alarm.rule}: {text}", err=False)
-
-    def _status(self, status: Status, rate: float) -> None:
-        names = sorted(zip(status.shares, self._monitor.labels, strict=True), reverse=True)
-        parts = [counted(status.rows, "row"), f"{rate:,.0f} rows/s", counted(status.quantities.sequences, "sequence")]
+    def _parts(self) -> Iterator[str]:
+        status = self._monitor.status()
+        yield counted(self._rows, "row")
+        yield f"{self._rows / max(self._then - self._begin, 1e-9):,.0f} rows/s"
         if status.entropy is not None and status.surprise is not None:
-            parts += [f"entropy {status.entropy:.4g}", f"surprise {status.surprise:.4g} {surprised_at(status)}"]
-            parts += [f"{label} {percent(share)}" for share, label in names[:_MOST_NAMED] if share]
-        say("; ".join(parts))
+            yield f"entropy {status.entropy:.4g}"
+            yield f"surprise {status.surprise:.4g}"
+        shares = sorted(zip(status.shares, self._monitor.labels, strict=True), reverse=True)
+        yield from (f"{label} {percent(share)}" for share, label in shares[:_MOST_NAMED] if share)
 
-
-class _Json(_Lines):
-    """Alarms, status and summary as lines of JSON on standard output."""
-
-    def end(self, interrupted: bool) -> None:
+    def _facts(self) -> dict[str, Any]:
         status, labels = self._monitor.status(), self._monitor.labels
         sums = status.quantities
-        rules = {
-            rule: {"raised": count, "rows": status.lasted[rule], "on": any(alarm.rule == rule for alarm in status.on)}
-            for rule, count in status.raised.items()
-        }
-        _event(
-            "end",
-            interrupted=interrupted,
-            rows=sums.positions,
-            sequences=sums.sequences,
-            unproven=status.unproven,
-            seconds=time.monotonic() - self._begin,
-            log_likelihood=sums.log_likelihood,
-            log_z=sums.log_z,
-            entropy=sums.entropy,
-            accuracy=status.accuracy_of_all,
-            labels=_named(labels, sums.labels),
-            segments=_named(labels, sums.segments),
-            transitions={label: _named(labels, row) for label, row in zip(labels, sums.transitions, strict=True)},
-            alarms=rules,
-        )
-
-    def _alarm(self, alarm: Alarm) -> None:
-        if alarm.rows is None:
-            _event("alarm", rule=alarm.rule, row=alarm.row, value=alarm.value, label=alarm.label)
-        else:
-            _event("over", rule=alarm.rule, row=alarm.at, since=alarm.row, rows=alarm.rows)
-
-    def _status(self, status: Status, rate: float) -> None:
-        sums = status.quantities
-        _event(
-            "status",
-            rows=status.rows,
-            rows_per_second=rate,
-            sequences=sums.sequences,
-            waiting=status.waiting,
-            unproven=status.unproven,
-            window=status.window,
-            shares=_named(self._monitor.labels, status.shares),
-            entropy=status.entropy,
-            surprise=status.surprise,
-            surprise_is=surprised_at(status),
-            accuracy=status.accuracy,
-            stream={
-                "log_likelihood": sums.log_likelihood,
+        window = {name: getattr(status, name) for name in ("window", "entropy", "surprise", "accuracy")}
+        finite = sums.log_likelihood is not None and math.isfinite(sums.log_likelihood)
+        return {
+            "rows": sums.positions,
+            "sequences": sums.sequences,
+            "waiting": status.waiting,
+            "unproven": sums.unproven,
+            "seconds": time.monotonic() - self._begin,
+            **window,
+            "shares": dict(zip(labels, status.shares.tolist(), strict=True)),
+            "stream": {
+                "log_likelihood": sums.log_likelihood if finite else None,
                 "entropy": sums.entropy,
                 "accuracy": status.accuracy_of_all,
-                "labels": _named(self._monitor.labels, sums.labels),
-                "segments": _named(self._monitor.labels, sums.segments),
+                "labels": dict(zip(labels, sums.labels.tolist(), strict=True)),
             },
-            on=[alarm.rule for alarm in status.on],
-        )
+            "raised": status.raised,
+            "on": [alarm.rule for alarm in status.on],
+        }
 
 
-def _event(name: str, **facts: Any) -> None:
-    """Print a line of JSON; a number that is not finite is null."""
-    typer.echo(json.dumps({"event": name} | {key: _finite(fact) for key, fact in facts.items()}, allow_nan=False))
-
-
-def _finite(fact: Any) -> Any:
-    if isinstance(fact, dict):
-        return {key: _finite(value) for key, value in fact.items()}
-    return None if isinstance(fact, float) and not math.isfinite(fact) else fact
-
-
-def _named(labels: Sequence[str], values: Any) -> dict[str, float]:
-    return dict(zip(labels, values.tolist(), strict=True))
+def _event(name: str, facts: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"event": name} | facts, allow_nan=False))
 
 
 class _Screen:
-    """A view of the stream on the terminal."""
+    """The state of the stream on the terminal, with its alarms and the last notice."""
 
-    def __init__(self, monitor: Monitor, model: str, source: str) -> None:
+    def __init__(self, monitor: Monitor, title: str) -> None:
         from rich.live import Live
 
-        self._monitor, self._model, self._source = monitor, model, source
+        self._monitor, self._title, self._notice = monitor, title, ""
         self._console = console()
         self.live = Live(console=self._console, auto_refresh=False)
-        self._pace, self._then, self._notice = _Pace(), 0.0, ""
+        self._begin, self._then = time.monotonic(), 0.0
 
     def alarms(self, alarms: Sequence[Alarm]) -> None:
         """The view shows them."""
 
     def notice(self, text: str) -> None:
-        """The view shows the last one."""
         self._notice = in_flags(text)
 
     def tick(self, last: bool = False) -> None:
-        now = time.monotonic()
+        now, monitor = time.monotonic(), self._monitor
         if last or now - self._then >= _TICK:
-            self._then, rate = now, self._pace.at(self._monitor.positions)
-            about = About(self._model, self._source, now - self._pace.begin, rate, self._notice)
-            status = self._monitor.status() if self._monitor.positions else None
-            self.live.update(view(status, self._monitor.labels, about, *self._console.size), refresh=True)
+            self._then, height = now, self._console.height
+            seen = view(monitor.status(), monitor.labels, self._title, now - self._begin, self._notice, height)
+            self.live.update(seen, refresh=True)
 
     def end(self, interrupted: bool) -> None:
         self._console.print()
@@ -367,8 +269,8 @@ class _Screen:
 @contextmanager
 def _shown(monitor: Monitor, model: Path, source: str, as_json: bool, every: Every) -> Iterator[_Lines | _Screen]:
     if as_json or sys.stdout is None or not sys.stdout.isatty():
-        yield (_Json if as_json else _Lines)(monitor, every)
+        yield _Lines(monitor, every, as_json)
         return
-    screen = _Screen(monitor, model.name, "standard input" if source == STANDARD else Path(source).name)
+    screen = _Screen(monitor, f"{model.name} on {'standard input' if source == STANDARD else Path(source).name}")
     with screen.live:
         yield screen

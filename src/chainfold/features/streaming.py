@@ -22,9 +22,9 @@ from chainfold.errors import BadSetting
 from chainfold.features.for_model import BlockMaker, ChainBlocks, ModelBlocks, ModelInput
 from chainfold.features.spec import InputSpec
 from chainfold.readers.columns import Stretch
-from chainfold.readers.growing import GrowingFile, Notice, Piece
+from chainfold.readers.growing import GrowingFile, PieceFile, PipeReader
 from chainfold.readers.inputs import CHUNK, Inputs, Keep
-from chainfold.readers.live import LiveRows, OnError, PieceFile, PipeReader
+from chainfold.readers.live import LiveRows, Notice, OnError
 from chainfold.readers.progress import InputProgress
 from chainfold.readers.skipped_lines import blank_rows
 from chainfold.readers.whole_lines import whole_lines
@@ -34,6 +34,7 @@ def live_rows(
     source: Any,
     vocabulary: Vocabulary,
     *,
+    follow: bool = True,
     on_error: OnError | str = OnError.STOP,
     keep: Keep | None = None,
     notice: Notice | None = None,
@@ -45,15 +46,16 @@ def live_rows(
 
     source       a path, an open binary file, a file descriptor, or "-" for standard input
     vocabulary   of the model
+    follow       whether a regular file is read on beyond its end, for as long as it grows
     on_error     what happens to a line that cannot be read: stop, skip or unknown
     keep         called with what is read, as it is, in another thread
-    notice       called with a sentence for the user, in another thread
+    notice       called with a sentence about a line that cannot be read, in another thread
     poll         seconds between two looks at a growing file
     options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
-    A regular file is followed without end, like `tail -F`: for what is added, for another file in its place, and for
-    truncation, neither of which ends a sequence. Reading stops when the iterator is closed. A pipe may hold a chain as
-    well. A group may occur again: each of its runs is a sequence.
+    A followed file has no end until the iterator is closed; when the file is replaced, cut or removed, an error is
+    raised after the rows before. A pipe may hold a chain as well. A group may occur again: each of its runs is a
+    sequence.
     """
     spec = replace(InputSpec.for_model(**options), groups_return=True)
     if on_error not in list(OnError):
@@ -65,31 +67,26 @@ def live_rows(
     inputs = Inputs(opened, model_input.encoding, model_input.progress.read, keep)
     if len(inputs) != 1:
         raise BadSetting("source", str(source), "one file or pipe")
-    tell, stopped = notice or _ignore, threading.Event()
+    stopped = threading.Event()
     [opened_input] = inputs
-    if opened_input.regular:
-        pieces = iter(GrowingFile(opened_input, tell, poll, stopped))
+    if opened_input.regular and follow:
+        pieces = iter(GrowingFile(opened_input, poll, stopped))
     else:
         piped = iter(PipeReader(opened_input, poll, stopped))
         first = next(piped, b"")
-        piped = chained([first], piped)
+        pieces = chained([first], piped)
         if first.startswith(STREAM):
-            chain = PipedChain(io.BufferedReader(PieceFile(piped), CHUNK), opened_input.name)
+            chain = PipedChain(io.BufferedReader(PieceFile(pieces), CHUNK), opened_input.name)
             return ChainBlocks(chain, vocabulary, bool(spec.labels))
-        pieces = map(Piece, piped)
     model_input.progress.total(None)
     model_input.progress.phase("reading", None)
     lines, reader = whole_lines(pieces, opened_input, stopped), model_input.reader(live=True)
-    rows = LiveRows(opened_input, lines, reader, _ModelChecker(model_input), OnError(on_error), tell)
+    rows = LiveRows(opened_input, lines, reader, _ModelChecker(model_input), OnError(on_error), notice)
     try:
         return ModelBlocks(model_input, iter(rows), stop=stopped.set)
     except BaseException:
         stopped.set()
         raise
-
-
-def _ignore(text: str) -> None:
-    pass
 
 
 class _ModelChecker:

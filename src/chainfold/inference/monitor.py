@@ -1,9 +1,8 @@
-"""What a person would want to see of a stream: how it is now, how it was over time, and alarms.
+"""The state of a stream and alarms on its rows, each looked at once, when it is final.
 
-A monitor takes blocks and looks at each row when it is final: its label, the entropy of its posterior and its surprise,
-−log of the posterior of the label that it came with, or of the predicted one where it has none that the model knows.
-It keeps the last window of rows, the means of the windows before, and what is summed up over the whole stream: memory
-that does not grow. What it says does not depend, beyond rounding, on how the rows were cut into blocks.
+The surprise of a row is −log of the posterior of its label: the given one, or the predicted one where the model knows
+no given label. Its entropy is that of its posterior. Results do not depend, beyond rounding, on how rows are cut into
+blocks; memory is that of one window.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.engines.ranges import Ranges
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.inference.buffer import Buffer, Columns
+from chainfold.inference.buffer import Buffer
 from chainfold.inference.decoder import Labels
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged
@@ -28,28 +26,24 @@ from chainfold.inference.stream_window import StreamWindow
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model, vocabulary_of_model
 
-DEFAULT_WINDOW = 1000
-
 _SURPRISE, _ENTROPY = "surprise", "entropy"
-_PAST_WINDOWS, _PAST_ALARMS = 240, 20  # what is remembered
-_AT_ONCE = 1024  # rows whose logarithms stay in the cache
-_LEAST = np.finfo(np.float64).tiny  # a smaller probability is taken for this one: no surprise is above 708.4
+_PAST_WINDOWS, _PAST_ALARMS = 120, 6  # that a status tells of
+_LEAST = np.finfo(np.float64).tiny  # stands for smaller probabilities: no surprise is above 708.4
 
 
 @dataclass(frozen=True)
 class AlarmRule:
-    """When to raise an alarm."""
+    """A condition on a row: NAME>NUMBER or NAME<NUMBER; NAME is a label, share(LABEL), surprise or entropy."""
 
     text: str
-    name: str  # surprise, entropy, or the label that is meant
-    number: int | None  # that of the label
+    name: str  # surprise, entropy, or a label
+    number: int | None  # of the label
     share: bool  # of the last window; else the posterior of the label
     above: bool
     threshold: float
 
     @classmethod
     def parse(cls, text: str, labels: Sequence[str]) -> AlarmRule:
-        """From NAME>NUMBER or NAME<NUMBER; NAME is a label, share(LABEL), surprise or entropy."""
         at = max(text.rfind(">"), text.rfind("<"))
         name = text[: max(at, 0)].strip()
         try:
@@ -78,80 +72,82 @@ class AlarmRule:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A rule has turned true at a row; and if it is over, how long it held."""
+    """A row at which a rule turned true; with `rows`, the rule is false again after that many rows."""
 
     rule: str
     row: int  # from 1
     label: str  # predicted there
     value: float
-    rows: int | None = None  # for which the rule held; None: it still does
+    rows: int | None = None
 
     @property
     def at(self) -> int:
-        """The row, from 1, with which this was known."""
+        """The row, from 1, at which the alarm was raised or was over."""
         return self.row if self.rows is None else self.row + self.rows
 
 
 @dataclass(frozen=True, eq=False)
 class Status:
-    """How a stream is now. Means and shares are those of the last window of final rows, None before there are any."""
+    """The state of a stream; means and shares are those of the last window of final rows, None before there are any."""
 
-    rows: int  # pushed so far
-    waiting: int  # of them, not final
-    unproven: int  # given before that was proven
     window: int  # rows in the last window
+    waiting: int  # rows that are not final
     shares: Floats  # [N] of the predicted labels
     entropy: float | None
     surprise: float | None
     accuracy: float | None  # None: no row of the window has a label
-    entropies: tuple[float, ...]  # means of whole windows, one after another, the last ones
-    surprises: tuple[float, ...]
-    given: int  # rows of which the surprise is that of the label given
-    predicted: int  # or predicted
     accuracy_of_all: float | None
-    quantities: Quantities  # exact, of all rows pushed so far
-    raised: dict[str, int]  # by rule
-    lasted: dict[str, int]  # rows, by rule
-    on: tuple[Alarm, ...]  # those that hold now
-    over: tuple[Alarm, ...]  # the last ones that are over, in that order
+    entropies: tuple[float, ...]  # means of the last whole windows
+    surprises: tuple[float, ...]
+    quantities: Quantities  # exact, of all rows so far
+    raised: dict[str, int]  # number of alarms, by rule
+    on: tuple[Alarm, ...]  # alarms that are not over
+    over: tuple[Alarm, ...]  # the last ones that are, oldest first
 
 
 class Monitor:
-    """A model that watches a stream."""
+    """The state of a stream under a model, and its alarms.
+
+    window            rows in a window
+    alarms            rules, see `AlarmRule`
+    max_lag, memory   see `StreamTagger`
+    """
 
     def __init__(
         self,
         model: Model,
         *,
-        window: int = DEFAULT_WINDOW,
+        window: int = 1000,
         alarms: Sequence[str] = (),
         max_lag: int | None = None,
         memory: int | None = None,
     ) -> None:
-        """window: rows; alarms: rules, see `AlarmRule.parse`; max_lag, memory: see `StreamWindow`."""
         if window < 1:
             raise BadSetting("window", window, "at least 1")
         self.labels = vocabulary_of_model(model).labels
         self._size = window
-        self._watches = [_Watch(AlarmRule.parse(text, self.labels)) for text in dict.fromkeys(alarms)]
+        self._rules = {text: AlarmRule.parse(text, self.labels) for text in alarms}
         self._window = StreamWindow(model, posteriors=True, quantities=True, max_lag=max_lag, memory=memory)
         self._gold = Buffer({"gold": np.empty(0, np.int32)})  # of the rows that wait
-        self._last = Buffer(_columns(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0, np.int8)))
-        self._counts = np.zeros(len(self.labels), np.int64)  # of the labels in the last window
+        kinds = {"label": np.int32, _ENTROPY: np.float64, _SURPRISE: np.float64, "right": np.int8}
+        self._last = Buffer({name: np.empty(0, kind) for name, kind in kinds.items()})  # the last window
         self._past: deque[tuple[float, float]] = deque(maxlen=_PAST_WINDOWS)
-        self._rows = self._given = self._known = self._right = 0
+        self._known = self._right = 0  # rows with a label; of them, predicted rightly
+        self._raised = dict.fromkeys(self._rules, 0)
+        self._on: dict[str, Alarm] = {}
         self._over: deque[Alarm] = deque(maxlen=_PAST_ALARMS)
 
     def push(self, block: Block, gold: Labels, ended: bool = False) -> list[Alarm]:
-        """Take further rows; what is raised or over now. gold: their labels, some perhaps unknown to the model.
+        """Take further rows; return the alarms that are raised or over, in order of rows.
 
-        `ended`: their sequence ends with the last of them.
+        gold: labels of the rows, -1 where there is none; labels that the model does not know count as wrong
+        ended: whether their sequence ends with the last of them
         """
         self._gold.add({"gold": gold})
         return self._look(self._window.push(block, ended))
 
     def end(self) -> list[Alarm]:
-        """The sequence ends here."""
+        """End the sequence; return the alarms of the rows that have waited."""
         return self._look(self._window.end())
 
     @property
@@ -160,56 +156,63 @@ class Monitor:
         return self._window.positions
 
     def status(self) -> Status:
-        """How the stream is now."""
-        window, last = self._window, self._last.arrays
-        known = last["right"][last["right"] >= 0]
+        last = self._last.arrays
         return Status(
-            rows=window.positions,
-            waiting=window.waiting,
-            unproven=window.unproven,
             window=len(self._last),
-            shares=self._counts / max(len(self._last), 1),
-            entropy=_mean(last["entropy"]),
-            surprise=_mean(last["surprise"]),
-            accuracy=_mean(known),
+            waiting=self._window.waiting,
+            shares=np.bincount(last["label"], minlength=len(self.labels)) / max(len(self._last), 1),
+            entropy=_mean(last[_ENTROPY]),
+            surprise=_mean(last[_SURPRISE]),
+            accuracy=_mean(last["right"][last["right"] >= 0]),
+            accuracy_of_all=self._right / self._known if self._known else None,
             entropies=tuple(entropy for entropy, _ in self._past),
             surprises=tuple(surprise for _, surprise in self._past),
-            given=self._given,
-            predicted=self._rows - self._given,
-            accuracy_of_all=self._right / self._known if self._known else None,
-            quantities=window.quantities(),
-            raised={watch.rule.text: watch.raised for watch in self._watches},
-            lasted={watch.rule.text: watch.lasted for watch in self._watches},
-            on=tuple(watch.on for watch in self._watches if watch.on is not None),
+            quantities=self._window.quantities(),
+            raised=dict(self._raised),
+            on=tuple(self._on.values()),
             over=tuple(self._over),
         )
 
     def _look(self, final: Tagged) -> list[Alarm]:
-        """At rows that are final."""
-        count = len(final)
-        if not count:
+        """Look at rows that are final."""
+        if not len(final):
             return []
-        gold = self._gold["gold"][:count]
         assert final.posteriors is not None, "they were wanted"
-        entropy, surprise = _entropies(final.posteriors), _surprises(final)
+        gold = self._gold["gold"][: len(final)]
         right = np.where(gold >= 0, gold == final.labels, np.int8(-1)).astype(np.int8)
-        self._given += int(np.count_nonzero(final.given >= 0))
+        self._gold.drop(len(final))
         self._known += int(np.count_nonzero(right >= 0))
         self._right += int(np.count_nonzero(right == 1))
-        self._gold.drop(count)
-        self._last.add(_columns(final.labels, entropy, surprise, right))
-        raised: list[Alarm] = []
-        for watch in self._watches:
-            raised += watch.look(self._values(watch.rule, final), final, self.labels)
-        raised.sort(key=lambda alarm: alarm.at)
-        self._over.extend(alarm for alarm in raised if alarm.rows is not None)
-        self._end_windows(count)
-        self._rows += count
-        self._slide(count)
-        return raised
+        logs = np.log(np.maximum(final.posteriors, _LEAST))
+        entropy = np.maximum(-np.einsum("ij,ij->i", final.posteriors, logs), 0.0)
+        labels = np.where(final.given >= 0, final.given, final.labels)
+        surprise = np.maximum(-logs[np.arange(labels.size), labels], 0.0)
+        self._last.add({"label": final.labels, _ENTROPY: entropy, _SURPRISE: surprise, "right": right})
+        changes = [change for rule in self._rules.values() for change in self._changes(rule, final)]
+        changes.sort(key=lambda alarm: alarm.at)
+        self._over.extend(alarm for alarm in changes if alarm.rows is not None)
+        self._end_windows(final.low, final.low + len(final))
+        self._last.drop(max(len(self._last) - self._size, 0))
+        return changes
+
+    def _changes(self, rule: AlarmRule, final: Tagged) -> list[Alarm]:
+        """The alarms of a rule that are raised or over at new rows."""
+        values = self._values(rule, final)
+        true = values > rule.threshold if rule.above else values < rule.threshold
+        before = np.append(rule.text in self._on, true[:-1])
+        changes = []
+        for k in np.flatnonzero(true != before).tolist():
+            row = final.low + k + 1
+            if on := self._on.pop(rule.text, None):
+                changes.append(replace(on, rows=row - on.row))
+            else:
+                self._on[rule.text] = Alarm(rule.text, row, self.labels[final.labels[k]], float(values[k]))
+                self._raised[rule.text] += 1
+                changes.append(self._on[rule.text])
+        return changes
 
     def _values(self, rule: AlarmRule, final: Tagged) -> Floats:
-        """What a rule looks at, for each new row."""
+        """The values that a rule compares, at each new row."""
         new = len(final)
         if rule.number is None:
             values: Floats = self._last[rule.name][-new:]
@@ -217,81 +220,21 @@ class Monitor:
         if not rule.share:
             assert final.posteriors is not None, "they were wanted"
             return final.posteriors[:, rule.number]
-        change = (final.labels == rule.number).astype(np.int64)
-        gap = self._gap(new)
-        change[gap:] -= self._last["label"][: max(new - gap, 0)] == rule.number
-        shares: Floats = (self._counts[rule.number] + np.cumsum(change)) / self._size
-        shares[: max(gap - 1, 0)] = np.nan  # the first window is not whole: no rule holds
+        counts = np.cumsum(np.append(0, self._last["label"] == rule.number))  # up to each row of the window
+        shares = np.full(new, np.nan)  # no rule holds before the first window is whole
+        whole = (counts[self._size :] - counts[: -self._size])[-new:] / self._size
+        shares[new - whole.size :] = whole
         return shares
 
-    def _gap(self, new: int) -> int:
-        """How many of the new rows come before the last window is full."""
-        return self._size - (len(self._last) - new)
-
-    def _end_windows(self, new: int) -> None:
-        """The means of windows that end in the new rows; windows follow one another from the first row on."""
-        size, begin = self._size, self._rows + new - len(self._last)  # the number of the first row at hand
-        first, last = self._rows // size, (self._rows + new) // size
-        first = max(first, last - _PAST_WINDOWS)
+    def _end_windows(self, low: int, high: int) -> None:
+        """Keep the means of windows that end in rows low … high-1; windows follow one another from the first row."""
+        size, begin = self._size, high - len(self._last)  # the first row at hand
+        last = high // size
+        first = max(low // size, last - _PAST_WINDOWS)
         if last > first:
             rows = slice(first * size - begin, last * size - begin)
-            means = [self._last[name][rows].reshape(-1, size).mean(axis=1) for name in (_ENTROPY, _SURPRISE)]
-            self._past.extend(zip(*(some.tolist() for some in means), strict=True))
-
-    def _slide(self, new: int) -> None:
-        """Drop all but the last window."""
-        gone = max(new - self._gap(new), 0)
-        labels, n = self._last["label"], self._counts.size
-        self._counts += np.bincount(labels[-new:], minlength=n) - np.bincount(labels[:gone], minlength=n)
-        self._last.drop(gone)
-
-
-class _Watch:
-    """A rule as the rows go by."""
-
-    def __init__(self, rule: AlarmRule) -> None:
-        self.rule = rule
-        self.raised = self.lasted = 0
-        self.on: Alarm | None = None
-
-    def look(self, values: Floats, final: Tagged, labels: Sequence[str]) -> list[Alarm]:
-        """What is raised or over in the next rows."""
-        true = values > self.rule.threshold if self.rule.above else values < self.rule.threshold
-        self.lasted += int(np.count_nonzero(true))
-        before = np.append(self.on is not None, true[:-1])
-        changes = []
-        for k in np.flatnonzero(true != before).tolist():
-            if self.on is None:
-                self.on = Alarm(self.rule.text, final.low + k + 1, labels[final.labels[k]], float(values[k]))
-                self.raised += 1
-                changes.append(self.on)
-            else:
-                changes.append(replace(self.on, rows=final.low + k + 1 - self.on.row))
-                self.on = None
-        return changes
-
-
-def _columns(label: Labels, entropy: Floats, surprise: Floats, right: NDArray[np.int8]) -> Columns:
-    """What is kept of a row; right: 1, 0 for wrong, -1 where its label is not known."""
-    return {"label": label, _ENTROPY: entropy, _SURPRISE: surprise, "right": right}
-
-
-def _entropies(posteriors: Floats) -> Floats:
-    values = np.empty(len(posteriors))
-    for begin, end in Ranges(0, len(posteriors), _AT_ONCE):
-        part = posteriors[begin:end]
-        logs = np.maximum(part, _LEAST)
-        np.log(logs, out=logs)
-        np.einsum("ij,ij->i", part, logs, out=values[begin:end])
-    return np.maximum(-values, 0.0)
-
-
-def _surprises(final: Tagged) -> Floats:
-    assert final.posteriors is not None, "they were wanted"
-    labels = np.where(final.given >= 0, final.given, final.labels)
-    chosen = final.posteriors[np.arange(labels.size), labels]
-    values: Floats = np.maximum(-np.log(np.maximum(chosen, _LEAST)), 0.0)
-    return values
+            means = [self._last[name][rows].reshape(-1, size).mean(axis=1).tolist() for name in (_ENTROPY, _SURPRISE)]
+            self._past.extend(zip(*means, strict=True))
 
 
 def _mean(values: NDArray[Any]) -> float | None:

@@ -17,8 +17,7 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     sequences        Python's sequences of dicts and lists
     formats          the format of an input, detected or given, and the reader for it: `InputReader`
     pieces           files in pieces that are read one by one, with the rows around each
-    inotify          waits for changes of a file
-    growing          a file that grows, is rotated or truncated
+    growing          bytes of a growing file or a pipe, as they arrive
     whole_lines      pieces of text as they arrive, to whole lines
     skipped_lines    chunks without their bad lines
     live             rows of a pipe or a growing file as they arrive, and what happens to lines that cannot be read

@@ -77,9 +77,6 @@ class CsvReader(TextReader):
     def begin(self) -> None:
         self._begun, self._fresh = False, True
 
-    def go_on(self) -> None:
-        self._begun = False
-
     def begin_within(self) -> None:
         self._begun, self._fresh = True, False
 

@@ -58,9 +58,6 @@ class JsonLinesReader(TextReader):
     def begin(self) -> None:
         self._fresh = True
 
-    def go_on(self) -> None:
-        pass
-
     def begin_within(self) -> None:
         self._fresh = False
 

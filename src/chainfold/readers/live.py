@@ -7,15 +7,11 @@ the format and the columns.
 
 from __future__ import annotations
 
-import io
 import math
-import select
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +20,12 @@ from chainfold.errors import BadFile, BadLines, BadSetting, EmptyInput
 from chainfold.readers.columns import Arrived, Stretch
 from chainfold.readers.conll import CONLLU_COLUMNS
 from chainfold.readers.formats import NO_ROWS, TEXT, Format, InputReader, by_name, check_no_json, format_of
-from chainfold.readers.growing import AT_ONCE, Notice, chunk_of
-from chainfold.readers.inputs import (
-    CHUNK,
-    UTF8,
-    Chunk,
-    Input,
-    RawFields,
-    RawLines,
-    checked,
-    count_of,
-    unreadable,
-)
+from chainfold.readers.inputs import UTF8, Chunk, Input, RawFields, RawLines, checked, count_of
 from chainfold.readers.skipped_lines import LinesOf
 from chainfold.readers.text import Taken, TextReader, without_comments
 from chainfold.readers.whole_lines import MARK, TooLong
+
+Notice = Callable[[str], None]
 
 _EACH = 10  # bad lines that are reported one by one
 _ROUNDS = 8  # kinds of bad lines that are searched for in a chunk at once
@@ -71,77 +58,17 @@ class RowChecker(Protocol):
         """
 
 
-class PipeReader:
-    """The bytes of a pipe as they arrive, until it is closed."""
-
-    def __init__(self, source: Input, poll: float, stopped: threading.Event) -> None:
-        self._input, self._poll, self._stopped = source, poll, stopped
-        try:
-            self._file = source.source.open()
-        except (OSError, ValueError) as error:
-            raise unreadable(source.name, error) from None
-        self._read: Callable[[int], bytes | None] = getattr(self._file, "read1", self._file.read)
-        self._ready = select.poll() if isinstance(self._file, io.FileIO) else None  # others have buffers of their own
-        if self._ready is not None:
-            self._ready.register(self._file, select.POLLIN)
-            with suppress(ImportError, AttributeError, OSError):  # no pipe, or one that cannot be made to hold more
-                import fcntl
-
-                fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, 2 * CHUNK)
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            while not self._stopped.is_set():
-                if self._is_ready(self._poll) and (piece := self._available()) is not None:
-                    if not piece:
-                        return
-                    self._input.progress(len(piece))
-                    yield piece
-        finally:
-            if self._input.source.owned:
-                self._file.close()
-
-    def _available(self) -> bytes | None:
-        """All that has arrived, up to a limit; b"" at the end, None if nothing has arrived."""
-        try:
-            first = self._read(AT_ONCE)
-            if not first or self._ready is None:
-                return first
-            return chunk_of(first, lambda: self._read(AT_ONCE) if self._is_ready(0.0) else None)
-        except (OSError, ValueError) as error:
-            raise unreadable(self._input.name, error) from None
-
-    def _is_ready(self, seconds: float) -> bool:
-        return self._ready is None or bool(self._ready.poll(1000 * seconds))
-
-
-class PieceFile(io.RawIOBase):
-    """A file that gives one piece after another."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._left = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        self._left = self._left or memoryview(next(self._pieces, b""))
-        size = min(len(target), len(self._left))
-        target[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-
 class LiveRows:
     """Lines to checked rows; where a line is wrong, nothing has changed."""
 
     def __init__(
         self,
         source: Input,
-        lines: Iterator[Chunk | TooLong | None],
+        lines: Iterator[Chunk | TooLong],
         reader: InputReader,
         checker: RowChecker,
         on_error: OnError,
-        notice: Notice,
+        notice: Notice | None = None,
     ) -> None:
         self._input, self._name, self._lines = source, source.name, lines
         self._detector, self._checker, self._on_error = reader, checker, on_error
@@ -154,12 +81,17 @@ class LiveRows:
         self._open = False  # is there a sequence that may continue?
 
     def __iter__(self) -> Iterator[Arrived]:
+        """Rows as they arrive; an error is raised after the rows before it, as if the input ended there."""
+        try:
+            yield from self._rows()
+        except BadFile:
+            if self._last is not None:
+                yield Arrived(self._no_rows(), ended=True)
+            raise
+
+    def _rows(self) -> Iterator[Arrived]:
         before: Chunk | None = None  # lines that do not tell the format
         for chunk in self._lines:
-            if chunk is None:
-                if self._reader is not None:
-                    self._reader.go_on()
-                continue
             if isinstance(chunk, TooLong):
                 yield from self._wrong(chunk.chunk, self._reader, chunk.problem)
                 continue
@@ -261,10 +193,7 @@ class LiveRows:
     def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
         """What happens to a line that cannot be read."""
         problem = self._sentence(chunk, problem)
-        if self._last is None or reader is None:
-            raise problem
-        if self._on_error is OnError.STOP:
-            yield Arrived(self._no_rows(), ended=True)
+        if self._last is None or reader is None or self._on_error is OnError.STOP:
             raise problem
         self._complaints.add(lambda: problem)
         yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
@@ -356,8 +285,8 @@ def _row(stretch: Stretch, row: int) -> Stretch:
 class _Complaints:
     """Reports bad lines: the first ones each, then their number."""
 
-    def __init__(self, notice: Notice, on_error: OnError) -> None:
-        self._notice, self._count = notice, 0
+    def __init__(self, notice: Notice | None, on_error: OnError) -> None:
+        self._notice, self._count = notice or (lambda sentence: None), 0
         self._fate = "left out" if on_error is OnError.SKIP else "taken as unknown"
 
     def add(self, problem: Callable[[], BadFile]) -> None:

@@ -63,10 +63,6 @@ class TextReader(ABC):
         """What comes next is the beginning of an input, and of a sequence."""
 
     @abstractmethod
-    def go_on(self) -> None:
-        """What comes next is the beginning of another file, but not of a sequence."""
-
-    @abstractmethod
     def begin_within(self) -> None:
         """What comes next is from the midst of an input; the first row's start mark may be wrong."""
 
@@ -130,9 +126,6 @@ class LineReader(TextReader):
     def begin(self) -> None:
         self._state[START] = self._state[HEAD] = 1
         self._state[FAULT] = OK
-
-    def go_on(self) -> None:
-        pass
 
     def begin_within(self) -> None:
         self._state[START], self._state[HEAD] = 1, 0

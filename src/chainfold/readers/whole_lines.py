@@ -1,4 +1,4 @@
-"""Pieces of text as they come to chunks of whole lines, in UTF-8; each file that comes has lines of its own.
+"""Cut text that arrives in pieces into chunks of whole lines, in UTF-8.
 
 A line that is longer than a line may be is not held: it is reported with its beginning, and the rest is discarded.
 """
@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from chainfold.errors import BadFile
 from chainfold.readers.formats import table_of
-from chainfold.readers.growing import Piece
 from chainfold.readers.inputs import (
     BOM,
     LONGEST_LINE,
@@ -31,7 +30,6 @@ from chainfold.readers.inputs import (
 _UNDECODABLE = "chainfold.undecodable"
 MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
 codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
-_MOST_FILES = 64  # whose lines may still come
 _KEPT = 1000  # bytes of a line that is too long
 
 
@@ -42,32 +40,31 @@ class TooLong(NamedTuple):
     problem: BadFile
 
 
-def whole_lines(pieces: Iterable[Piece], source: Input, stopped: threading.Event) -> Iterator[Chunk | TooLong | None]:
-    """All whole lines that are there; None where another file begins. Raises if one of the files is no text."""
-    files: dict[int, _Lines] = {}
+def whole_lines(pieces: Iterable[bytes], source: Input, stopped: threading.Event) -> Iterator[Chunk | TooLong]:
+    """Yield all whole lines that have arrived; raise if the input is no text.
+
+    At the end of the pieces the last line needs no line end, unless `stopped` is set.
+    """
+    lines = _Lines(source)
     for piece in pieces:
-        if piece.file not in files:
-            files[piece.file] = _Lines(source, another=bool(files))
-            files.pop(piece.file - _MOST_FILES, None)
-        yield from files[piece.file].add(piece.data, piece.last)
+        yield from lines.add(piece, last=False)
     if not stopped.is_set():
-        for lines in files.values():
-            yield from lines.add(b"", True)
+        yield from lines.add(b"", last=True)
 
 
 class _Lines:
-    """The lines of one file."""
+    """The lines of an input, cut from its pieces."""
 
-    def __init__(self, source: Input, another: bool) -> None:
-        self._input, self._another = source, another  # another: report that another file begins
+    def __init__(self, source: Input) -> None:
+        self._input = source
         self._head, self._held = b"", io.BytesIO()
         self._line = 1
         self._decode: Callable[[bytes, bool], bytes] | None = None  # once the first bytes tell the encoding
         self._first = b""
-        self._too_long = False  # is the line that comes next one whose beginning was told of?
+        self._too_long = False  # whether the next bytes belong to a line that was reported as too long
 
-    def add(self, piece: bytes, last: bool) -> Iterator[Chunk | TooLong | None]:
-        """What is whole now; last: so is a line without a line end."""
+    def add(self, piece: bytes, last: bool) -> Iterator[Chunk | TooLong]:
+        """Yield the lines that are whole now; with `last`, also one without a line end."""
         self._check_text(piece)
         data = self._decoded(piece, last)
         if self._too_long:
@@ -76,7 +73,6 @@ class _Lines:
         if end or last:
             whole, self._held = self._held.getvalue() + data[:end], io.BytesIO()
             if chunk := self._chunk(whole):
-                yield from self._begun()
                 yield chunk
                 self._line += count_of(b"\n", chunk.data)
         self._held.write(data[end:])
@@ -85,7 +81,6 @@ class _Lines:
             chunk = Chunk(_beginning(self._held.getbuffer()[:_KEPT].tobytes()) + b"\n", self._line)
             self._held, self._too_long = io.BytesIO(), True
             self._line += 1
-            yield from self._begun()
             yield TooLong(chunk, BadFile(self._input.name, problem))
 
     def _decoded(self, piece: bytes, last: bool) -> bytes:
@@ -98,11 +93,6 @@ class _Lines:
             self._input.read_as = encoding
             self._decode, piece = _decoder(encoding), self._first
         return self._decode(piece, last)
-
-    def _begun(self) -> Iterator[None]:
-        if self._another:
-            self._another = False
-            yield None
 
     def _rest_thrown_away(self, data: bytes, last: bool) -> bytes:
         end = data.find(b"\n") + 1
