@@ -11,7 +11,7 @@ import pytest
 
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain.chain import gather
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 
 pytestmark = pytest.mark.quick
 

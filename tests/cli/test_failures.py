@@ -173,7 +173,7 @@ def test_a_verb_under_a_limit_on_memory() -> None:
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 
-    command = [sys.executable, "-m", "chainfold", "engines"]
+    command = [sys.executable, "-m", "chainfold", "data", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
     assert done.returncode == 2
     assert done.stderr.startswith("chainfold: this process may use 5")

@@ -28,7 +28,7 @@ import pytest
 import chainfold as cf
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import open_chain, write_chain
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from chainfold.features.encode import encode_to
 from processes import PATIENCE, chainfold, command, running
 from rows import attributes_of

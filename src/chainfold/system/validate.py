@@ -4,7 +4,6 @@ Kernels look at no bound, so all that they are given passes here first. Whoever 
 
     Arrays    the arrays of a file, or of a part of it; each is taken once, by name, with its type and shape
     need      a sentence unless something holds; and what arrays of numbers, and values of JSON, are asked most often
-    thinned   arrays that are mostly zeros, as what is not zero and where; `Arrays` fills them up again
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ LARGEST = float(np.finfo(np.float64).max)
 MOST_WEIGHT = 1e100
 """The largest weight of a position: sums of products with it are finite."""
 
-_AT, _NUMBER = "at", "number"  # of what is thinned: where it is not zero, and what is there
-_LEAST_THINNED = 64  # shorter arrays are kept as they are
 _MOST_LETTERS = 40  # of a name that a file gives, in a sentence
 _LARGE = 1e300
 _SUM = 1e-6  # what probabilities may lack of adding up to one
@@ -54,12 +51,10 @@ class Arrays:
         self._arrays = dict(arrays)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._arrays or f"{name}.{_AT}" in self._arrays
+        return name in self._arrays
 
     def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
         """An array, if it is of this type and shape; None stands for any size."""
-        if name not in self._arrays and name in self:
-            return self._filled(name, dtype, shape)
         need(name in self, f"it has no {name}")
         array = self._arrays.pop(name)
         fits = len(shape) == array.ndim and all(
@@ -70,8 +65,6 @@ class Arrays:
 
     def take_or_none(self, name: str, dtype: Any, size: int) -> NDArray[Any]:
         """A row of this many numbers, or an empty one."""
-        if name not in self._arrays and name in self:
-            return self._filled(name, dtype, (size,))
         array = self.take(name, dtype, None)
         need(array.size in (0, size), f"its {name} are {array.size}, not {size}")
         return array
@@ -99,36 +92,10 @@ class Arrays:
         for name in self._arrays:
             need(False, f"nothing is known of its {spelt(name)}")
 
-    def _filled(self, name: str, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """Zeros but for what is said."""
-        sizes = [size for size in shape if size is not None]
-        need(len(sizes) == len(shape) and np.dtype(dtype) == np.float64, f"its {name} are not all there")
-        size = math.prod(sizes)
-        at = self.take(f"{name}.{_AT}", np.int32 if size < 2**31 else np.int64, None)
-        numbers = self.take(f"{name}.{_NUMBER}", np.float64, at.size)
-        need(_all_within(at, 0, size - 1) and (at[1:] > at[:-1]).all(), f"its {name} are at places that do not exist")
-        array = np.zeros(size)
-        array[at] = numbers
-        return array.reshape(sizes)
-
 
 def under(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of a part by the names that they have in the whole; `Arrays.under` takes them apart again."""
     return {f"{part}.{name}": array for name, array in arrays.items()}
-
-
-def thinned(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Where most numbers are zero, the others and their places."""
-    found: dict[str, NDArray[Any]] = {}
-    for name, array in arrays.items():
-        if array.dtype == np.float64 and array.size >= _LEAST_THINNED:
-            bits = np.ascontiguousarray(array).view(np.int64).ravel()  # the zero of a negative sign is none
-            at = np.flatnonzero(bits).astype(np.int32 if array.size < 2**31 else np.int64)
-            if at.nbytes + 8 * at.size < array.nbytes:
-                found |= {f"{name}.{_AT}": at, f"{name}.{_NUMBER}": array.ravel()[at]}
-                continue
-        found[name] = array
-    return found
 
 
 # Arrays of numbers
