@@ -37,7 +37,7 @@ def model(chain: Any, **weights: float) -> Model:
 
 
 def test_unknown_engine() -> None:
-    with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of fb, .*stream"):
+    with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of stream, .*fb"):
         log_likelihood(model(small()), small(), "warp")
 
 

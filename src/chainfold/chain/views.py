@@ -2,7 +2,6 @@
 
     View             the base: the sizes, names and blocks of another source, of which a subclass changes some
     WeightedView     a source whose positions have weights
-    SinglePositions  a source cut before every position
     JoinedSource     sources one after another; positions at the beginning can be freed
 
 `chain.renumbered` has the view under the numbers of another vocabulary.
@@ -44,18 +43,6 @@ class WeightedView(View):
 
     def block(self, low: int, high: int) -> Block:
         return super().block(low, high)._replace(weights=self._weights[low:high])
-
-
-class SinglePositions(View):
-    """A source whose positions are all sequences of their own: without neighbours, a CRF is a logistic regression."""
-
-    def block(self, low: int, high: int) -> Block:
-        return single_positions(super().block(low, high))
-
-
-def single_positions(block: Block) -> Block:
-    """The block with a start mark at every position."""
-    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
 
 
 class SourcePart(NamedTuple):
