@@ -1,12 +1,12 @@
-# Each target sets up what it needs: `make demo` and `make test` are all that a fresh clone wants.
+# Each target installs what it needs into .venv: `make demo` only the plot extra, `make test` all extras for development.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: demo paper quick test test-torch lint freeze slow bench clean
 
-demo: .venv/installed
-	$(BIN)/chainfold demo
+demo: .venv/demo
+	$(BIN)/python -m examples.demo
 
 paper: .venv/installed
 	$(BIN)/python -m experiments paper $(PAPER) # for instance PAPER=--quick
@@ -50,8 +50,15 @@ clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.venv/installed: pyproject.toml
+.venv/created:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "chainfold needs Python 3.11 or newer; set PYTHON")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@
+
+.venv/demo: .venv/created pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[plot]"
+	touch $@
+
+.venv/installed: .venv/created pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ .venv/demo

@@ -11,7 +11,7 @@ import pytest
 
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, errors, log_likelihood
 from chainfold.chain.chain import gather
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 
 pytestmark = pytest.mark.quick
 
@@ -37,7 +37,7 @@ def model(chain: Any, **weights: float) -> Model:
 
 
 def test_unknown_engine() -> None:
-    with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of fb, .*stream"):
+    with pytest.raises(errors.UnknownEngine, match=r"no engine 'warp'; choose one of stream, .*fb"):
         log_likelihood(model(small()), small(), "warp")
 
 

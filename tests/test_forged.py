@@ -26,7 +26,7 @@ from chainfold.chain import batches, flatbuffer
 from chainfold.chain.any_chain import is_chain, open_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.stored import write_chain
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from chainfold.features.template import parse_attributes
 from fuzz.chains import TEXT, whole
 from fuzz.forging import Forgery

@@ -40,7 +40,6 @@ PAST = {  # what has failed before, by its number in the run of this seed
         "training run": [23962],
     },
     778: {"saved stream": [8755]},
-    779: {"token": [28546]},
 }
 
 

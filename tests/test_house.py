@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import chainfold
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 
 pytestmark = pytest.mark.quick
 

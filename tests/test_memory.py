@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chainfold import SyntheticChain, write_chain
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import engine_named
 from chainfold.engines.settings import Settings, Shape
 
 FLAT_MB = 5.0
@@ -137,7 +137,7 @@ def peak(sizes: str, engine: str, *options: str) -> float:
 
 def predicted_mb(positions: int, engine: str) -> float:
     shape = Shape(positions, n_labels=5, weights=175, active=3.0, n_edge_attributes=0)
-    return ENGINES[engine].cost(shape, Settings()).memory / 1e6
+    return engine_named(engine).memory(shape, Settings()) / 1e6
 
 
 @pytest.fixture(scope="module", autouse=True)

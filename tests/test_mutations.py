@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import chainfold
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 
 TESTS = Path(__file__).parent
 PASSED, FAILED = 0, 1

@@ -1,8 +1,8 @@
 """The data of the experiments: a log of network connections as stored chains, and a model trained on each.
 
-The log is KDD Cup 1999 where there is one, or else invented (`data.intrusion`). It is encoded once for a few attributes
-and once for many, under its own labels, and then relabelled: normal against attack, or five classes. Where an
-experiment needs more positions than the log has, it is concatenated with itself as one sequence. KDD's 10 % file is
+The log is KDD Cup 1999 where there is one, or else invented (`examples.network_log`). It is encoded once for a few
+attributes and once for many, under its own labels, and then relabelled: normal against attack, or five classes. Where
+an experiment needs more positions than the log has, it is concatenated with itself as one sequence. KDD's 10 % file is
 first brought to the length of the full one, by the surrogate: most rows of it were left out of a few kinds of
 connections, so each row of these is there ten times in place.
 
@@ -31,7 +31,6 @@ from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Block, frozen, join_blocks, vocabulary_of
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli import demo_log as intrusion
 from chainfold.errors import BadFile, BadSetting
 from chainfold.features.encode import encode
 from chainfold.inference.tagger import blocks_of
@@ -39,6 +38,7 @@ from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model, save_model
 from chainfold.system.machine import cores
 from chainfold.training.loop import Training, train
+from examples import network_log
 from experiments.ledger import Result
 from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
 from experiments.runner import RunPiece
@@ -413,10 +413,10 @@ class _Kdd(_Log):
 
 
 class _Invented(_Log):
-    """The log of `data.intrusion`."""
+    """The log of `examples/network_log.py`."""
 
     file = None
-    classes = intrusion.LABELS
+    classes = network_log.LABELS
     _few = (
         "scale(log_gap,-0.1,1) scale(log_sent,-1,10) scale(log_received,-1,10) scale(recent,-1,10) scale(errors,-0.1,1)"
     )
@@ -426,7 +426,7 @@ class _Invented(_Log):
 
     @property
     def identity(self) -> list[Any]:
-        return [self.name, self._few, intrusion.ATTRIBUTES]
+        return [self.name, self._few, network_log.ATTRIBUTES]
 
     def kind(self, rows: int) -> str:
         return "synthetic"
@@ -439,18 +439,18 @@ class _Invented(_Log):
 
     def described(self, many: bool) -> str:
         if many:
-            return f"words and bins of numbers: {intrusion.ATTRIBUTES}"
+            return f"words and bins of numbers: {network_log.ATTRIBUTES}"
         return (
             "five columns as positive real values that every position has: ln(1 + gap) + 0.1, (ln(1 + sent) + 1) / 10, "
             "(ln(1 + received) + 1) / 10, (recent + 1) / 10, errors + 0.1"
         )
 
     def encode(self, path: Path, many: bool) -> None:
-        table = pa.Table.from_batches(intrusion.log_batches(self.about_rows))
+        table = pa.Table.from_batches(network_log.log_batches(self.about_rows))
         if not many:
             for name in ("gap", "sent", "received"):
                 table = table.append_column(f"log_{name}", pa.array(np.log1p(table.column(name).to_numpy())))
-        attributes = intrusion.ATTRIBUTES if many else self._few
+        attributes = network_log.ATTRIBUTES if many else self._few
         encode(table, path, label="label", one_sequence=True, attributes=attributes, border=_BORDER)
 
     def class_of(self, label: str) -> str:

@@ -254,12 +254,12 @@ def _forget(path: str) -> None:
 
 
 def _predicted(point: Point, model: Model, source: Source, sequence: int) -> int:
-    from chainfold.engines import ENGINES
+    from chainfold.engines.registry import engine_named
     from chainfold.engines.settings import Settings, Shape
 
     layout = model.layout
     shape = Shape(point.positions, layout.n_labels, layout.size, source.active, source.n_edge_attributes)
-    kept = ENGINES[point.engine].cost(shape, Settings(observe=False)).memory
+    kept = engine_named(point.engine).memory(shape, Settings(observe=False))
     return round(kept) + (sequence if point.held == "memory" else 0)
 
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Block, Source, frozen
-from chainfold.engines import ENGINES
 from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.problem import Problem
 from chainfold.engines.published import fb_log
 from chainfold.engines.published.fb_log_spill import LogVectorFile
 from chainfold.engines.published.log_domain import forward_and_back
+from chainfold.engines.registry import engine_named
 from chainfold.engines.settings import Settings
 from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
@@ -39,7 +39,7 @@ def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, bl
     """log Z and ∇Z / Z of `log_likelihood`, to the bit, with everything that the engine keeps in the pager's."""
     problem = Problem(model, source, Settings(block=block, observe=False))
     run = _RUNS.get(engine)
-    tally, report = run(problem, pager) if run else ENGINES[engine].run(problem)
+    tally, report = run(problem, pager) if run else engine_named(engine).run(problem)
     return evaluation_of(engine, problem, tally, report)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chainfold.chain.synthetic import SyntheticChain
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.engines.log_likelihood import Evaluation, log_likelihood
-    from chainfold.engines.resumable import PiecewiseGradient
+    from chainfold.engines.piecewise import PiecewiseGradient
     from chainfold.errors import ChainfoldError, ChainfoldWarning
     from chainfold.exchange.any_model import export_model, open_any_model
     from chainfold.features.encode import chain_from_sequences, chain_from_table, encode, encode_sequences
@@ -115,7 +115,7 @@ _HOME = {
     "Explanation": "inference.explanation",
     "Layout": "model.layout",
     "Model": "model.model",
-    "PiecewiseGradient": "engines.resumable",
+    "PiecewiseGradient": "engines.piecewise",
     "Quantities": "inference.quantities",
     "Ranked": "inference.whole_chain",
     "Saving": "training.loop",

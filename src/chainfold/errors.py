@@ -33,7 +33,7 @@ class ChainfoldWarning(UserWarning):
 
 class UnknownEngine(ChainfoldError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"there is no engine {name!r}; choose one of {', '.join(known)}, or auto.")
+        super().__init__(f"there is no engine {name!r}; choose one of {', '.join(known)}.")
 
 
 class BadSetting(ChainfoldError):

@@ -10,12 +10,12 @@ import pytest
 
 from chainfold import SyntheticChain
 from chainfold.chain.block import Source
-from chainfold.chain.views import SinglePositions, View, WeightedView
+from chainfold.chain.views import View, WeightedView
 
 CHAIN = SyntheticChain(50, 3, 20, 2, n_edge_attributes=2)
 
 
-@pytest.mark.parametrize("view", [View(CHAIN), WeightedView(CHAIN, np.ones(50)), SinglePositions(CHAIN)])
+@pytest.mark.parametrize("view", [View(CHAIN), WeightedView(CHAIN, np.ones(50))])
 def test_a_view_has_the_sizes_and_attributes_of_its_source(view: Source) -> None:
     for name in ("positions", "n_labels", "n_attributes", "n_edge_attributes", "active", "labelled"):
         assert getattr(view, name) == getattr(CHAIN, name)
@@ -25,7 +25,6 @@ def test_a_view_has_the_sizes_and_attributes_of_its_source(view: Source) -> None
 
 def test_weights_and_starts_of_views() -> None:
     np.testing.assert_array_equal(WeightedView(CHAIN, np.arange(50.0)).block(5, 9).weights, [5, 6, 7, 8])
-    assert SinglePositions(CHAIN).block(5, 9).starts.all()
 
 
 @pytest.mark.parametrize("module", ["chain.block", "chain.chain", "chain.views", "chain.vocabulary", "model.layout"])

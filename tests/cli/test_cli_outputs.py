@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import chainfold.engines.log_likelihood
 import chainfold.model.inspection
 import chainfold.training.online.run
 from chainfold.cli import progress
@@ -37,8 +37,6 @@ OUTPUTS: dict[str, list[object]] = {
     "encode -o": ["encode", "rows", "-o"],
     "encode --append -o": ["encode", "rows", "--append", "-o"],
     "gradient -o": ["gradient", "model.chain", "--model", "model", "-o"],
-    "gradient --token": ["gradient", "model.chain", "--model", "model", "--token"],
-    "gradient --last -o": ["gradient", "model.chain", "--model", "model", "--token", "token", "--last", "-o"],
     "inspect --html": ["inspect", "model", "--html"],
     "import -o": ["import", "foreign", "-o"],
     "export -o": ["export", "model", "--format", "crfsuite", "-o"],
@@ -57,7 +55,6 @@ def cases() -> Iterator[Any]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("outputs")
     succeeded("train", conll(made / "rows"), "-o", made / "model", "--max-iterations", 2)
-    succeeded("gradient", made / "model.chain", "--model", made / "model", "--token", made / "token")
     (made / "directory").mkdir()
     return made
 
@@ -70,11 +67,9 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("work was begun")
 
     monkeypatch.setattr(progress.Bar, "_set_phase", work)
-    monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_timed", work)
-    monkeypatch.setattr(sys.modules["chainfold.cli.gradient"], "_next_piece", work)
+    monkeypatch.setattr(chainfold.engines.log_likelihood, "log_likelihood", work)
     monkeypatch.setattr(chainfold.model.inspection, "inspect", work)
     monkeypatch.setattr(chainfold.training.online.run.OnlineRun, "run", work)
-    monkeypatch.setattr(sys.modules["chainfold.cli.demo"], "_play", work)
 
 
 def seen(folder: Path) -> dict[str, int]:
@@ -94,24 +89,11 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     assert seen(folder) == before
 
 
-@pytest.mark.usefixtures("idle")
-@pytest.mark.parametrize("place", ["in a file", "device", "long"])
-def test_a_folder_that_cannot_be_made_is_refused_before_any_work(
-    place: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    before, where = seen(folder), str(PLACES[place](folder))
-    assert where in failed("demo", "-o", where)
-    assert seen(folder) == before
-
-
 READS = {
     "inspect": ["inspect", "model"],
     "inspect --html": ["inspect", "model", "--html", "new"],
     "gradient": ["gradient", "model.chain"],
     "gradient --model": ["gradient", "model.chain", "--model", "model", "--json"],
-    "gradient --token": ["gradient", "model.chain", "--model", "model", "--token", "new"],
-    "plan": ["plan", "model.chain", "--json"],
     "data": ["data", "model.chain"],
     "explain": ["explain", "model", "rows"],
     "eval": ["eval", "model", "rows"],
@@ -163,5 +145,5 @@ def test_standard_output_is_no_input_and_no_other_output(
 @pytest.mark.parametrize("where", ["/dev/null", "elsewhere"])
 def test_standard_output_may_be_another_file(where: str, folder: Path, tmp_path: Path) -> None:
     with printing_to(tmp_path / where):
-        assert succeeded("plan", folder / "model.chain", "--json")
+        assert succeeded("data", folder / "model.chain", "--json")
         assert succeeded("encode", folder / "rows", "-o", tmp_path / "new", "--json")

@@ -45,7 +45,7 @@ def test_streams_that_take_nothing(line: str, expected: tuple[int, str, str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", ["", "--version", "train --help", "engines", "engines --json"])
+@pytest.mark.parametrize("arguments", ["", "--version", "train --help", "gradient --synthetic 100:2:2:1 --json"])
 def test_full_closed_and_abandoned_streams(arguments: str) -> None:
     command = f"{COMMAND} {arguments}"
     code = 2 if not arguments else 0  # no verb is a mistake

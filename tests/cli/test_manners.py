@@ -67,7 +67,6 @@ VERBS: dict[str, Callable[[Path], list[object]]] = {
     "inspect --html": lambda at: ["inspect", at / "model", "--html", "-"],
     "data": lambda at: ["data", at / "chain"],
     "gradient": lambda at: ["gradient", at / "chain", "--model", at / "model"],
-    "plan": lambda at: ["plan", at / "chain"],
     "watch": lambda at: ["watch", at / "model", at / "test", "--every", 5, "--window", 3, "--alarm", f"{NASTY[1]}>0.2"],
 }
 
@@ -151,7 +150,6 @@ def ended(arguments: list[object], encoding: str, monkeypatch: pytest.MonkeyPatc
 
 
 MORE: dict[str, Callable[[Path], list[object]]] = {
-    "engines": lambda at: ["engines"],
     "help": lambda at: ["train", "--help"],
     "usage": lambda at: ["train", "--ümläut→"],
     "sentence": lambda at: ["eval", at / "→ö\udcff", "x"],
@@ -177,7 +175,7 @@ def test_what_an_encoding_does_not_have_is_written_in_ascii(nasty: Path, monkeyp
     _, out, _ = ended(["eval", nasty / "model", nasty / "test"], "ascii", monkeypatch)
     assert b"most frequent mistakes: gold > predicted" in out
     _, out, _ = ended(["gradient", nasty / "chain"], "latin-1", monkeypatch)
-    assert re.search(rb"gradient sha256 +\| +[0-9a-f]{16}\. \|", out)
+    assert re.search(rb"gradient sha256 +\| +[0-9a-f]{16,}\.", out)
     _, _, err = ended(["eval", nasty / "→ö", "x"], "latin-1", monkeypatch)
     assert err.endswith(b"/>\xf6: there is no such file.\n")
     _, _, err = ended(["eval", nasty / "日", "x"], "ascii", monkeypatch)

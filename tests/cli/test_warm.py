@@ -65,9 +65,9 @@ def test_a_step_that_fails_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("free", "room", "started"), [(2, None, 1), (1, None, 0), (2, 1 << 30, 0)])
-def test_a_second_process_is_started_where_there_is_room(
-    free: int, room: int | None, started: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("free", "started"), [(2, 1), (1, 0)])
+def test_a_second_process_is_started_where_there_is_a_core(
+    free: int, started: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[Any] = []
     stopped: list[str] = []
@@ -84,7 +84,6 @@ def test_a_second_process_is_started_where_there_is_room(
 
     monkeypatch.setattr(kernel_cache, "compiling", [])
     monkeypatch.setattr(warm_steps, "cores", lambda: free)
-    monkeypatch.setattr(warm_steps, "address_room", lambda: room)
     monkeypatch.setattr(subprocess, "Popen", Process)
     with warm_steps.stopped_with_verb():
         warm_steps.compile_beside("names", "optimise")

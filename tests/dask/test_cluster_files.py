@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 import chainfold.dask as cluster
-from chainfold import Model, Training, encode, evaluate, tag_to, train
+from chainfold import Model, StoredChain, Training, encode, evaluate, tag_to, train
 from chainfold.errors import ChainfoldError
 from chainfold.features.parts import encode_in_parts
 from chainfold.readers.progress import InputProgress
 from dask_cluster import kill, processes, replaced
+from verbs import run
 
 COLUMNS: dict[str, Any] = {"columns": ["word", "shape", "label"]}
 
@@ -107,6 +109,13 @@ def test_gradient_of_a_model_with_other_numbers(client: Any, files: list[Path], 
     assert expected.gradient is not None
     assert found.gradient.tobytes() == expected.gradient.tobytes()
     assert found.report.error_bound == expected.report.error_bound
+
+
+def test_the_verb_gradient_gives_the_same_bits_on_a_cluster(client: Any, chain: StoredChain) -> None:
+    asked = ["gradient", chain.path, "--json"]
+    here, there = (json.loads(run(*asked, *more).stdout) for more in ([], ["--cluster", client.scheduler.address]))
+    for name in ("engine", "log_z", "log_likelihood", "gradient_sha256", "error_bound"):
+        assert here[name] == there[name]
 
 
 def test_a_bad_file_or_part_is_named(client: Any, files: list[Path], model: Model, tmp_path: Path) -> None:

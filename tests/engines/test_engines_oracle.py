@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Model, log_likelihood
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from oracle import Truth, enumerate_paths
 from shapes import CASES, case
 from tolerances import DIFFERENCES, FLOOR, ORACLE

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chainfold import Chain, Evaluation, Layout, Model, log_likelihood
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from tolerances import AT_LENGTH, FLOOR
 
 _INF = np.inf

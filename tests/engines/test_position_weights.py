@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 import oracle
 import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
-from chainfold.engines import ENGINES
 from chainfold.engines.observed import count_observed
+from chainfold.engines.registry import ENGINES, PUBLISHED
 from chainfold.errors import BadChain
 from chainfold.features.encode import chain_from_sequences
 from oracle import Long, enumerate_paths, features, score
 from tolerances import AT_LENGTH, DIFFERENCES, FLOOR, ORACLE
 
-PRODUCTION = [name for name, engine in ENGINES.items() if not engine.published]
+PRODUCTION = [name for name in ENGINES if name not in PUBLISHED]
 WEIGHTS: dict[str, Callable[[np.random.Generator, Chain], NDArray[np.float64]]] = {
     "at random": lambda random, chain: random.uniform(0.0, 3.0, chain.positions),
     "rising": lambda random, chain: np.arange(chain.positions, dtype=float),

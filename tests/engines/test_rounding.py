@@ -22,11 +22,11 @@ from chainfold import (
     tag,
 )
 from chainfold.chain.chain import gather
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES, PUBLISHED
 from extended import Exact, exact
 from tolerances import IN_PORTIONS, OWN_SIZE, ROUNDING
 
-PRODUCTION = [name for name, engine in ENGINES.items() if not engine.published]
+PRODUCTION = [name for name in ENGINES if name not in PUBLISHED]
 INF = np.inf
 Case = tuple[Model, Chain]
 

@@ -22,11 +22,12 @@ from chainfold import (
 )
 from chainfold.chain.block import MOST_LABELS, Source, vocabulary_of
 from chainfold.chain.chain import gather
-from chainfold.engines import ENGINES, workspace
+from chainfold.engines import workspace
 from chainfold.engines.log_likelihood import run_engine
 from chainfold.engines.parallel import run_leaves
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.registry import ENGINES
 from chainfold.engines.settings import Settings
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.workspace import ArrayPool, Workspace, held_bytes

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, log_likelihood, marginals
 from chainfold.chain.block import frozen
-from chainfold.engines import ENGINES
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.parallel import STRETCHES
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.registry import ENGINES
 from chainfold.engines.settings import Settings
 from chainfold.kernels import forward
 from chainfold.kernels.lattice import EDGE_RANGE

@@ -19,7 +19,7 @@ from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, save
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from chainfold.errors import ChainfoldError
 from experiments.paper import cases
 from experiments.paper.cases import LIMITED, LINES, key, pieces

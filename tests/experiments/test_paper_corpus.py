@@ -16,11 +16,11 @@ import pytest
 
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.chain import Chain, gather
-from chainfold.cli import demo_log as intrusion
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.errors import ChainfoldError
 from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
+from examples import network_log
 from experiments.paper import corpus as module
 from experiments.paper.corpus import KDD_COLUMNS, Corpus
 from experiments.paper.run_plan import SETTINGS, RunPlan, full_plan, quick_plan
@@ -223,7 +223,7 @@ def test_an_invented_log(invented: Corpus) -> None:
         "rows": 2000,
         "surrogate": None,
     }
-    table = [row for batch in intrusion.log_batches(2000) for row in batch.to_pylist()]
+    table = [row for batch in network_log.log_batches(2000) for row in batch.to_pylist()]
     few, main, many = (opened(invented.chain(setting, 2000)) for setting in ("5-few", "2-few", "5-many"))
     assert few.vocabulary is not None
     assert [few.vocabulary.labels[label] for label in few.labels] == [row["label"] for row in table]
@@ -235,7 +235,7 @@ def test_an_invented_log(invented: Corpus) -> None:
     received = [(np.log1p(row["received"]) + 1) / 10 for row in table]
     np.testing.assert_allclose(values[:, order.index("log_received")], received)
     assert many.vocabulary is not None
-    assert many.active == len(intrusion.ATTRIBUTES.split())
+    assert many.active == len(network_log.ATTRIBUTES.split())
     assert not [name for name in many.vocabulary.attributes.to_pylist() if name.startswith("__")]
     longer = opened(invented.chain("2-few", 2500))
     assert rows_of(longer) == again_and_again(rows_of(main), [1] * 2000, 4500)

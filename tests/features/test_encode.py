@@ -29,7 +29,7 @@ import chainfold as cf
 from chainfold.chain.any_chain import open_chain
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import write_chain
-from chainfold.engines import ENGINES
+from chainfold.engines.registry import ENGINES
 from chainfold.features.encode import encode_to
 from processes import PATIENCE, chainfold, command, running
 from rows import attributes_of

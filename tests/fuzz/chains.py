@@ -245,7 +245,7 @@ def _gradient(chain: Any, kind: str, dice: random.Random, folder: Path) -> None:
     if dice.random() < 0.5:
         layout = Layout.observed(chain)
     log_likelihood(
-        Model.random(layout), chain, dice.choice(["stream", "fb", "emp", "auto"]), block=dice.choice([None, 1, 3])
+        Model.random(layout), chain, dice.choice(["stream", "fb", "emp", "parallel"]), block=dice.choice([None, 1, 3])
     )
 
 

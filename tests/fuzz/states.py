@@ -1,4 +1,4 @@
-"""Models, resume tokens, saved streams, training runs and online runs, changed and sealed again, opened and used.
+"""Models, saved streams, training runs and online runs, changed and sealed again, opened and used.
 
 What is changed is valid: each kind of file is made once, in all its forms. One to three things in it become something
 else, an element, a shape, a type, a name or a value of JSON, and the digest is made to fit; some files are damaged
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold import Chain, Layout, Model, PiecewiseGradient, StreamTagger, Training, encode, save_model, train
+from chainfold import Chain, Layout, Model, StreamTagger, Training, encode, save_model, train
 from chainfold.chain.block import Block
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import open_model
@@ -334,47 +334,6 @@ def model_of(seed: int, edges: bool, wide: bool = False, masked: bool = False) -
     return Model(layout, weights, first=mask, last=mask)
 
 
-def part(chain: Chain, low: int, high: int) -> Chain:
-    block = chain.block(low, high)
-    arrays: dict[str, Any] = dict(block._asdict())
-    for name, entries in (("offsets", ("ids", "values")), ("edge_offsets", ("edge_ids", "edge_values"))):
-        if arrays[name].size:
-            begin, end = arrays[name][0], arrays[name][-1]
-            for each in entries:
-                arrays[each] = arrays[each][begin:end]
-            arrays[name] = arrays[name] - begin
-    return Chain(**arrays, n_labels=3, n_attributes=11, n_edge_attributes=chain.n_edge_attributes)
-
-
-@cache
-def tokens() -> list[Valid]:
-    found = []
-    cases = [(e, v, w, wide, k) for k, (e, v, w, wide) in enumerate(np.ndindex(2, 2, 2, 2))]
-    for edges, values, weights, wide, number in cases:
-        model = model_of(number, bool(edges), bool(wide), masked=number % 3 == 0)
-        chain = chain_of(number, 60, bool(edges), bool(values), bool(weights))
-        chain = replace(chain, starts=chain.starts & (np.arange(60) % 30 == 0)) if number % 2 else chain
-        if model.first is not None:
-            chain = replace(chain, labels=np.zeros_like(chain.labels))
-        settings: dict[str, Any] = [{"block": 4, "lookahead": 8}, {}, {"block": 2, "lookahead": 2}][number % 3]
-        gradient = PiecewiseGradient(model, observe=number % 4 != 1, **settings)
-        gradient.add(part(chain, 0, 40))
-        found.append(_kept(gradient.save, _use_token(model, part(chain, 40, 60))))
-    return found
-
-
-def _use_token(model: Model, rest: Chain) -> Callable[[Path], None]:
-    def use(path: Path) -> None:
-        gradient = PiecewiseGradient.load(path, model)
-        gradient.add(rest, continues=True)
-        gradient.save(path)
-        again = PiecewiseGradient.load(path, model)
-        again.finish()
-        gradient.finish()
-
-    return use
-
-
 def _kept(save: Callable[[Path], Any], use: Callable[[Path], None]) -> Valid:
     """What a file has that was saved, and that can be used as it is."""
     with tempfile.TemporaryDirectory() as folder:
@@ -586,7 +545,6 @@ def _use_model(rows: Any) -> Callable[[Path], None]:
 
 
 TARGETS = {
-    "token": target(tokens),
     "saved stream": target(streams),
     "training run": target(runs),
     "online state": target(online),

@@ -49,8 +49,6 @@ VERBS = [
     ("inspect hard --html a.model", INPUT),
     ("gradient a.chain --model a.model -o a.model", INPUT),
     ("gradient a.chain --model a.model -o a.chain", INPUT),
-    ("gradient a.chain --model a.model --engine stream --token a.model", INPUT),
-    ("gradient a.chain --model a.model --engine stream --token new -o new --last", "there is no such file"),
     ("encode data.txt --template template -o template", INPUT),
     ("encode data.txt -o data.txt", INPUT),
     ("encode dat* -o data.txt", INPUT),
@@ -93,7 +91,7 @@ def test_no_verb_writes_over_what_it_reads(
         ("encode - -o data.txt", "data.txt"),
         ("train - -o data.txt", "data.txt"),
         ("learn - -o data.txt", "data.txt"),
-        ("gradient - --model a.model --engine stream -o a.chain", "a.chain"),
+        ("gradient - --model a.model -o a.chain", "a.chain"),
     ],
 )
 def test_nor_over_what_comes_through_standard_input(
@@ -176,7 +174,6 @@ WRITERS = [
     "tag a.model data.txt --sequences new -o other",
     "tag a.model data.txt --follow -o new",
     "gradient a.chain --model a.model -o new",
-    "gradient a.chain --model a.model --engine stream --token new",
     "inspect a.model --html new",
 ]
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from chainfold import PiecewiseGradient, StreamTagger
+from chainfold import StreamTagger
 from chainfold.errors import BadFile
 from chainfold.system.archive import digest_of, read_sealed, write_sealed
 from chainfold.system.validate import spelt
@@ -82,14 +82,6 @@ def none(array: Any) -> None:
     """Nothing in its place."""
 
 
-def token(**settings: Any) -> Valid:
-    model, chain = model_of(1, edges=True), chain_of(1, 60, edges=True, values=True, weights=True)
-    chain = replace(chain, starts=np.arange(60) == 0)
-    gradient = PiecewiseGradient(model, **settings)
-    gradient.add(states.part(chain, 0, 40))
-    return states._kept(gradient.save, states._use_token(model, states.part(chain, 40, 60)))
-
-
 def stream(**settings: Any) -> Valid:
     model, chain = model_of(2, edges=True), chain_of(2, 60, edges=True, values=False)
     chain = replace(chain, starts=np.arange(60) == 0)
@@ -108,7 +100,6 @@ def stream_of_columns() -> Valid:
 @cache
 def valid(kind: str) -> Valid:
     kinds: dict[str, Callable[[], Valid]] = {
-        "token": lambda: token(block=2, lookahead=2),
         "stream": lambda: stream(marginals=True, quantities=True, max_lag=9, tolerance=1e-14),
         "columns": stream_of_columns,
         "lbfgs": lambda: states._run("lbfgs", {"num_memories": 3}, True),
@@ -120,49 +111,6 @@ def valid(kind: str) -> Valid:
 
 
 FORGERIES: dict[str, dict[str, Change]] = {
-    "token": {
-        "a label that does not exist": put("rows.labels", 2**30),
-        "a label that is unknown": put("rows.labels", -1),
-        "an attribute that does not exist": put("rows.ids", 2**30),
-        "an edge attribute below zero": put("rows.edge_ids", -5),
-        "offsets that fall": put("rows.offsets", 2**40, 1),
-        "offsets below zero": put("rows.edge_offsets", -1),
-        "a value that is no number": put("rows.values", np.nan),
-        "a weight below zero": put("rows.weights", -1.0),
-        "no weights": make("rows.weights", lambda array: array[:0]),
-        "no rows": make("rows.labels", lambda array: array[:0]),
-        "the position before the first": put("first", -1),
-        "a position beyond int64": put("first", 2**63 - 1),
-        "a position beyond the rows": put("stream.position", 2**40),
-        "a position before the rows": put("stream.position", 0),
-        "blocks without positions": put("stream.sizes", 0),
-        "blocks of other rows": put("stream.sizes", 1),
-        "too many blocks": make("stream.sizes", lambda array: np.ones(array.sum(), np.int64)),
-        "no blocks": make("stream.sizes", none),
-        "an entry that is no number": put("stream.entry", np.nan),
-        "an entry of nothing": make("stream.entry", np.zeros_like),
-        "an entry of another size": make("stream.entry", lambda array: array[:2]),
-        "a label before the first": put("label_before", 3),
-        "a weight before the first": put("weight_before", np.inf),
-        "carried sums of other labels": make("stream.carried", lambda array: array[:2]),
-        "sums that are infinite": put("stream.tally.expected.total", np.inf),
-        "sums of other weights": make("stream.tally.expected.total", lambda array: array[:-1]),
-        "sums of more positions than may be": put("stream.tally.expected.pending", 2**40),
-        "observed counts that are missing": make("stream.tally.observed.recent", none),
-        "a share of log Z that is no number": put("stream.tally.scales", np.nan),
-        "attributes of a position below zero": put("stream.read.extent", -1.0),
-        "more attributes than may be": put("stream.read.extent", 1e300),
-        "blocks below zero": put("stream.doings", -1),
-        "a setting too many": say(1, "settings", "threads"),
-        "a block by truth": say(True, "settings", "block"),
-        "a block beyond int64": say(2**70, "settings", "block"),
-        "a tolerance that is text": say("a", "settings", "tolerance"),
-        "no settings": say(None, "settings"),
-        "labels of another model": say(4, "source", "n_labels"),
-        "attributes that are no number": say(float("nan"), "source", "active"),
-        "labelled by number": say(1, "labelled"),
-        "an array that nobody knows": more,
-    },
     "stream": {
         "a label that does not exist": put("window.rows.label", 3),
         "a given label that does not exist": put("window.rows.given", 2**30),

@@ -11,8 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import pycrfsuite
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, Vocabulary, log_likelihood
-from chainfold.chain.chain import gather
+from chainfold import Chain, ChainfoldError, Layout, Model, Vocabulary
 from chainfold.features.encode import chain_from_sequences
 from chainfold.inference.whole_chain import tag
 from chainfold.model.constraints import Constraints
@@ -148,14 +147,6 @@ def test_any_number_of_threads_gives_the_same_bytes(algorithm: str, chain: Chain
     for threads in (1, 2):
         save_model(tmp_path / f"{threads}.cf", train(chain, Training(algorithm, ONCE[algorithm]), threads=threads))
     assert (tmp_path / "1.cf").read_bytes() == (tmp_path / "2.cf").read_bytes()
-
-
-def test_the_engine_that_is_chosen_is_the_same_for_any_number_of_threads() -> None:
-    source = gather(SyntheticChain(80_000, 8, 40, 20, seed=1))
-    training = Training("lbfgs", {"max_iterations": 2})
-    one, two = (train(source, training, engine="auto", threads=threads) for threads in (1, 2))
-    assert log_likelihood(one, source, "auto").engine == "parallel", "two threads would work on it"
-    assert one.weights.tobytes() == two.weights.tobytes()
 
 
 @pytest.mark.parametrize("with_dev", [False, True], ids=["plain", "with a development set"])

@@ -2,7 +2,6 @@
 
     View             the base: the sizes, names and blocks of another source, of which a subclass changes some
     WeightedView     a source whose positions have weights
-    SinglePositions  a source cut before every position
     JoinedSource     sources one after another; positions at the beginning can be freed
 
 `chain.renumbered` has the view under the numbers of another vocabulary.
@@ -16,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import Block, Source, frozen, join_blocks, vocabulary_of
+from chainfold.chain.block import Block, Source, frozen, has_weights, join_blocks, vocabulary_of
 from chainfold.chain.chain import Chain
-from chainfold.errors import BadChain
+from chainfold.errors import BadChain, ChainfoldError
 
 
 class View:
@@ -46,28 +45,6 @@ class WeightedView(View):
         return super().block(low, high)._replace(weights=self._weights[low:high])
 
 
-class SinglePositions(View):
-    """A source whose positions are all sequences of their own: without neighbours, a CRF is a logistic regression."""
-
-    def block(self, low: int, high: int) -> Block:
-        return single_positions(super().block(low, high))
-
-
-def single_positions(block: Block) -> Block:
-    """The block with a start mark at every position."""
-    return block._replace(starts=frozen(np.ones(block.starts.size), np.bool_))
-
-
-class SourceSizes(NamedTuple):
-    """The sizes that all parts share."""
-
-    n_labels: int
-    n_attributes: int
-    n_edge_attributes: int
-    active: float
-    weighted: bool  # every position has a weight; otherwise none has
-
-
 class SourcePart(NamedTuple):
     begin: int
     source: Source
@@ -77,24 +54,33 @@ class SourcePart(NamedTuple):
 class JoinedSource:
     """Sources one after another, to which more can be appended. Positions before `first` are freed."""
 
-    def __init__(self, sizes: SourceSizes) -> None:
-        self.sizes = sizes
-        self.n_labels, self.n_attributes, self.n_edge_attributes, self.active, _ = sizes
+    def __init__(self, n_labels: int, n_attributes: int, n_edge_attributes: int) -> None:
+        self.n_labels, self.n_attributes, self.n_edge_attributes = n_labels, n_attributes, n_edge_attributes
+        self.active = 0.0  # of the first source
         self.first = self.positions = 0
         self.labelled = True
+        self._weighted: bool | None = None
         self._parts: list[SourcePart] = []
 
     def append(self, source: Source, continues: bool = False) -> None:
         """Append the positions of a source; parts without values or without edge attributes may follow others."""
+        if continues and not self.positions:
+            raise ChainfoldError("the first piece cannot continue another one.")
+        weighted = source.labelled and has_weights(source)
+        if self._weighted not in (None, weighted):
+            raise ChainfoldError("give all pieces weights and labels, or none of them weights.")
+        if not self.positions:
+            self._weighted, self.active = weighted, source.active
         self._parts.append(SourcePart(self.positions, source, continues))
         self.positions += source.positions
         self.labelled = bool(self.labelled and source.labelled)
 
-    def keep(self, first: int, rows: Block) -> None:
-        """Replace everything by these rows, which are the positions from `first` on."""
-        n_labels, n_attributes, n_edge_attributes, *_ = self.sizes
-        self._parts = [SourcePart(first, Chain(*rows, n_labels, n_attributes, n_edge_attributes), False)]
-        self.first, self.positions = first, first + rows.labels.size
+    def forget(self, first: int) -> None:
+        """Free all positions before `first`, and the sources."""
+        first = max(first, self.first)
+        rows = join_blocks([self.block(first, self.positions)])
+        kept = Chain(*rows, self.n_labels, self.n_attributes, self.n_edge_attributes)
+        self._parts, self.first = [SourcePart(first, kept, False)], first
 
     def block(self, low: int, high: int) -> Block:
         if not self.first <= low < high <= self.positions:
@@ -110,7 +96,7 @@ class JoinedSource:
         block = source.block(low, high)
         if continues and low == 0:
             block = block._replace(starts=frozen(np.append(False, block.starts[1:]), np.bool_))
-        if block.weights.size and not self.sizes.weighted:
+        if block.weights.size and not self._weighted:
             block = block._replace(weights=frozen(None, np.float64))
         if self.n_edge_attributes and not block.edge_offsets.size:
             block = block._replace(edge_offsets=frozen(np.zeros(high - low + 1), np.int64))

@@ -1,6 +1,6 @@
 """The command line: thin verbs over the library.
 
-    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, plan, engines, demo, warm    one each
+    train, learn, tag, evaluate, explain, watch, inspect, encode, data, gradient, warm    one each
     import_model, export_model    the verbs import and export
     parameters          groups of options, and the flags by which errors name parameters
     input_options       the options of inputs, one table for all verbs
@@ -10,7 +10,7 @@
     warm_steps          small work by which kernels are compiled
     failures            errors as sentences and exit codes
     html                pages for the browser, from a template
-    scores, watch_screen, page, demo_log, demo_plot    output and data of single verbs
+    scores, watch_screen, page    output of single verbs
 
 Verbs import nothing heavy until they run, so that `--help` is fast. Begin with `evaluate`, the shortest of the verbs
 that read inputs; verbs import the shared modules, and not each other.
@@ -28,9 +28,7 @@ import typer
 
 from chainfold.cli.console import quietly
 from chainfold.cli.data import data
-from chainfold.cli.demo import demo
 from chainfold.cli.encode import encode
-from chainfold.cli.engines import engines
 from chainfold.cli.evaluate import evaluate
 from chainfold.cli.explain import explain
 from chainfold.cli.export_model import export_model
@@ -41,7 +39,6 @@ from chainfold.cli.inspect import inspect
 from chainfold.cli.learn import learn
 from chainfold.cli.options import Quiet
 from chainfold.cli.parameters import with_option
-from chainfold.cli.plan import plan
 from chainfold.cli.tag import tag
 from chainfold.cli.train import train
 from chainfold.cli.warm import warm
@@ -59,7 +56,7 @@ app = typer.Typer(
 _QUIET = (train, learn, tag, evaluate, explain, encode)
 _VERBS = (
     *(train, learn, tag, evaluate, explain, watch, inspect, export_model, import_model),
-    *(encode, data, gradient, plan, engines, demo, warm),
+    *(encode, data, gradient, warm),
 )
 _NAMES = {evaluate: "eval", import_model: "import", export_model: "export"}
 for verb in _VERBS:

@@ -1,4 +1,4 @@
-"""`chainfold data`: what a stored chain holds, in numbers or as text."""
+"""`chainfold data`: the content of a stored chain, in numbers or as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Top = Annotated[int, typer.Option(metavar="K", help="Number of most frequent att
 
 
 def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: options.Json = False) -> None:
-    """Show what a chain holds: sizes, labels, attributes, vocabulary; or print it as text.
+    """Show the content of a chain: sizes, labels, attributes, vocabulary; or print it as text.
 
     Example: chainfold data train.chain
     """
@@ -58,7 +58,7 @@ def data(chain: ChainFile, decode: Decode = False, top: Top = 10, as_json: optio
 
 
 class Counts(NamedTuple):
-    """What one pass over a chain counts."""
+    """Counts of one pass over a chain."""
 
     labels: NDArray[np.int64]  # [1 + labels], unknown ones first
     longest: int
@@ -110,7 +110,7 @@ def _outlines(template: str) -> list[str]:
 
 
 def _parts(source: ChainReader) -> list[dict[str, Any]] | None:
-    """What the table of parts says; None for a single file."""
+    """The table of parts; None for a single file."""
     from chainfold.chain.parts import ChainInParts
 
     if not isinstance(source, ChainInParts):

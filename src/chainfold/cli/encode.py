@@ -74,13 +74,13 @@ def encode(
         if output == STANDARD:
             encode_to(options.standard_output(), inputs, progress=progress.reading(), **spec)
             return
-        told: dict[str, Any] = {"progress": progress.reading(), **spec}
+        reading: dict[str, Any] = {"progress": progress.reading(), **spec}
         if client is not None:
-            chain: Any = _on_cluster(client, inputs, output, size, told)
+            chain: Any = _on_cluster(client, inputs, output, size, reading)
         elif size is None:
-            chain = encode_files(inputs, output, append=append, again=again, **told)
+            chain = encode_files(inputs, output, append=append, again=again, **reading)
         else:
-            chain = encode_in_parts(inputs, output, part_size=size, threads=threads, **told)
+            chain = encode_in_parts(inputs, output, part_size=size, threads=threads, **reading)
     facts = _facts(output, chain, time.perf_counter() - begin)
     report(facts, _rows(facts), output, as_json)
 
@@ -102,11 +102,11 @@ def _check_ways(
         raise ChainfoldError("--part-size requires -o FOLDER, and excludes --append.")
 
 
-def _on_cluster(client: Client, inputs: list[str], output: str, size: int | None, told: dict[str, Any]) -> Any:
+def _on_cluster(client: Client, inputs: list[str], output: str, size: int | None, reading: dict[str, Any]) -> Any:
     from chainfold.dask.encoding import encode as encode_files
     from chainfold.features.part_plan import PART_SIZE
 
-    return encode_files(client, inputs, output, part_size=PART_SIZE if size is None else size, **told)
+    return encode_files(client, inputs, output, part_size=PART_SIZE if size is None else size, **reading)
 
 
 def _facts(output: str, chain: Any, seconds: float) -> dict[str, Any]:

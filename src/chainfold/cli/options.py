@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 STREAMS, _CONSTRAINTS = "Streams", "Constraints"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-EngineName = Annotated[
-    str, typer.Option("--engine", metavar="E", help="One of `chainfold engines`, or auto: let the planner choose.")
-]
-Threads = Annotated[int, typer.Option(metavar="K", help="Threads, for the engine parallel.")]
 Memory = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Working memory allowed besides the model, for instance 256MB.")
 ]
@@ -235,12 +231,6 @@ class ChainOptions:
         settings["n_edge_attributes"] = settings.pop("edge_attributes")
         del settings["data"], settings["synthetic"]
         return SyntheticChain(*_sizes(self.synthetic or ""), **settings)
-
-
-def check_labels(source: Source) -> None:
-    """Raise unless the chain has labels."""
-    if source.n_labels == 0:
-        raise ChainfoldError("the chain has no labels, so there is no gradient; encode it with its labels.")
 
 
 def _sizes(text: str) -> tuple[int, int, int, int]:

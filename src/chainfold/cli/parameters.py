@@ -1,6 +1,6 @@
 """Options that several verbs share, in groups, and the flags by which errors name them.
 
-Group       options that stand together, and what is made of their values
+Group       options that stand together, and the object made of their values
 grouped     a verb that takes one object for each group; typer sees the options
 with_option a verb with one more option, which it does not see
 in_flags    an error of the library with the flags of the verb that runs instead of parameter names
@@ -33,7 +33,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Options by name, and what makes an object of their values, which it gets by name."""
+    """Options by name, and a callable that gets their values by name."""
 
     parameters: Mapping[str, Parameter]
     build: Callable[..., Any]
@@ -145,7 +145,7 @@ def _as_given(match: re.Match[str]) -> str:
 
 
 def _flag(parameter: inspect.Parameter) -> tuple[str, str | None]:
-    """What gives the option, and what denies it."""
+    """The flag of the option, and the one that denies it."""
     metadata = get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
     for info in metadata:
         if isinstance(info, typer.models.OptionInfo):

@@ -135,7 +135,7 @@ class _ModelOptions:
 @dataclass(frozen=True)
 class _EngineOptions:
     engine: Annotated[
-        str, typer.Option(metavar="E", help="One of `chainfold engines`, for lbfgs.", rich_help_panel=_ENGINE)
+        str, typer.Option(metavar="E", help="An engine (docs/python.md), for lbfgs.", rich_help_panel=_ENGINE)
     ] = "parallel"
     threads: Annotated[
         int | None,
@@ -156,11 +156,11 @@ class _EngineOptions:
 
     def settings(self) -> dict[str, Any]:
         """As `training.loop.train` takes them, checked."""
-        from chainfold.engines import check_engine
+        from chainfold.engines.registry import engine_named
         from chainfold.engines.settings import Settings
         from chainfold.system.machine import cores
 
-        check_engine(self.engine)
+        engine_named(self.engine)
         threads, memory = cores() if self.threads is None else self.threads, options.parse_size(self.memory)
         Settings(threads=threads, memory=memory)
         return {"engine": self.engine, "threads": threads, "memory": memory}

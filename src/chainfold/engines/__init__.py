@@ -5,12 +5,12 @@ All agree; they differ in what they keep and how often they read. Begin reading 
 
     rounding            how large scores can be; error bounds
     ranges              ranges of positions
-    settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its cost
+    settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its memory
     workspace           arrays, and a chain in memory, kept from one evaluation to the next
     problem             Problem: a model on a chain, with the settings
     sums                sums over stretches, and the tree in which they are added
     tally               Tally: log Z and expected counts, score and counts of the observed labels
-    engine              Engine, Report, Cost
+    engine              Engine, Report
     belief              forward vectors that sum to one, in doubles or wide numbers
     potentials          the weights of a model as kernels take them
     block_pass          forward and back over one block
@@ -25,41 +25,11 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     stretch             the share of a stretch of the chain, with halos
     parallel            `stream` on many stretches at once
     published/          the paper's own algorithms, in the log domain
-    plan                which engine, and why
+    registry            the engines by name
     log_likelihood      log Z, log likelihood and gradient, by any engine
     observed            the counts of the observed labels
-    resumable           the gradient of a chain that comes in pieces
+    piecewise           the gradient of a chain that comes in pieces
 
-Each module imports those above it only; no engine imports another, except that `parallel` imports `stream`. This module
-imports all engines, for the registry; `plan` and what comes after it import the registry.
+Each module imports those above it only; no engine imports another, except that `parallel` imports `stream`. The
+registry imports an engine when it is asked for it.
 """
-
-from __future__ import annotations
-
-from chainfold.engines import checkpoint, fb, fb_recompute, fb_spill, parallel, stream
-from chainfold.engines.engine import Engine
-from chainfold.engines.published import emp, fb_log, fb_log_recompute, fb_log_spill, forward_only
-from chainfold.errors import UnknownEngine
-
-ENGINES: dict[str, Engine] = {
-    engine.name: engine
-    for engine in (
-        fb.ENGINE,
-        fb_log.ENGINE,
-        fb_log_recompute.ENGINE,
-        fb_log_spill.ENGINE,
-        fb_recompute.ENGINE,
-        fb_spill.ENGINE,
-        checkpoint.ENGINE,
-        forward_only.ENGINE,
-        emp.ENGINE,
-        stream.ENGINE,
-        parallel.ENGINE,
-    )
-}
-
-
-def check_engine(name: str) -> None:
-    """Raise unless this is the name of an engine, or auto."""
-    if name != "auto" and name not in ENGINES:
-        raise UnknownEngine(name, ENGINES)

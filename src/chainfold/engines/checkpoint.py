@@ -10,7 +10,7 @@ import math
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.keeper import forward_and_back
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -47,10 +47,6 @@ def block_size(shape: Shape) -> int:
     return max(1, math.isqrt(shape.positions * checkpoint_bytes // shape.pass_bytes))
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
+def memory(shape: Shape, settings: Settings) -> float:
     block = settings.block or block_size(shape)
-    memory = block * shape.pass_bytes + shape.positions / block * (shape.row_bytes + 200)
-    return Cost(memory, 2 * shape.scoring + shape.messages + shape.recursion)
-
-
-ENGINE = Engine("checkpoint", "one forward vector in √T", "O(N√T)", "N²T + NTA", "twice", run, cost)
+    return block * shape.pass_bytes + shape.positions / block * (shape.row_bytes + 200)

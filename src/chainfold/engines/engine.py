@@ -1,4 +1,4 @@
-"""What an engine is: a name, `run(problem) -> (Tally, Report)`, and its cost for the planner."""
+"""An engine: `run(problem) -> (Tally, Report)`, and the bytes of working memory that it needs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
-
-LOG_ADDITION = 150.0
-"""Time of one ⊕ in multiply-adds: it takes an exponential and a logarithm, and no vector."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +42,8 @@ class Report:
         )
 
 
-class Cost(NamedTuple):
-    """What an engine is predicted to need: bytes of working memory, and time in multiply-adds."""
-
-    memory: float
-    time: float
-
-
-@dataclass(frozen=True)
-class Engine:
+class Engine(NamedTuple):
     """One algorithm."""
 
-    name: str
-    summary: str
-    keeps: str
-    time: str
-    reads: str
     run: Callable[[Problem], tuple[Tally, Report]]
-    cost: Callable[[Shape, Settings], Cost]
-    published: bool = False  # the paper's algorithm as it stands, without weights of positions and masks
+    memory: Callable[[Shape, Settings], float]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from chainfold.chain.block import Block
 from chainfold.engines.block_pass import BlockPass
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.keeper import forward_and_back
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -41,8 +41,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return forward_and_back(problem, Everything(problem), problem.settings.block or _BLOCK)
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    return Cost(shape.positions * shape.pass_bytes, shape.scoring + shape.messages)
-
-
-ENGINE = Engine("fb", "everything in memory: Case I, scaled", "O(NT)", "N²T + NTA", "twice", run, cost)
+def memory(shape: Shape, settings: Settings) -> float:
+    return shape.positions * shape.pass_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.keeper import forward_and_back
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -40,9 +40,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return forward_and_back(problem, KeptVectors(problem))
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    memory = shape.positions * shape.row_bytes + shape.block(settings) * shape.pass_bytes
-    return Cost(memory, shape.scoring + shape.messages + shape.recursion)
-
-
-ENGINE = Engine("fb-recompute", "forward vectors in memory: Case II", "O(NT), half", "N²T + NTA", "twice", run, cost)
+def memory(shape: Shape, settings: Settings) -> float:
+    return shape.positions * shape.row_bytes + shape.block(settings) * shape.pass_bytes

@@ -11,7 +11,7 @@ import numpy as np
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.keeper import forward_and_back
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -49,10 +49,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
         return forward_and_back(problem, VectorFile(problem, file))
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    memory = shape.block(settings) * (shape.pass_bytes + shape.row_bytes)
-    disk = 2 * 8 * shape.positions * shape.width  # written and read, at a byte or so in the time of a multiply-add
-    return Cost(memory, shape.scoring + shape.messages + shape.recursion + disk)
-
-
-ENGINE = Engine("fb-spill", "forward vectors on disk: Case IV", "O(B)", "N²T + NTA", "twice", run, cost)
+def memory(shape: Shape, settings: Settings) -> float:
+    return shape.block(settings) * (shape.pass_bytes + shape.row_bytes)

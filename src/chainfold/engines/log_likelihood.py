@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chainfold.chain.block import Source, has_weights
-from chainfold.engines import ENGINES, check_engine
 from chainfold.engines.engine import Report
-from chainfold.engines.plan import choose
 from chainfold.engines.problem import Problem
+from chainfold.engines.registry import PUBLISHED, engine_named
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.engines.workspace import Workspace
@@ -67,7 +66,7 @@ def log_likelihood(
     that the model does not have carry no weight, and no part of the gradient; a label that it does not have is an
     error, unless neither observed counts nor weights of positions ask for labels.
 
-    engine     one of `chainfold engines`, or "auto" to let the planner choose
+    engine     one of the table in docs/python.md
     threads    for `parallel`; the result is the same to the last bit for any number
     memory     bytes of working memory, beside the model and its counts; a chain that never forgets may make `stream`
                carry N times the counts beyond it, and blocks whose numbers leave the range of a double take three times
@@ -94,26 +93,23 @@ def run_engine(
     model: Model, chain: Source, engine: str, settings: Settings, workspace: Workspace | None = None
 ) -> Evaluation:
     """`log_likelihood`, with arrays that are kept from one evaluation of a chain to the next."""
-    check_engine(engine)
+    algorithm = engine_named(engine)
     if chain.positions < 1:
         raise EmptyChain
     chain = model.aligned(chain, labels_needed=chain.labelled and (settings.observe or has_weights(chain)))
     shape = Shape.of(model.layout, chain)
-    if engine == "auto":
-        engine = choose(shape, settings).engine
-    needed = ENGINES[engine].cost(shape, settings).memory
+    needed = algorithm.memory(shape, settings)
     if settings.memory is not None and needed > settings.memory:
-        other = choose(shape, settings)
-        fits = other.costs[other.engine].memory <= settings.memory
-        remedy = f"allow more, or take engine {other.engine!r}" if fits else "allow more"
+        fits = engine_named("stream").memory(shape, settings) <= settings.memory
+        remedy = "allow more, or take engine 'stream'" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
     problem = Problem(model, chain, settings, workspace)
-    if ENGINES[engine].published and (problem.weighted or problem.masked):
+    if engine in PUBLISHED and (problem.weighted or problem.masked):
         raise ChainfoldError(
             f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
             f"start or end a sequence; take another engine."
         )
-    tally, report = ENGINES[engine].run(problem)
+    tally, report = algorithm.run(problem)
     return evaluation_of(engine, problem, tally, report)
 
 

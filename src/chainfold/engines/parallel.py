@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from chainfold.engines.belief import Belief
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
-from chainfold.engines.stream import cost as stream_cost
+from chainfold.engines.stream import memory as stream_memory
 from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
@@ -52,7 +52,6 @@ _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, 
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added
 _AHEAD = 2  # stretches begun for each thread: one may be done long before the one before it
 _CLOSED = 1 / 2  # of a tally, once its levels are added
-_CUT = 125_000  # time of a cut beside its certificates, in multiply-adds
 
 
 Result = TypeVar("Result")
@@ -208,11 +207,8 @@ def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | No
     return Cut(position, past.value, future.value) if future.known else None
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    time = stream_cost(shape, settings).time
-    count, pieces = at_once(shape, settings), leaves(shape, settings)
-    time += (pieces - 1) * (_CUT + 2 * HALO.first * shape.n_labels**3)
-    return Cost(_memory(shape, settings, count, pieces), time / count + pieces * shape.bookkeeping)
+def memory(shape: Shape, settings: Settings) -> float:
+    return _memory(shape, settings, at_once(shape, settings), leaves(shape, settings))
 
 
 def at_once(shape: Shape, settings: Settings) -> int:
@@ -229,7 +225,4 @@ def _memory(shape: Shape, settings: Settings, count: int, pieces: int) -> float:
     done = _AHEAD * count - count if count > 1 else 0
     levels = pieces.bit_length() - 1
     tallies = count - 1 + (done + levels) * _CLOSED
-    return count * stream_cost(shape, settings).memory + tallies * shape.tally_bytes
-
-
-ENGINE = Engine("parallel", "`stream` on stretches cut by certificate", "O(M + NB)", "N²T + NTA", "once", run, cost)
+    return count * stream_memory(shape, settings) + tallies * shape.tally_bytes

@@ -24,7 +24,6 @@ from chainfold.model.block_rows import find_block_rows, room_for
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
-from chainfold.system.validate import MOST, Arrays
 
 
 class Before(NamedTuple):
@@ -48,9 +47,8 @@ class Problem:
         workspace: Workspace | None = None,
         *,
         growing: bool = False,
-        weighted: bool | None = None,
     ) -> None:
-        """growing: the source has no known length; weighted: do positions have weights, where it cannot say yet?"""
+        """growing: the source has no known length."""
         if workspace is not None:
             workspace.check(model.layout, source)
         self.model = model
@@ -62,8 +60,7 @@ class Problem:
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
-        self._growing, self._weighted = growing, weighted
-        self._first = 0, NOTHING_BEFORE  # the first position of the source, and what was observed before it
+        self._growing = growing
         self._workspace = workspace
         self._sizes = ScoreSizes(model.layout, model.weights)
         self._extent = Extent() if workspace is None or workspace.extent is None else workspace.extent
@@ -84,7 +81,7 @@ class Problem:
     @cached_property
     def weighted(self) -> bool:
         """Do positions have weights that matter? They do where every label is known."""
-        return self.source.labelled and has_weights(self.source) if self._weighted is None else self._weighted
+        return self.source.labelled and has_weights(self.source)
 
     @property
     def shape(self) -> Shape:
@@ -159,15 +156,10 @@ class Problem:
 
     def before(self, low: int) -> Before:
         """What was observed before position `low`; before the chain there is nothing."""
-        first, before = self._first
-        if low == first:
-            return before
+        if low == 0:
+            return NOTHING_BEFORE
         block = self.source.block(low - 1, low)
         return Before(int(block.labels[0]), float(block.weights[0]) if block.weights.size else 1.0)
-
-    def forget_before(self, first: int, before: Before) -> None:
-        """The source no longer has the positions before `first`; before: what was observed at the last of them."""
-        self._first = first, before
 
     def ends(self, low: int, block: Block) -> NDArray[np.bool_]:
         """[B] where a sequence ends."""
@@ -202,10 +194,3 @@ class Problem:
         self._positions_read += int(state["positions"][0])
         self._bytes_read += int(state["bytes"][0])
         self._extent = self._extent.joined(Extent.restored(state["extent"]))
-
-    def restore(self, state: Tensors) -> None:
-        given = Arrays(state)
-        (self._positions_read,), (self._bytes_read,) = given.counts("positions", MOST), given.counts("bytes", MOST)
-        self._extent = Extent.restored(given.take("extent", np.float64, len(Extent._fields)))
-        given.check_empty()
-        self._overflows = self._sizes.may_overflow(self._extent)

@@ -1,4 +1,4 @@
-"""What an engine is asked to do, and the sizes that decide what it costs.
+"""Settings of an engine, and the sizes that decide how much memory it needs.
 
 Settings   threads, memory, tolerance, sizes of blocks
 Shape      positions, labels, weights, attributes of a chain under a layout
@@ -51,7 +51,7 @@ class Settings:
 
 
 class Shape(NamedTuple):
-    """The sizes that decide what an engine costs; memory is in bytes, time in multiply-adds."""
+    """Sizes from which an engine's memory follows."""
 
     positions: int
     n_labels: int
@@ -96,27 +96,6 @@ class Shape(NamedTuple):
     def certificate_bytes(self) -> int:
         """Q and its scratch matrices."""
         return 4 * self.width * self.row_bytes
-
-    @property
-    def recursion(self) -> float:
-        """Time: one step of the forward recursion at each position, and its transition matrix where it has one."""
-        exponentials = 10 if self.n_edge_attributes else 0
-        return float(self.positions * self.n_labels**2 * (1 + exponentials))
-
-    @property
-    def scoring(self) -> float:
-        """Time: the state scores of each position."""
-        return self.positions * self.n_labels * self.active
-
-    @property
-    def bookkeeping(self) -> float:
-        """Time: making, folding and adding the counts of one stretch."""
-        return 8.0 * self.weights
-
-    @property
-    def messages(self) -> float:
-        """Time: forward, back, and the counts."""
-        return 3 * self.recursion + self.scoring
 
     def block(self, settings: Settings) -> int:
         """Positions in a block.

@@ -15,7 +15,7 @@ says how soon.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass, Flow, boundary_flow, last_posterior
 from chainfold.engines.certificate import Certificate
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.potentials import Potentials
-from chainfold.engines.problem import NOTHING_BEFORE, Before, Problem
+from chainfold.engines.problem import Problem
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
@@ -33,8 +33,6 @@ from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
 from chainfold.kernels.slots import is_few
 from chainfold.model.layout import Floats
-from chainfold.system.archive import Tensors
-from chainfold.system.validate import MOST, Arrays, finite, need, probabilities, under, vectors
 
 _BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
@@ -146,80 +144,6 @@ class StreamPass:
 
     def _new_certificate(self) -> Certificate:
         return Certificate(self._potentials.width, self._problem.settings.tolerance)
-
-    @property
-    def oldest(self) -> int:
-        """The first position that is not done."""
-        return self._pending[0].low if self._pending else self.position
-
-    def rows(self) -> list[Block]:
-        """The data of all positions that are not done, as far as the source goes."""
-        rest = self._problem.source.block(self.position, self._problem.positions)
-        return [*(block_pass.block for block_pass in self._pending), rest]
-
-    def before(self) -> Before:
-        """What was observed before the first position that is not done; nothing at a start mark."""
-        return self._pending[0].before if self._pending else NOTHING_BEFORE
-
-    def state(self) -> Tensors:
-        """All that it takes to continue, beside those rows and what is before them."""
-        layout = self._problem.model.layout
-        state = {
-            "position": np.array([self.position]),
-            "doings": np.array(astuple(self.events)),
-            **under("read", self._problem.state()),
-            **under("tally", self._tally.state()),
-        }
-        if self._pending:
-            entry = self._pending[0].entry
-            state["sizes"] = np.array([block_pass.size for block_pass in self._pending])
-            state["entry"] = entry.values
-        if self._carried is not None:
-            state["carried"] = np.array([layout.unpack(row) for row in self._carried])
-        return state
-
-    def restore(self, state: Tensors, first: int) -> None:
-        """Continue from a state, to the bit: pending blocks go forward again, certificates are taken again when needed.
-
-        first: the first position that the source still has.
-        """
-        layout, source, given = self._problem.model.layout, self._problem.source, Arrays(state)
-        self.events = StreamEvents(*given.counts("doings", *[MOST] * len(fields(StreamEvents))))
-        self._problem.restore(given.under("read"))
-        self._tally.restore(given.under("tally"))
-        (self.position,) = given.counts("position", source.positions)
-        sizes = given.take("sizes", np.int64, None).tolist() if "sizes" in given else []
-        need(len(sizes) <= self._window, f"more than {self._window} blocks are pending in it")
-        need(all(1 <= size <= self._size for size in sizes), "the sizes of its blocks are out of range")
-        low = self.position - sum(sizes)
-        need(low == first, "its blocks do not begin with its rows")
-        carried = given.take("carried", np.float64, layout.n_labels, layout.size) if "carried" in given else None
-        starts = bool(source.block(low, low + 1).starts[0])
-        need(sizes or (starts and carried is None), "no sequence starts with its rows")
-        if sizes:
-            self._belief = self._entry(given, starts)
-        given.check_empty()
-        for size in sizes:
-            block_pass = BlockPass(self._problem, self._potentials)
-            self._belief = block_pass.forward(low, source.block(low, low + size), self._belief)
-            self._pending.append(block_pass)
-            low += size
-        if carried is not None:
-            finite("carried", carried)
-            self._carried = np.zeros((layout.n_labels, layout.slots))
-            for packed, row in zip(self._carried, carried, strict=True):
-                layout.pack(row, packed, padding=0.0)
-
-    def _entry(self, given: Arrays, starts: bool) -> Belief:
-        """The forward vector before the first pending block, which may be nothing where a sequence starts."""
-        width = self._problem.model.layout.width
-        values = given.take("entry", np.float64, None)
-        wide = values.size == 2 * width
-        need(wide or values.size == width, "its entry is not of the model's size")
-        if not starts or values[:width].any():
-            probabilities("entry", values, wide)
-        vectors("entry", values, wide)
-        return Belief(values, wide)
 
     def _until_a_start(self, block: Block) -> int:
         """Positions to the next start mark, from which whole sequences continue, or all of the block."""
@@ -345,11 +269,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return tally, stream.events.report(problem, tally)
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    block = shape.block(settings)
-    memory = (shape.window(settings) + 1) * block * shape.pending_bytes + shape.certificate_bytes
-    certificates = shape.positions / block * 16 * shape.n_labels**3
-    return Cost(memory, shape.scoring + shape.messages + certificates + shape.bookkeeping)
-
-
-ENGINE = Engine("stream", "block EMP, certified collapse; default", "O(M + NB)", "N²T + NTA", "once", run, cost)
+def memory(shape: Shape, settings: Settings) -> float:
+    return (shape.window(settings) + 1) * shape.block(settings) * shape.pending_bytes + shape.certificate_bytes

@@ -6,14 +6,12 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
 from chainfold.engines.problem import Before, Problem
-from chainfold.engines.sums import MOST_TERMS, StretchSums, exact_sum, shortened
+from chainfold.engines.sums import StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
 from chainfold.kernels.scores import PORTION, fold, observe
 from chainfold.kernels.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
-from chainfold.system.archive import Tensors
-from chainfold.system.validate import Arrays, below_infinity, finite, need, under
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless adding the sums would take longer than making them
@@ -89,27 +87,6 @@ class Accumulator:
         self._pool.give(self.result())
         self._pool.give(self._hot)
 
-    def state(self) -> Tensors:
-        """All levels, but for the hot one in the order of the weights: padding is always zero."""
-        levels = {"recent": self._recent} if self._total is None else {"recent": self._recent, "total": self._total}
-        unpacked = {name: self.layout.unpack(level) for name, level in levels.items()}
-        return {"pending": np.array([self._pending]), "hot": self._hot, **unpacked}
-
-    def restore(self, state: Tensors) -> None:
-        """Continue from a state, to the bit."""
-        given, size = Arrays(state), self.layout.size
-        (pending,) = given.counts("pending", self._portion - 1)
-        recent, hot = given.take("recent", np.float64, size), given.take("hot", np.float64, self._hot.size)
-        total = given.take("total", np.float64, size) if "total" in given else None
-        given.check_empty()
-        for sums in (recent, hot, *([] if total is None else [total])):
-            finite("sums", sums)
-        self.layout.pack(recent, self._recent, padding=0.0)
-        self._hot[:] = hot
-        if total is not None:
-            self._total = self.layout.pack(total, self._pool.take(self._recent.size), padding=0.0)
-        self._pending = pending
-
 
 class Tally:
     """The sums of an engine over the blocks of a stretch of the chain, in order."""
@@ -175,29 +152,6 @@ class Tally:
         if self.observed is not None:
             self.observed.release()
             self.observed = None
-
-    def state(self) -> Tensors:
-        """All sums, without the label before the next block: the source has it."""
-        observed = {} if self.observed is None else self.observed.state()
-        return {
-            "scales": np.array(self._scales),
-            "likelihoods": np.array(self._likelihoods),
-            **under("expected", self.expected.state()),
-            **under("observed", observed),
-        }
-
-    def restore(self, state: Tensors) -> None:
-        """Continue from a state, to the bit."""
-        given = Arrays(state)
-        scales, likelihoods = (given.take(name, np.float64, None) for name in ("scales", "likelihoods"))
-        need(max(scales.size, likelihoods.size) < MOST_TERMS, "it has more sums than it can have")
-        finite("scales", scales)
-        below_infinity("likelihoods", likelihoods)
-        self.expected.restore(given.under("expected"))
-        if self.observed is not None:
-            self.observed.restore(given.under("observed"))
-        given.check_empty()
-        self._scales, self._likelihoods = scales.tolist(), likelihoods.tolist()
 
     def release(self) -> None:
         """Give back the arrays of the sums."""

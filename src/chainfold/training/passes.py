@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Releasable, Source
-from chainfold.engines import ENGINES
 from chainfold.engines.log_likelihood import Evaluation, run_engine
 from chainfold.engines.observed import count_observed
 from chainfold.engines.ranges import Ranges
+from chainfold.engines.registry import PUBLISHED
 from chainfold.engines.settings import Settings
 from chainfold.engines.workspace import Workspace
 from chainfold.model.layout import Floats, Layout
@@ -78,7 +78,7 @@ class LocalPasses:
             large = self._source.positions >= _LARGE
             if large:
                 give_back_memory()  # that encoding took
-            ids = self._engine not in ENGINES or ENGINES[self._engine].published  # the others work on rows alone
+            ids = self._engine in PUBLISHED  # the others work on rows alone
             self._workspace = Workspace(layout, self._source, hold=self._settings.memory is None, ids=ids)
             if self._workspace.block_rows is not None and isinstance(self._source, Releasable):
                 self._source.release()  # it is not read again

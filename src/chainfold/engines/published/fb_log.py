@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.engines.engine import LOG_ADDITION, Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import LogScores, before_the_chain, close, promise
 from chainfold.engines.settings import Settings, Shape
@@ -51,12 +51,5 @@ def run(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empty) ->
     return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    memory = shape.positions * 8 * (shape.n_labels**2 + 2 * shape.n_labels)
-    additions = shape.positions * shape.n_labels**2 * (3 + shape.active)
-    return Cost(memory, additions * LOG_ADDITION)
-
-
-ENGINE = Engine(
-    "fb-log", "Algorithm 1 as published, log domain", "O(N²T + M)", "N²TA", "twice", run, cost, published=True
-)
+def memory(shape: Shape, settings: Settings) -> float:
+    return shape.positions * 8 * (shape.n_labels**2 + 2 * shape.n_labels)

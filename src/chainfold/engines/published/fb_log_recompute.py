@@ -6,9 +6,9 @@ vectors alone are kept, O(NT), and a kernel is computed twice.
 
 from __future__ import annotations
 
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
-from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
+from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_memory
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
@@ -31,11 +31,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return forward_and_back(problem, LogVectors())
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    frame = forward_and_back_cost(shape, settings)
-    return frame._replace(memory=frame.memory + 8 * shape.positions * shape.n_labels)
-
-
-ENGINE = Engine(
-    "fb-log-recompute", "Case II as published, log domain", "O(NT + M)", "N²TA", "twice", run, cost, published=True
-)
+def memory(shape: Shape, settings: Settings) -> float:
+    return forward_and_back_memory(shape, settings) + 8 * shape.positions * shape.n_labels

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
-from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_cost
+from chainfold.engines.published.log_domain import forward_and_back, forward_and_back_memory
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
@@ -34,10 +34,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
         return forward_and_back(problem, LogVectorFile(problem.model.layout.n_labels, file))
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    frame = forward_and_back_cost(shape, settings)
-    disk = 2 * 8 * shape.positions * shape.n_labels  # as in `fb-spill`
-    return frame._replace(time=frame.time + disk)
-
-
-ENGINE = Engine("fb-log-spill", "Case IV as published, log domain", "O(B)", "N²TA", "twice", run, cost, published=True)
+def memory(shape: Shape, settings: Settings) -> float:
+    return forward_and_back_memory(shape, settings)

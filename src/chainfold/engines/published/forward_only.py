@@ -6,9 +6,9 @@ paper says N⁴MT, for features that may be active on any pair of labels; ours e
 
 from __future__ import annotations
 
-from chainfold.engines.engine import Cost, Engine, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
-from chainfold.engines.published.log_domain import carry_cost, carry_forward
+from chainfold.engines.published.log_domain import carry_forward, carry_memory
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 
@@ -17,10 +17,5 @@ def run(problem: Problem) -> tuple[Tally, Report]:
     return carry_forward(problem, places=problem.model.layout.n_labels)
 
 
-def cost(shape: Shape, settings: Settings) -> Cost:
-    return carry_cost(shape, settings, places=shape.n_labels)
-
-
-ENGINE = Engine(
-    "forward-only", "a recursion a place, the slow baseline", "O(N²M)", "N³MT", "once", run, cost, published=True
-)
+def memory(shape: Shape, settings: Settings) -> float:
+    return carry_memory(shape, settings, places=shape.n_labels)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.engines.engine import LOG_ADDITION, Cost, Report
+from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, check_scores
 from chainfold.engines.settings import Settings, Shape
@@ -122,11 +122,10 @@ def forward_and_back(problem: Problem, keeper: VectorStack) -> tuple[Tally, Repo
     return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 
-def forward_and_back_cost(shape: Shape, settings: Settings) -> Cost:
-    """What is done, and what is held beside the keeper: a block with its matrices and scores."""
-    block, vector = shape.block(settings), 8 * shape.n_labels
-    additions = shape.positions * shape.n_labels**2 * (3 + shape.active)
-    return Cost(block * (shape.row_bytes + shape.edge_bytes + (shape.n_labels + 2) * vector), additions * LOG_ADDITION)
+def forward_and_back_memory(shape: Shape, settings: Settings) -> float:
+    """Bytes of a block with its matrices and scores; the stack comes on top."""
+    vector = 8 * shape.n_labels
+    return shape.block(settings) * (shape.row_bytes + shape.edge_bytes + (shape.n_labels + 2) * vector)
 
 
 def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
@@ -150,8 +149,6 @@ def carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
     return tally, Report.of(problem, tally, promise(problem), blocks=blocks)
 
 
-def carry_cost(shape: Shape, settings: Settings, places: int) -> Cost:
+def carry_memory(shape: Shape, settings: Settings, places: int) -> float:
     state = shape.weights * places * shape.n_labels * 9
-    memory = state + shape.block(settings) * (shape.row_bytes + shape.edge_bytes)
-    additions = shape.positions * shape.n_labels**2 * (shape.weights * places + shape.active)
-    return Cost(memory, additions * LOG_ADDITION)
+    return state + shape.block(settings) * (shape.row_bytes + shape.edge_bytes)
