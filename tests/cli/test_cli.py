@@ -63,9 +63,9 @@ def test_the_command_is_told_of_bad_input_in_the_same_way(tmp_path: Path) -> Non
 
 def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
     path = tmp_path / "gradient.npy"
-    arguments = ("--synthetic", "5000:3:10:2", "--sticky", "0.6", "--seed", "4", "--mean-length", "50")
+    arguments = ("--synthetic", "5000:3:10:2", "--seed", "4")
     facts = json.loads(told("gradient", *arguments, "--json", "--output", str(path)))
-    source = SyntheticChain(5000, 3, 10, 2, sticky=0.6, seed=4, mean_length=50)
+    source = SyntheticChain(5000, 3, 10, 2, seed=4)
     found = log_likelihood(Model(Layout.full(3, 10), source.true_weights()), source, "parallel")
     assert facts["log_z"] == found.log_z
     assert facts["log_likelihood"] == found.log_likelihood
@@ -91,11 +91,9 @@ def test_gradient_sha256_is_the_same_for_any_number_of_threads() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_gradient_by_every_engine(engine: str) -> None:
-    facts = json.loads(
-        told("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
-    )
-    source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
-    truth = log_likelihood(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
+    facts = json.loads(told("gradient", "--synthetic", "300:2:4:2", "--engine", engine, "--json"))
+    source = SyntheticChain(300, 2, 4, 2)
+    truth = log_likelihood(Model(Layout.full(2, 4), source.true_weights()), source, "fb")
     assert facts["log_z"] == pytest.approx(truth.log_z, rel=1e-12)
 
 

@@ -234,7 +234,7 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
 def test_weights_from_the_shell(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(WEIGHTED)
     succeeded("encode", tmp_path / "log.csv", "--weight", "w", "-o", tmp_path / "out")
-    assert b"weights of positions" in succeeded("data", tmp_path / "out")
+    assert b"weights" in succeeded("data", tmp_path / "out")
     assert b'"weights": true' in succeeded("data", tmp_path / "out", "--json")
 
 

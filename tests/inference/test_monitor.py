@@ -171,8 +171,8 @@ def test_alarms(cut: str, stream: Stream) -> None:
         on = [alarm.row for alarm in status.alarms if alarm.rule == text and alarm.rows is None]
         assert on == [row for row, rows in expected if rows is None]
     assert len({alarm.rule for alarm in alarms}) == len(RULES) - 1, "one of them never holds"
-    over = [alarm for alarm in alarms if alarm.rows is not None]
-    assert status.alarms[-6:] == over[:-7:-1]
+    ended = [alarm for alarm in alarms if alarm.rows is not None]
+    assert status.alarms[-6:] == ended[:-7:-1]
 
 
 def test_an_alarm_can_be_raised_on_the_entropy_of_rows(stream: Stream) -> None:
