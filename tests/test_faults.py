@@ -216,7 +216,7 @@ WRITERS = {
     "inspect": ("inspect model --html x", None),
     "import": ("import foreign -o x", None),
 }
-HELD = "x: is being written by process"
+HELD = "x: is being written by another process"
 
 
 def write(stage: Stage, folder: Path, name: str) -> Outcome:

@@ -185,7 +185,7 @@ def test_what_another_process_writes_is_left_alone_until_it_ends(
     before = {path.name for path in folder.iterdir()}
     for command in WRITERS:
         sentence = failed(*command.split())
-        expected = f"new: is being written by process {holder.pid}; wait until it has ended, or name another output."
+        expected = "new: is being written by another process; wait until it has ended, or name another output."
         assert sentence == expected, command
     assert {path.name for path in folder.iterdir()} == before
     holder.kill()  # nobody else knows of it
@@ -198,21 +198,11 @@ def test_what_another_process_writes_is_left_alone_until_it_ends(
 
 def test_one_holds_an_output_at_a_time_in_a_process_too(tmp_path: Path) -> None:
     with claimed([tmp_path / "x"], []):
-        with pytest.raises(BadFile, match=f"is being written by process {os.getpid()}"), claimed([tmp_path / "x"], []):
+        with pytest.raises(BadFile, match="is being written by another process"), claimed([tmp_path / "x"], []):
             pass
         with claimed([tmp_path / "y", None, "-"], []):
             pass
     assert not list(tmp_path.iterdir())
-
-
-def test_whoever_holds_it_on_another_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with claimed([tmp_path / "x"], []):
-        monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-        with pytest.raises(BadFile, match=r"written by process \d+ on "), claimed([tmp_path / "x"], []):
-            pass
-        (tmp_path / ".x.lock").write_text("")
-        with pytest.raises(BadFile, match="written by another process"), claimed([tmp_path / "x"], []):
-            pass
 
 
 def test_a_lock_file_is_not_written_through_a_link(tmp_path: Path) -> None:
@@ -222,7 +212,7 @@ def test_a_lock_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "x"], []):
         pass
     with claimed([tmp_path / "y"], []):
-        assert (tmp_path / ".y.lock").read_text().startswith(f"{os.getpid()} ")
+        pass
     assert (tmp_path / "victim").read_text() == "mine"
     (tmp_path / ".z.lock").mkdir()
     with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "z"], []):
@@ -249,19 +239,9 @@ def test_what_another_user_has_left_is_taken_over(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "open", only_to_read)
     once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
-    with once, pytest.raises(BadFile, match="is being written by process"), again:
-        pass
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_does_not_keep_from_holding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
     with once, pytest.raises(BadFile, match="is being written by another process"), again:
         pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_grows_in_place_needs_no_right_to_write_to_the_folder(
