@@ -166,8 +166,8 @@ def _show(facts: dict[str, Any]) -> None:
     terminal.print(table((), rows, facts["chain"]))
     labels = sorted(facts["labels"], key=lambda row: -row["count"])
     if labels:
-        rows = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels[:_MOST_LABELS]]
-        terminal.print(table(("label", "positions", "share"), rows))
+        counts = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels[:_MOST_LABELS]]
+        terminal.print(table(("label", "positions", "share"), counts))
         if len(labels) > _MOST_LABELS:
             terminal.print(f"… and {len(labels) - _MOST_LABELS:,} more labels; --json has all of them.")
     if facts["top"]:

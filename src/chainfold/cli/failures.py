@@ -127,5 +127,5 @@ def _warnings_as_notices() -> Iterator[None]:
             else:
                 usual(message, category, *place)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         yield

@@ -89,16 +89,16 @@ def _opened(path: Path | None, synthetic: str | None, seed: int) -> Source:
     """A stored chain, or a synthetic one."""
     if (path is None) == (synthetic is None):
         raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
-    if synthetic is None:
+    if path is not None:
         from chainfold.chain.any_chain import open_chain
 
         return open_chain(options.standard_input() if str(path) == STANDARD else path)
     from chainfold.chain.synthetic import SyntheticChain
 
     try:
-        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in synthetic.split(":"))
+        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in str(synthetic).split(":"))
     except ValueError:
-        raise BadSyntheticSpec(synthetic) from None
+        raise BadSyntheticSpec(str(synthetic)) from None
     return SyntheticChain(positions, n_labels, n_attributes, active, seed=seed)
 
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chainfold.cli.console import console, is_quiet, notice, say, table
-from chainfold.cli.parameters import in_flags
-from chainfold.escape import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +83,6 @@ class LiveTable:
     """Rows of a run: a table of the last on a terminal, or a line for each."""
 
     def __init__(self, headings: Sequence[str], verbose: bool) -> None:
-        self.live: Any = None
         self._headings, self._verbose = headings, verbose
         self._rows: list[Sequence[str]] = []
 
@@ -97,10 +94,7 @@ class LiveTable:
 
     def notice(self, sentence: object) -> None:
         """A line above the table."""
-        if self.live is None:
-            notice(sentence)
-        else:
-            self.live.console.print(visible(f"chainfold: {in_flags(sentence)}"))
+        notice(sentence)
 
     def view(self, foot: Any) -> Any:
         from rich.console import Group
@@ -118,5 +112,5 @@ def live_table(headings: Sequence[str], verbose: bool, foot: Callable[[], Any]) 
         yield shown
         return
     how: dict[str, Any] = {"console": terminal, "transient": True, "refresh_per_second": 4}
-    with Live(**how, get_renderable=lambda: shown.view(foot())) as shown.live:
+    with Live(**how, get_renderable=lambda: shown.view(foot())):
         yield shown

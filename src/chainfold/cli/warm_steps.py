@@ -262,7 +262,7 @@ def run_steps(steps: Iterable[str]) -> None:
 
 
 _processes: list[subprocess.Popen[bytes]] = []
-_waiting: list[tuple[list[Callable[[], None]], Callable[[], None]]] = []
+_waiting: list[list[Callable[[], None]]] = []
 
 
 def compile_beside(*steps: str) -> None:
@@ -276,7 +276,7 @@ def compile_beside(*steps: str) -> None:
             _processes.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))  # noqa: S603
 
     compiling.append(start)
-    _waiting.append((compiling, start))
+    _waiting.append(compiling)
 
 
 @contextmanager
@@ -285,10 +285,8 @@ def stopped_with_verb() -> Iterator[None]:
     try:
         yield
     finally:
-        for starters, start in _waiting:
-            if start in starters:
-                starters.remove(start)
-        _waiting.clear()
+        while _waiting:
+            _waiting.pop().clear()
         while _processes:
             process = _processes.pop()
             process.kill()
