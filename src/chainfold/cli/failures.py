@@ -72,17 +72,12 @@ def _sentence(error: Exception) -> str | None:
         cause = f": {_short(error)}" if str(error) else ""
         return f"not enough memory{cause}; use a smaller input or model, or a machine with more memory."
     if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno is None):
-        if not _of_a_library(error):
+        if not any(suffix in str(error) for suffix in (".so", ".dll", ".dylib")):
             return None
         return f"a library cannot be loaded: {_short(error)}; install chainfold again, or give it more memory."
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+    if "can't start new thread" in str(error):
         return "the operating system refuses another thread; raise the limit (ulimit -u)."
     return _sentence_of_system(error) if isinstance(error, OSError) else None
-
-
-def _of_a_library(error: Exception) -> bool:
-    """Whether a shared library is missing or without memory, rather than a Python name."""
-    return isinstance(error, OSError) or any(suffix in str(error) for suffix in (".so", ".dll", ".dylib"))
 
 
 def _sentence_of_system(error: OSError) -> str:
@@ -110,8 +105,7 @@ def _output_fails() -> bool:
 
 def _short(error: Exception) -> str:
     """The last line of a library's message, which may be a page."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1][:_MOST_SHOWN].rstrip(".")
+    return str(error).strip().rpartition("\n")[2].strip()[:_MOST_SHOWN].rstrip(".")
 
 
 @contextmanager

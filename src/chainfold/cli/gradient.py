@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from chainfold.model.model import Model
 
 ChainFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="DATA",
-        help="A chain made by `chainfold encode`, or - for one from standard input.",
-        show_default=False,
-    ),
+    Path | None, typer.Argument(metavar="DATA", help="A chain made by `chainfold encode`; - for standard input.")
 ]
 Synthetic = Annotated[
     str | None,
@@ -96,7 +91,7 @@ def _opened(path: Path | None, synthetic: str | None, seed: int) -> Source:
     from chainfold.chain.synthetic import SyntheticChain
 
     try:
-        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in str(synthetic).split(":"))
+        positions, n_labels, n_attributes, active = map(int, str(synthetic).split(":"))
     except ValueError:
         raise BadSyntheticSpec(str(synthetic)) from None
     return SyntheticChain(positions, n_labels, n_attributes, active, seed=seed)

@@ -111,11 +111,10 @@ def blocks(source: str, vocabulary: Vocabulary, follow: bool, on_error: OnError,
 def _lines(alarms: Sequence[Alarm]) -> None:
     """Print a line for each alarm that is raised or over."""
     for alarm in alarms:
-        raised = f"{alarm.value:.4g}, predicted {alarm.label}"
-        say(
-            f"row {alarm.at}: {alarm.rule}: {raised if alarm.rows is None else f'over after {alarm.rows} rows'}",
-            err=False,
-        )
+        text = f"{alarm.value:.4g}, predicted {alarm.label}"
+        if alarm.rows is not None:
+            text = f"over after {alarm.rows} rows"
+        say(f"row {alarm.at}: {alarm.rule}: {text}", err=False)
 
 
 def _json_lines(alarms: Sequence[Alarm]) -> None:

@@ -85,9 +85,7 @@ class Status(NamedTuple):
     window: int  # rows in the last window of final rows
     waiting: int  # rows that are not final
     shares: Floats  # [N] of the predicted labels in the last window
-    means: dict[
-        str, tuple[float, list[float]]
-    ]  # of entropy and surprise: in the last window, and in earlier whole ones
+    means: dict[str, tuple[float, list[float]]]  # of entropy and surprise: in the last window, in earlier whole ones
     quantities: Quantities  # exact, of all rows so far
     raised: dict[str, int]  # number of alarms, by rule
     alarms: list[Alarm]  # the latest first: all that are on, then the last that are over
