@@ -1,4 +1,4 @@
-"""What a chain is, in memory and on disk.
+"""Chains, in memory and on disk.
 
     block              Block and Source: the arrays that engines read, and their checks
     chain              Chain: a chain in memory

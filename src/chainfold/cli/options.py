@@ -133,7 +133,7 @@ def standard_output() -> BinaryIO:
 
 @dataclass(frozen=True)
 class ConstraintOptions:
-    """Which labels may follow which."""
+    """Transitions between labels that are allowed or forbidden."""
 
     scheme: Annotated[
         str | None,

@@ -35,14 +35,13 @@ class Bar:
         self._total = total
         self._size: int | None = None
         self._by_bytes = False
-        self._bytes = self._positions = self.done = 0  # `done`: positions in all
+        self._bytes = self._positions = 0
         self._begin = time.perf_counter()
 
     def advance(self, positions: int) -> None:
         """More positions are done; after the last the count begins anew."""
         ended = self._total is not None and self._positions >= self._total
         self._positions = positions + (0 if ended else self._positions)
-        self.done += positions
         self._show()
 
     def reading(self) -> InputProgress:

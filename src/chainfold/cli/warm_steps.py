@@ -139,7 +139,7 @@ def formats(folder: Path, labels: int) -> None:
 
 
 def _estimator(labels: int) -> None:
-    """What is asked of an estimator on lists of dicts."""
+    """An estimator on lists of dicts."""
     from chainfold.inference.stream_tagger import StreamTagger
     from chainfold.sklearn.estimator import CRF
 

@@ -111,7 +111,7 @@ def read_sealed(
 
 
 FileSource = str | Path | bytes | bytearray | memoryview | IO[bytes]
-"""Where a file is: a path, its bytes, or an open binary file."""
+"""The place of a file: a path, its bytes, or an open binary file."""
 
 
 def name_of(source: FileSource) -> object:
