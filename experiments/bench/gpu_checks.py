@@ -124,9 +124,6 @@ def check(shape: tuple[int, int, int], kind: str, double: bool, device: str) -> 
     yield from _of_parameters(name, module, batch, free, bound, truth, limit)
     if kind == "nan":
         return
-    if kind not in ("unknown", "forbidden"):
-        weighted = module(**given, weights=torch.ones(given["tags"].shape, device=device), reduction="none")
-        yield Check(f"{name}: weights of one", difference(weighted.detach().cpu(), truth), size)
     yield from _of_labels(name, module, given, chains, free, limit)
 
 

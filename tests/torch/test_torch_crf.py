@@ -148,14 +148,6 @@ def test_samples_have_the_frequencies_of_the_marginals() -> None:
     assert torch.allclose(frequency, module.marginals(emissions).double(), atol=0.02)
 
 
-def test_label_weights_are_weights_of_positions() -> None:
-    module, emissions, tags = setting()
-    own = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0])
-    expected = module(emissions, tags, weights=own[tags])
-    for dtype in (torch.int64, torch.uint8, torch.int32):
-        assert torch.equal(module(emissions, tags.to(dtype), label_weights=own), expected)
-
-
 def test_compiles_into_one_graph() -> None:
     module, emissions, tags = setting()
     mask = torch.ones(3, 6, dtype=torch.bool)
@@ -169,7 +161,7 @@ def test_compiles_into_one_graph() -> None:
 def test_torch_finds_nothing_wrong_with_the_operators() -> None:
     module, emissions, tags = setting()
     scores = tuple(score.detach().requires_grad_() for score in module.scores())
-    arguments = (emissions, *scores, None, None, None, None, True, tags, None)
+    arguments = (emissions, *scores, None, None, None, None, True, tags)
     torch.library.opcheck(torch.ops.chainfold.crf.default, arguments)
 
 
@@ -257,13 +249,10 @@ def test_a_sequence_without_a_possible_labelling() -> None:
         ({"tags": torch.full((3, 6), -1)}, "is -1"),
         ({"mask": torch.ones(6, 3)}, r"emissions and mask must match, got \(3, 6\) and \(6, 3\)"),
         ({"reduction": "median"}, "invalid reduction: median"),
-        ({"weights": torch.ones(3)}, "weights must have shape"),
-        ({"weights": -torch.ones(3, 6)}, "weights must be finite"),
         ({"edges": torch.ones(3, 6, 5)}, "edges needs the shape"),
         ({"emissions": np.zeros((3, 6, 5))}, "emissions must be a tensor, got ndarray"),
         ({"tags": [[0] * 6] * 3}, "tags must be a tensor, got list"),
         ({"mask": "mean"}, "mask must be a tensor, got str"),
-        ({"label_weights": torch.ones(4)}, r"label_weights must have shape \(5,\), got \(4,\)"),
         ({"cu_seqlens": torch.tensor([0, 6])}, "emissions must have dimension of 2, got 3"),
     ],
 )

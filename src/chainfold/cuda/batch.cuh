@@ -40,7 +40,6 @@ struct Batch {
     const REAL *edges;            // [R, N, N] or null
     const long long *tags;        // [R] or null
     const unsigned char *mask;    // [R] or null
-    const double *weights;        // [R] of positions, or null: all ones
     double *matrix;               // [2, N, N] exp(transition - shift) and its transpose; see numbers.cuh
     long long *index;             // [S, T] rows of the unmasked positions, then of the others; null without a mask
     long long *lengths;           // [S] or null: all T

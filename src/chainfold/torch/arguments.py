@@ -113,8 +113,8 @@ def check_arguments(inputs: Arguments) -> None:
         )
 
 
-def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> None:
-    """Raise `ChainfoldError` where tags or weights do not fit the emissions."""
+def check_tags(inputs: Arguments, tags: Tensor | None) -> None:
+    """Raise `ChainfoldError` where tags do not fit the emissions."""
     if tags is None:
         return
     leading = inputs.emissions.shape[:-1]
@@ -126,7 +126,3 @@ def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -
         raise ChainfoldError(f"tags have dtype {tags.dtype}; give label numbers.")
     if tags.device != inputs.emissions.device:
         raise ChainfoldError(f"tags are on {tags.device} and emissions are on {inputs.emissions.device}.")
-    if weights is not None and weights.shape != leading:
-        raise ChainfoldError(f"weights must have shape {tuple(leading)}, got {tuple(weights.shape)}.")
-    if weights is not None and weights.device != inputs.emissions.device:
-        raise ChainfoldError(f"weights are on {weights.device} and emissions are on {inputs.emissions.device}.")

@@ -9,7 +9,7 @@ import torch
 from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
 from chainfold.torch.arguments import Arguments
-from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of, sums_of
+from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of
 from chainfold.torch.gpu_batch import GpuBatch
 from torch import Tensor
 
@@ -144,12 +144,16 @@ def entropies(inputs: Arguments) -> Tensor:
         return gpu.zeros(gpu.sequences)
     posteriors = posteriors_of(inputs, vectors)
     gpu.batch.vectors, gpu.batch.gradient = vectors.data_ptr(), posteriors.data_ptr()
-    return sums_of(gpu, "entropy")
+    values, shares = gpu.room(gpu.sequences), gpu.parts(gpu.batch.group)
+    gpu.batch.scale, gpu.batch.values = gpu.space(shares, dtype=DOUBLE), values.data_ptr()
+    gpu.launch_warps("entropy", shares)
+    gpu.launch_warps("sum_shares", gpu.sequences)
+    return values
 
 
 def _passed(inputs: Arguments) -> tuple[GpuBatch, Tensor]:
     """A batch and its forward vectors; raises where a sequence has no labelling."""
-    values, vectors, _ = log_likelihoods(inputs, None, None)
+    values, vectors, _ = log_likelihoods(inputs, None)
     for s, value in enumerate(values.tolist()):
         if not math.isfinite(value):
             raise ChainfoldError(f"sequence {s} {_FAULTS[2 if value == -math.inf else 3]}")
