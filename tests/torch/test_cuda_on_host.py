@@ -414,6 +414,24 @@ def test_entropies_and_ranked_labellings_are_those_of_the_host(case: tuple[Any, 
         np.testing.assert_allclose(card.scores, host.scores, rtol=tolerance)
 
 
+def test_no_more_labellings_are_ranked_than_there_are() -> None:
+    module, given, _ = setting((2, 3, 3), True, "packed")
+    with cuda_on_host.card_on_host():
+        card = module.nbest(k=10**9, **given)
+    for found, host in zip(card, module.nbest(k=10**9, **given), strict=True):
+        assert found.labels == host.labels
+
+
+def test_half_precision_gives_float32() -> None:
+    module, given, _ = setting((2, 5, 3), False, "plain")
+    half = given["emissions"].half()
+    for method in (module.marginals, module.entropy, lambda emissions: module.nbest(emissions, 2)[0].scores):
+        with cuda_on_host.card_on_host():
+            card = method(half)
+        assert card.dtype == torch.float32
+        np.testing.assert_allclose(card, method(half), rtol=2e-6, atol=2e-6)
+
+
 def test_drawn_labellings_have_the_probabilities_of_the_model() -> None:
     module, given, _ = setting((1, 4, 3), True, "forbidden")
     generator = torch.Generator().manual_seed(0)

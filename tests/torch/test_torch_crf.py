@@ -98,6 +98,23 @@ def test_half_precision_emissions_are_computed_in_float32(dtype: torch.dtype) ->
     assert torch.equal(half.grad, full.grad.to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_half_precision_emissions_is_a_float32(dtype: torch.dtype) -> None:
+    module, emissions, _ = setting()
+    half = emissions.detach().to(dtype)
+    for method in (
+        module.marginals,
+        module.log_partition,
+        module.entropy,
+        lambda given: module.best(given).scores,
+        lambda given: torch.stack([paths.scores for paths in module.nbest(given, 3)]),
+    ):
+        found = method(half)
+        assert found.dtype == torch.float32
+        assert torch.equal(found, method(half.float()))
+    assert torch.allclose(module.marginals(half).sum(-1), torch.ones(3, 6), atol=1e-6)
+
+
 def test_autocast_and_clipping() -> None:
     module, emissions, tags = setting()
     linear = torch.nn.Linear(5, 5)
@@ -139,6 +156,23 @@ def test_constraints_are_respected_by_every_method() -> None:
     by_hand = CRF(5, True, forbid=[(0, 2), (0, 4), (1, 4), (2, 4), (3, 2), (4, 2)], forbid_start=[2, 4])
     by_hand.load_state_dict(module.state_dict())
     assert torch.equal(by_hand.log_partition(emissions), module.log_partition(emissions))
+
+
+def test_no_more_labellings_are_looked_for_than_there_are() -> None:
+    module, emissions, _ = setting((3, 3, 3), forbid=[(0, 1)])
+    mask = torch.tensor([[True, True, True], [True, False, False], [False] * 3])
+    allowed = torch.ones(3, 3, 3, dtype=torch.bool)
+    allowed[0, 2, 0] = False
+    few = module.nbest(emissions, 27, mask, allowed=allowed)
+    many = module.nbest(emissions, 10**9, mask, allowed=allowed)
+    for paths, same, count in zip(few, many, (13, 3, 1), strict=True):
+        assert len(paths.labels) == len(paths.scores) == count
+        assert paths.labels == same.labels
+        assert torch.equal(paths.scores, same.scores)
+    (paths,) = CRF(1, batch_first=True).nbest(torch.zeros(1, 1000, 1), 10**9)
+    assert paths.labels == [[0] * 1000]
+    long = module.nbest(torch.randn(1, 5000, 3), 4)  # 3^5000 labellings
+    assert len(long[0].labels) == 4
 
 
 def test_samples_have_the_frequencies_of_the_marginals() -> None:

@@ -61,6 +61,11 @@ class Arguments(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
+def most_labellings(k: int, n_labels: int, length: int) -> int:
+    """min(k, n_labels^length) without numbers much larger than k."""
+    return min(k, n_labels ** min(length, k.bit_length()))
+
+
 def check_tensors(**given: object) -> None:
     """Raise `ChainfoldError` where something else than a tensor or None is given."""
     for name, value in given.items():

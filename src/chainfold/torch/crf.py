@@ -121,6 +121,7 @@ class CRF(nn.Module):  # type: ignore[misc]
     def marginals(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[..., N] the posterior of every label at every position, 0 where the mask is; without a graph."""
         inputs = self._inputs(emissions, mask, **options)
+        inputs = inputs._replace(emissions=emissions.to(inputs.result_type))  # the type of the gradient
         values, vectors, known = crf(*inputs, None)
         return crf_backward(torch.ones_like(values), vectors, known, *inputs, None)[0]
 

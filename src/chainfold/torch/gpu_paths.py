@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
-from chainfold.torch.arguments import Arguments
+from chainfold.torch.arguments import Arguments, most_labellings
 from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of
 from chainfold.torch.gpu_batch import GpuBatch
 from torch import Tensor
@@ -99,7 +99,8 @@ def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
 def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     _, top = best(inputs)
-    gpu = GpuBatch(inputs)
+    gpu, lengths = GpuBatch(inputs), _lengths(inputs)
+    k = max((most_labellings(k, gpu.n_labels, length) for _, length in lengths), default=1)
     gaps = gpu.zeros(gpu.sequences, k, dtype=torch.float64)
     labels = gpu.room(gpu.positions, k, dtype=torch.int64)
     if not gpu.empty:
@@ -112,7 +113,7 @@ def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
         gpu.launch("ranked", blocks, gpu.label_threads)
     results = []
     counts, paths = (gaps > -torch.inf).sum(1).tolist(), labels.T.tolist()
-    for s, (first, length) in enumerate(_lengths(inputs)):
+    for s, (first, length) in enumerate(lengths):
         count = counts[s] if length else 1
         results.append(([path[first : first + length] for path in paths[:count]], _scores(top[s], gaps[s, :count])))
     return results
