@@ -319,6 +319,30 @@ def test_neither_numba_nor_arrow_is_imported_before_a_cpu_tensor_comes() -> None
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=dict(os.environ))
 
 
+_STEP = """
+import sys
+import torch
+from chainfold.torch import CRF
+
+module, emissions = CRF(3, batch_first=True), torch.randn(2, 4, 3, requires_grad=True)
+(-module(emissions, torch.zeros(2, 4, dtype=torch.long))).backward()
+module.decode(emissions)
+module.nbest(emissions, 2)
+module.sample(emissions)
+print(*sys.modules)
+"""
+
+
+def test_cpu_tensors_import_neither_engines_nor_tables_nor_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _STEP], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not {"pyarrow", "typer", "rich"} & loaded
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("chainfold.")}
+    assert rooms <= {"chain", "engines", "errors", "escape", "kernels", "model", "system", "torch"}
+    engines = {name.removeprefix("chainfold.engines.") for name in loaded if name.startswith("chainfold.engines.")}
+    assert engines == {"belief", "certificate", "forward_pass", "transitions"}
+
+
 def test_long_sequences_agree_with_the_engines() -> None:
     positions, n = 100_000, 23
     rng = np.random.default_rng(3)

@@ -5,7 +5,7 @@
 
 Position t of the chain is row rows[t] of the emissions; starts[t] where a sequence starts. Stretch k has positions
 cuts[k] … cuts[k+1]-1: a sequence, or a part of one whose past and future are known. `places` are (rows, starts, cuts),
-`scores` (emissions, start, end, allowed), `steps` (edge, edge_t, shift, watch, tiles) of `engines.potentials`: tuples,
+`scores` (emissions, start, end, allowed), `steps` (edge, edge_t, shift, watch, tiles) of `engines.transitions`: tuples,
 which are quicker to pass than arrays one by one. The kept forward vectors are all that the way back needs.
 """
 

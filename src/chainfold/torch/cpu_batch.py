@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.engines.potentials import Transitions
+from chainfold.engines.transitions import Transitions
 from chainfold.errors import BadSetting
 from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.layout import Floats

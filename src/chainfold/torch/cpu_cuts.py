@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.certificate import Certificate
+from chainfold.engines.forward_pass import lattice_of
 from chainfold.kernels.faults import OK
 from chainfold.kernels.forward import forward, predict
 from chainfold.kernels.lattice import Lattice

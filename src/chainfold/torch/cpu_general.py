@@ -1,6 +1,6 @@
 """Sequences of any kind, one at a time: wide numbers, transitions of positions' own.
 
-`engines.block_pass` goes forward and `backward_general` back.
+`engines.forward_pass` goes forward and `backward_general` back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import Passed, forward_pass, lattice_of
+from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model.layout import Floats
 from chainfold.torch.batch_kernels import backward_general

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 import torch
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import forward_pass, lattice_of
+from chainfold.engines.forward_pass import forward_pass, lattice_of
 from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
 from chainfold.kernels import posteriors, viterbi
 from chainfold.kernels.faults import NOT_FINITE, OK
