@@ -80,7 +80,7 @@ def module_of(batch: dict[str, Any], kind: str, dtype: torch.dtype, device: str)
 
 
 def arguments_of(batch: dict[str, Any], kind: str, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
-    """What is given to the module."""
+    """Arguments of the module's forward."""
     names = ["emissions", "tags", *(["mask"] if kind == "mask" else []), *(["edges"] if kind == "edges" else [])]
     given = {name: torch.from_numpy(batch[name]) for name in names}
     if kind == "packed":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -232,7 +231,7 @@ def test_vanishing_transitions_are_not_forbidden(
 @pytest.mark.parametrize("kind", ["plain", "edges"])
 @pytest.mark.parametrize("whole", [64, 4])
 def test_large_scores_keep_their_digits(kind: str, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What all labels of a position have in common does not round their differences away."""
+    """A score that all labels of a position share does not round their differences away."""
     cut(monkeypatch, whole, 8)
     module, given, _ = setting((2, 30, 3), False, kind)
     scores = given["edges" if kind == "edges" else "emissions"]
@@ -376,7 +375,7 @@ def flags_of(
 def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
     case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What falls back to another way is right as well, but slow."""
+    """A fallback would be right as well, but slow."""
     cut(monkeypatch, whole, 16)
     vectors, kept, given = flags_of(case, kind, monkeypatch)
     in_chunks = whole == 8 or case[2] <= 32
@@ -480,7 +479,10 @@ def test_bad_input_gets_the_sentence_of_the_host(kind: str) -> None:
         given["cu_seqlens"][1] = 9
     else:
         given["emissions"][1, 2] = -torch.inf if kind == "no labelling" else torch.nan
-    call = partial(module.entropy if in_data else partial(module, tags=tags), **given)
+
+    def call() -> Tensor:
+        return module.entropy(**given) if in_data else module(tags=tags, **given)
+
     with pytest.raises(ChainfoldError) as host:
         call()
     with cuda_on_host.card_on_host(), pytest.raises(ChainfoldError) as card:

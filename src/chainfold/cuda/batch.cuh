@@ -138,7 +138,7 @@ __device__ inline Part chunk_at(const Batch &b, long long number) {
     return b.whole ? part_of(b, number, 0, b.chunk) : part_at(b, number, b.chunk);
 }
 
-// Are the forward vectors of a sequence logarithms, of which the largest is zero, or not a number? By a warp.
+// Whether the forward vectors of a sequence are logarithms, of which the largest is zero, or not a number; by a warp.
 __device__ inline bool in_logarithms(const REAL *vectors) {
     bool positive = false;
     for (int j = threadIdx.x % 32; j < N; j += 32) positive = positive || vectors[j] > 0;

@@ -10,7 +10,7 @@
 
 #define TOGETHER (N <= 256 ? 8 : 2048 / N)
 
-// What thread j has of a position.
+// Numbers of a position for thread j.
 struct Own {
     long long row;
     double g;

@@ -1,4 +1,4 @@
-"""What a CRF is asked about: a batch of emissions and the scores of transitions, checked once.
+"""Arguments of every operation: a batch of emissions and the scores of transitions, checked once.
 
 Emissions come padded, [B, T, N] or [T, B, N], with or without a mask, or packed, [P, N] with `cu_seqlens`. The chain of
 a sequence is its unmasked positions, wherever they are.
@@ -53,7 +53,7 @@ class Arguments(NamedTuple):
         return torch.float64 if self.emissions.dtype == torch.float64 else torch.float32
 
     def place(self, row: int) -> str:
-        """Where a row of the flattened emissions is."""
+        """Place of a row of the flattened emissions, in words."""
         if self.cu_seqlens is not None:
             return f"row {row}"
         first, second = divmod(row, self.emissions.shape[1])
@@ -63,7 +63,8 @@ class Arguments(NamedTuple):
 
 def most_labellings(k: int, n_labels: int, length: int) -> int:
     """min(k, n_labels^length) without numbers much larger than k."""
-    return min(k, n_labels ** min(length, k.bit_length()))
+    labellings: int = n_labels ** min(length, k.bit_length())
+    return min(k, labellings)
 
 
 def check_tensors(**given: object) -> None:

@@ -31,7 +31,7 @@ _TILE = 32  # positions whose edges are counted together
 
 @kernel(fastmath=STRICT)
 def pad_scores(transitions: Any, start: Any, end: Any, padded: Any, ends: Any) -> Any:
-    """padded: [N, width], -inf for padding; ends: [2, N], start and end. Is a start or an end forbidden?"""
+    """padded: [N, width], -inf for padding; ends: [2, N], start and end. Returns whether one of these is -inf."""
     n_labels, restricted = start.size, False
     for i in range(n_labels):
         for j in range(n_labels):

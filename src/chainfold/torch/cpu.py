@@ -107,7 +107,7 @@ def _observed(batch: CpuBatch, inputs: Arguments, tags: Tensor) -> Observed:
 
 
 def _allowing(inputs: Arguments, seen: Observed) -> Arguments:
-    """The same batch with the labels that agree with the tags."""
+    """A copy of the batch that allows only labels that agree with the tags."""
     allowed = np.arange(inputs.n_labels) == seen.tags[:, None]
     allowed[seen.tags == UNKNOWN] = True
     if inputs.allowed is not None:

@@ -57,7 +57,7 @@ class Flat:
         return lattice, passed.exit.posterior()
 
     def error(self, not_finite: bool, position: int) -> ChainfoldError:
-        """What is wrong at a position of the chain."""
+        """The error for a score that is not finite, or for no possible label, at a position of the chain."""
         place = self.inputs.place(int(self.rows[position]))
         if not_finite:
             return ChainfoldError(f"a score is NaN or +inf at {place}: labels need scores below +inf.")

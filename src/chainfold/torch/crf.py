@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """What every method takes besides emissions and mask."""
+    """Options of every method besides emissions and mask."""
 
     edges: Tensor | None
     cu_seqlens: Tensor | None
@@ -85,9 +85,6 @@ class CRF(nn.Module):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         return f"num_tags={self.num_tags}"
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.extra_repr()})"
 
     def forward(
         self,

@@ -21,7 +21,7 @@ from torch import Tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 UNKNOWN_TAGS, KNOWN, IN_NUMBERS = 0, 1, 2
-"""What is known after the forward pass: nothing of the tags; they are labels; and all vectors are numbers as well."""
+"""Results of the forward pass: some tags are unknown; all are labels; and all vectors are numbers as well."""
 
 
 class Gradient(NamedTuple):
@@ -92,7 +92,7 @@ def _raise_tag(inputs: Arguments, tags: Tensor) -> NoReturn:
 
 
 def _allowing(inputs: Arguments, tags: Tensor) -> Arguments:
-    """The same batch with the labels that agree with the tags."""
+    """A copy of the batch that allows only labels that agree with the tags."""
     labels = torch.arange(inputs.n_labels, device=tags.device)
     allowed = (labels == tags[..., None]) | (tags == UNKNOWN)[..., None]
     if inputs.allowed is not None:

@@ -60,7 +60,7 @@ class GpuBatch:
             self._place(longest)
 
     def _place(self, longest: int) -> None:
-        """Where the positions are, and where chunks begin. longest: positions of the longest packed sequence."""
+        """Set the places of positions and of chunks. longest: positions of the longest packed sequence."""
         inputs, batch = self.inputs, self.batch
         if inputs.cu_seqlens is None:
             first, second = inputs.emissions.shape[:2]

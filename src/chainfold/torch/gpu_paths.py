@@ -83,7 +83,7 @@ def _best_in_chunks(gpu: GpuBatch) -> None:
 
 
 def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
-    """Where each sequence begins among the labels, and its length."""
+    """First label and length of each sequence."""
     if inputs.cu_seqlens is not None:
         offsets = inputs.cu_seqlens.tolist()
         return [(low, high - low) for low, high in pairwise(offsets)]
