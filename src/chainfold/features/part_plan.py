@@ -119,7 +119,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
             text = form if form in TEXT else text
             cut, end = CutPlaces.NOWHERE, source.source.size
             if form is Format.PARQUET:
-                cut, end = CutPlaces.GROUPS, len(group_sizes(stream))
+                cut, end = CutPlaces.GROUPS, len(group_sizes(stream, source.source.size))
             elif form in TEXT and stream.compression is None and stream.encoding == UTF8:
                 cut = CutPlaces.LINES
         yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
@@ -131,7 +131,7 @@ def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, ro
         return [FilePiece(0, 0, file.end, file.size)], None
     if file.cut is CutPlaces.GROUPS:
         with closing(source.open()) as stream:
-            return _groups(group_sizes(stream), most), None
+            return _groups(group_sizes(stream, file.size), most), None
     places = [*range(0, file.size, most), file.size]
     lines = reader.text_reader(file.form)
     if isinstance(lines, CsvReader) and lines.spans_lines and _has_quote(source, file.size):

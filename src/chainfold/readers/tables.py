@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.readers.columns import BAG, NUMBER, VALUES_SUFFIX, Choice, Stretch
-from chainfold.readers.inputs import RawRows, Stream, TableKind, unreadable
-from chainfold.readers.table_sizes import check_cells
+from chainfold.readers.columns import BAG, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
+from chainfold.readers.inputs import LONGEST_LINE, RawRows, Stream, TableKind, unreadable
 from chainfold.readers.text import counted
 
 ROWS = 65536
@@ -76,9 +75,20 @@ def stretches_of_batches(
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
             part.validate(full=True)  # before any value is read
-            check_cells(part, lines, source)
-            yield Stretch(normal(part, symbols, lines, source), starts, lines, source, "row")
+            rows = normal(part, symbols, lines, source)
+            _check_cells(rows, lines, source)
+            yield Stretch(rows, starts, lines, source, "row")
             row += part.num_rows
+
+
+def _check_cells(batch: Any, lines: NDArray[np.int64], source: str) -> None:
+    """Raise if a text is longer than a line may be."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        texts = column.values if column.type == BAG else column
+        if texts.type == SYMBOL and (pc.max(pc.binary_length(texts.dictionary)).as_py() or 0) > LONGEST_LINE:
+            where = f"rows {lines[0]} to {lines[-1]}, column {name!r}"
+            problem = f"a cell has more than {LONGEST_LINE >> 20} MB; shorten it, or leave the column out"
+            raise BadFile(source, f"{where}: {problem}.")
 
 
 def _named(batch: Any, names: Sequence[str] | None, source: str) -> Any:
@@ -234,6 +244,8 @@ def one_sentence(name: str, problem: str) -> Iterator[None]:
     """Errors of pyarrow and Python as one `BadFile`."""
     try:
         yield
+    except pa.ArrowMemoryError:
+        raise BadFile(name, f"{problem}: a batch of it needs more memory than there is.") from None
     except (ChainfoldError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
