@@ -27,7 +27,7 @@ from chainfold.readers.annotate import Annotator
 from chainfold.readers.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch, chosen
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import Format, InputReader
-from chainfold.readers.inputs import Inputs
+from chainfold.readers.inputs import Chunk, Inputs
 from chainfold.readers.parquet import group_sizes
 from readers.test_inputs import Pipe
 
@@ -422,3 +422,17 @@ def test_comments_of_tables_are_written_again(chunk: int) -> None:
         rows = sum(part.lines.size for part in CsvReader(",", True, chunk=chunk, comments="#").read(source.open()))
         annotator.add(np.zeros(rows, np.int64))
     assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
+
+
+def test_the_first_row_may_have_long_fields() -> None:
+    long, limit = "x" * 200_000, csv.field_size_limit()
+    assert columns_of(of_csv(f'1,"{long}"\n2,y\n'.encode())) == {"0": [1.0, 2.0], "1": [long, "y"]}
+    assert csv.field_size_limit() == limit
+
+
+@given(st.text('ab",\r\n ', max_size=30))
+def test_the_first_row_is_that_of_python(text: str) -> None:
+    rows = [row for row in csv.reader(io.StringIO(text + "\n", newline="")) if row]
+    if rows:
+        reader = CsvReader(",", True)
+        assert reader._first_row(Chunk(f"{text}\n".encode(), 1))[0] == rows[0]
