@@ -110,7 +110,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
     """The files, and how each can be cut."""
     text: Format | None = None
     for source in sources:
-        if source.address is None or source.source.size is None:
+        if source.source.address is None or source.source.size is None:
             raise BadFile(source.name, "is no file; a chain in parts is encoded from files with names.")
         with closing(source.open()) as stream:
             if not stream.peek(1):
@@ -122,7 +122,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
                 cut, end = CutPlaces.GROUPS, len(group_sizes(stream, source.source.size))
             elif form in TEXT and stream.compression is None and stream.encoding == UTF8:
                 cut = CutPlaces.LINES
-        yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
+        yield PlannedFile(source.name, source.source.address, form, cut, end, source.source.size, changed_at(source))
 
 
 def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> Pieces:

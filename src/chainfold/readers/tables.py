@@ -233,10 +233,10 @@ def seekable(stream: Stream, format_name: str) -> Any:
     """The path or the file behind a stream, for a format whose index is at the end."""
     if stream.compression:
         raise BadFile(stream.name, f"is {format_name} inside {stream.compression} data; decompress it first.")
-    where = stream.path or stream.input.file
-    if where is None:
+    source = stream.input.source
+    if source.size is None:
         raise BadFile(stream.name, f"{format_name} cannot be read from a pipe: its index is at the end; name the file.")
-    return where
+    return source.path or source.open()
 
 
 @contextmanager

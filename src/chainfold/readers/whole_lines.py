@@ -141,7 +141,7 @@ def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
     def decoded(data: bytes, final: bool) -> bytes:
         parts = []
         while True:
-            held, state = decoder.getstate()
+            _, state = decoder.getstate()
             try:
                 parts.append(decoder.decode(data, final).encode(errors="surrogatepass"))
                 return b"".join(parts)
