@@ -34,7 +34,7 @@ def legible(stream: IO[str] | None) -> None:
         return one if _has(encoding, one) else one.translate(_ASCII)
 
     stream.reconfigure(errors="backslashreplace")
-    stream.write = lambda text: write(  # type: ignore[method-assign, misc]
+    stream.write = lambda text: write(  # type: ignore[method-assign]
         text if _has(encoding, text) else "".join(map(in_ascii, text))
     )
 

@@ -244,8 +244,6 @@ def one_sentence(name: str, problem: str) -> Iterator[None]:
     """Errors of pyarrow and Python as one `BadFile`."""
     try:
         yield
-    except pa.ArrowMemoryError:
-        raise BadFile(name, f"{problem}: a batch of it needs more memory than there is.") from None
     except (ChainfoldError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:

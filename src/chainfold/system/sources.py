@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -117,6 +118,6 @@ def _once(open_it: Callable[[], Any]) -> Callable[[], Any]:
 
 def _remote(uri: str | Path) -> list[ByteSource]:
     return [
-        ByteSource(file.name, lambda file=file: file.system.open_input_file(file.path), file.size, address=file.uri)
+        ByteSource(file.name, partial(file.system.open_input_file, file.path), file.size, address=file.uri)
         for file in remote_files(uri)
     ]
