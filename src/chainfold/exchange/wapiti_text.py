@@ -221,7 +221,7 @@ def _merged(what: Exported) -> list[bytes]:
         if wrong is not None:
             raise ChainfoldError(
                 f"the model cannot be written for {PROGRAM}, whose {kind} begin with {letter} or *; this model has "
-                f"{spelt(wrong)}, so train it with a template of {PROGRAM}."
+                f"{spelt(wrong)!r}, so train it with a template of {PROGRAM}."
             )
     place = {name: k for k, name in enumerate(what.attributes)}
     names: list[bytes] = []
