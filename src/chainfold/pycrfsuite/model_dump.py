@@ -17,7 +17,7 @@ class ParsedDump:
 
     header: dict[str, str]  # type, size in bytes, and how many weights, labels and attributes there are
     labels: dict[str, str]  # the number of each label, as a text
-    attributes: dict[str, str]  # likewise
+    attributes: dict[str, str]  # the number of each attribute, as a text
     transitions: dict[tuple[str, str], float]  # {(from, to): weight}
     state_features: dict[tuple[str, str], float]  # {(attribute, label): weight}
 
