@@ -21,7 +21,6 @@ import pandas as pd
 import pytest
 
 import chainfold as cf
-from chainfold.chain.stored import StoredChain
 from verbs import failed, succeeded
 
 RIVER, CLUSTER = "step 3: one path from input to ids, one store", "step 4: the cluster"
@@ -77,7 +76,7 @@ def test_a_chain_whose_first_message_says_that_it_is_the_last(folder: Path, tmp_
     succeeded("encode", folder / "rows", "-o", path, "--quiet")
     content = bytearray(path.read_bytes())
     found = cf.open_chain(path)
-    assert isinstance(found, StoredChain)
+    assert isinstance(found, cf.StoredChain)
     size = int(found._file.messages.batches[0]["offset"]) + 4
     assert sum(content[size : size + 4]) == sum(content[size : size + 2])
     content[size : size + 2] = b"\0\0"

@@ -211,6 +211,19 @@ def test_many_labels_are_shown_as_pairs(tmp_path: Path) -> None:
     assert "none" in run(tmp_path / "blank").stdout
 
 
+def test_a_training_record_may_have_long_lists_of_anything(tmp_path: Path) -> None:
+    record = {
+        "tags": ["B-NP", "I-NP", "O", "B-VP"],
+        "scores": [0.5, None, 0.75, 1.0],
+        "objective": [4.0, 3.0, 2.0, 1.5],
+    }
+    save_model(tmp_path / "model", replace(named(), training=record))
+    result = run(tmp_path / "model")
+    assert result.exit_code == 0
+    for text in ('["B-NP", "I-NP", "O", "B-VP"]', "[0.5, null, 1.0, 1.0]", "4 … 1.5, 4 values"):
+        assert text in result.stdout
+
+
 def test_weights_of_an_attribute(path: Path) -> None:
     text = run(path, "--attribute", "w=3/").stdout
     assert "w=3/10" in text

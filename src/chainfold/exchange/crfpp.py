@@ -40,7 +40,7 @@ _SEPARATORS = (b" ", b"\t", b"\n")
 
 
 class Content(NamedTuple):
-    """What a file says."""
+    """The content of a file."""
 
     cost_factor: float
     n_columns: int

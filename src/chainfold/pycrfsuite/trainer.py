@@ -111,7 +111,7 @@ class BaseTrainer:
             self.set(name, value)
 
     def help(self, name: str) -> str:
-        """What a parameter does. Raises `ChainfoldError` where the algorithm has none of that name."""
+        """The description of a parameter. Raises `ChainfoldError` where the algorithm has none of that name."""
         return self._parameters.help(name)
 
     # Training
@@ -258,7 +258,7 @@ class _IterationWriter:
 
 
 def _features(chain: Chain, training: Any) -> int:
-    """How many weights are trained."""
+    """The number of weights that are trained."""
     space = WeightSpace.of(
         chain,
         all_possible_states=training.all_possible_states,
@@ -268,9 +268,9 @@ def _features(chain: Chain, training: Any) -> int:
 
 
 def _scores(model: Model, held_out: Development) -> Scores:
-    """How well a model labels the sequences held out."""
+    """The scores of a model on the sequences held out."""
     assert model.vocabulary is not None, "sequences have names"
     count = Count([*model.vocabulary.labels, *held_out.unseen])
-    for tagged in ChainTagger(model).viterbi(blocks_of(held_out.chain)):
+    for tagged in ChainTagger(model).run(blocks_of(held_out.chain)):
         count.add(held_out.gold[tagged.low : tagged.low + len(tagged)], tagged.labels, tagged.starts)
     return count.scores()

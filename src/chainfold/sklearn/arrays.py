@@ -20,13 +20,13 @@ from chainfold.errors import BadChain, BadSetting, EmptyChain
 
 
 def is_list(inputs: Any) -> bool:
-    """Can elements be looked at before they are read? What can only be iterated over may give them once."""
+    """Whether elements can be looked at before they are read; iterators may give them once."""
     sized = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
     return sized and isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping))
 
 
 def are_arrays(inputs: Any) -> bool:
-    """Is this a list of arrays?"""
+    """Whether this is a list of arrays."""
     return is_list(inputs) and _is_array(next(iter(inputs), None))
 
 

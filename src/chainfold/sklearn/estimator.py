@@ -282,7 +282,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _learns_online(self, training: Training, weights: Any) -> bool:
-        """Is training online? Not after `fit`, which leaves no sums of gradients to continue."""
+        """Whether training is online; not after `fit`, which leaves no sums of gradients to continue."""
         plain = weights is None and self.scheme is None and not self.forbid and not self.allow
         begun = not self.__sklearn_is_fitted__() or self._online is not None
         return self.hash_bits is not None and training.algorithm == _BY_PIECES and plain and begun
@@ -375,7 +375,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The best labels of each sequence: an array of lists."""
         result = self._predictions(X, Want(), lengths=lengths)
-        return result.lists(result.named(result.each("labels")))
+        return result.aligned(result.pieces(result.named(result.each("labels"))), list)
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence."""
@@ -415,7 +415,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return result.aligned(best, lambda: [([], 1.0)])
 
     def explain(self, xseq: Iterable[Any]) -> list[Explanation]:
-        """Why each position of one sequence has its label: an `Explanation` for each.
+        """Explain the label of each position of one sequence by an `Explanation`.
 
         Its terms, of attributes and transitions, add up to the difference between the scores of the best labelling and
         of the best one with another label there.
@@ -437,7 +437,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return float(np.sum(weights * (result.each("labels") == result.gold)) / np.sum(weights))
 
     def entropy(self, X: Any, lengths: Any = None) -> Floats:  # noqa: N803
-        """How unsure the labels of each sequence are, in nats."""
+        """The entropy of the labelling of each sequence, in nats."""
         result = self._predictions(X, Want(labels=False, entropy=True), lengths=lengths)
         return result.aligned(result.whole("entropy"), float).astype(np.float64)
 
@@ -506,7 +506,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def num_attributes_(self) -> Any:
-        """How many attributes have a weight."""
+        """The number of attributes that have a weight."""
         return self._of_model(lambda model: model.layout.n_attributes)
 
     @property

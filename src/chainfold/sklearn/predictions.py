@@ -58,9 +58,6 @@ class Predictions:
         ends = [*self._begins[1:], len(values)]
         return [values[begin:end] for begin, end in zip(self._begins, ends, strict=True)] if self._begins else []
 
-    def lists(self, values: list[Any]) -> Objects:
-        return self.aligned(self.pieces(values), list)
-
     def aligned(self, of_sequences: Iterable[Any], empty: Callable[[], Any]) -> Objects:
         """Values of sequences; `empty` gives that of a sequence without positions."""
         each, array = iter(of_sequences), np.empty(len(self._counts), object)
