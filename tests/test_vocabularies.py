@@ -95,7 +95,7 @@ def ranked(chain: Source) -> list[Any]:
 
 def stretches(chain: Source) -> list[Any]:
     (found,) = cf.Tagger(model()).run(chain, cf.Want(posteriors=True, given=True))
-    (viterbi,) = cf.Tagger(model()).viterbi(chain)
+    (viterbi,) = cf.Tagger(model()).run(chain)
     return [found.labels, found.posteriors, found.given, found.sequences.given, viterbi.labels]
 
 

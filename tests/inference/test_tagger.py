@@ -218,7 +218,7 @@ def test_ties_go_to_the_smaller_label() -> None:
 
 
 def tag_in_blocks(model: Model, chain: Chain, size: int, **options: Any) -> NDArray[Any]:
-    found = [one.labels for one in Tagger(model, **options).viterbi(blocks_of(chain, size)) if one.labels is not None]
+    found = [one.labels for one in Tagger(model, **options).run(blocks_of(chain, size)) if one.labels is not None]
     return np.concatenate(found)
 
 

@@ -1,4 +1,4 @@
-"""What is summed up over a stream: log likelihood, entropy, and expected counts of labels, transitions and segments.
+"""Sums over a stream: log likelihood, entropy, and expected counts of labels, transitions and segments.
 
 The sums go forward with the rows, so that they have a value at any prefix: that of the chain which ends there.
 """

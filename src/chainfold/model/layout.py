@@ -93,7 +93,7 @@ class Layout:
 
     @cached_property
     def dense(self) -> int:
-        """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
+        """The number of leading attributes with padded rows: as many as keep those rows reasonably full."""
         if self.row_offsets is None:
             return self.n_attributes
         least = max(_LEAST_FILL * self.width, min(_LEAST_LABELS, _LEAST_SHARE * self.n_labels))
@@ -121,7 +121,7 @@ class Layout:
 
     @cached_property
     def slots(self) -> int:
-        """How many numbers the padded form has."""
+        """The number of numbers in the padded form."""
         return self._pairs_begin + (1 + self.n_edge_attributes) * self.n_labels * self.width
 
     def view(self, flat: Floats) -> Slots:
@@ -163,7 +163,7 @@ class Layout:
         return np.concatenate([dense, slots.sparse, transition, edge])
 
     def name(self, index: int) -> str:
-        """What weight `index` is, in words."""
+        """The attribute and label, or the transition, of weight `index`, in words."""
         if index < self.n_state:
             begin = self.features.begin
             attribute = int(np.searchsorted(begin, index, side="right")) - 1
@@ -182,19 +182,19 @@ class Layout:
 
     @cached_property
     def _boundaries(self) -> list[int]:
-        """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
+        """The places among the weights where the sparse rows, the transitions and the edge attributes begin."""
         dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
         return [dense, self.n_state, self.n_state + self.n_labels**2]
 
     @cached_property
     def _pairs_begin(self) -> int:
-        """Where, among the slots, the transitions begin: at the beginning of a vector."""
+        """The slot where the transitions begin, which is the beginning of a vector."""
         state = self.dense * self.width + self.rows.label.size
         return state + -state % WIDTH
 
     @cached_property
     def _dense_slots(self) -> NDArray[np.int64]:
-        """Where each weight of a padded row stands, if not every row is full."""
+        """The slot of each weight of a padded row, if not every row is full."""
         begin, label = self.features.begin[: self.dense + 1], self.features.label[: self._boundaries[0]]
         return np.repeat(np.arange(self.dense) * self.width, np.diff(begin)) + label
 

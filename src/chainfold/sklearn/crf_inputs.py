@@ -32,7 +32,7 @@ from chainfold.chain.block import KnownBlock, Source, checked_weights, vocabular
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.renumbered import Renumbered, grown_chain
 from chainfold.chain.views import WeightedView
-from chainfold.chain.vocabulary import Vocabulary
+from chainfold.chain.vocabulary import Vocabulary, label_name
 from chainfold.errors import BadChain, ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import blocks_for_model, extended_chain, extended_sequences
@@ -110,7 +110,7 @@ def with_labels(inputs: Any, labels: Any, encoding: Encoding) -> Any:
 def label_texts(labels: Iterable[Any], vocabulary: Vocabulary) -> list[str]:
     """The names that labels have in a vocabulary."""
     if not made_of_columns(vocabulary):
-        return list(map(str, labels))
+        return [name for name in map(label_name, labels) if name is not None]
     spelled: list[str] = symbols(list(labels)).to_pylist()
     return spelled
 
