@@ -1,8 +1,9 @@
-"""Weights of positions, and labels that may not start or end a sequence: the production engines against enumeration."""
+"""Weights of sequences, and labels that may not start or end a sequence: the production engines against enumeration."""
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,31 +12,33 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import oracle
 import shapes
-from chainfold import Chain, ChainfoldError, Model, log_likelihood
+from chainfold import Chain, ChainfoldError, Layout, Model, log_likelihood
+from chainfold.chain.block import frozen
 from chainfold.engines import ENGINES
 from chainfold.engines.observed import count_observed
 from chainfold.errors import BadChain
 from chainfold.features.encode import chain_from_sequences
-from oracle import Long, enumerate_paths, features, score
-from tolerances import AT_LENGTH, DIFFERENCES, FLOOR, ORACLE
+from chainfold.training.objective import WeightSpace
+from oracle import enumerate_paths, enumerate_sequences
+from tolerances import AT_LENGTH, FLOOR, ORACLE
 
 PRODUCTION = [name for name, engine in ENGINES.items() if not engine.published]
-WEIGHTS: dict[str, Callable[[np.random.Generator, Chain], NDArray[np.float64]]] = {
-    "at random": lambda random, chain: random.uniform(0.0, 3.0, chain.positions),
-    "rising": lambda random, chain: np.arange(chain.positions, dtype=float),
-    "falling": lambda random, chain: np.arange(chain.positions, dtype=float)[::-1] + 0.5,
-    "some zero": lambda random, chain: random.integers(0, 2, chain.positions).astype(float),
-    "all zero": lambda random, chain: np.zeros(chain.positions),
-    "by sequence": lambda random, chain: random.uniform(0.0, 3.0, chain.positions)[np.cumsum(chain.starts) - 1],
+WEIGHTS: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
+    "at random": lambda random, size: random.uniform(0.0, 3.0, size),
+    "some zero": lambda random, size: random.integers(0, 2, size).astype(float),
+    "all zero": lambda random, size: np.zeros(size),
+    "far apart": lambda random, size: 10.0 ** random.uniform(-8.0, 8.0, size),
 }
-KINDS = list(WEIGHTS)
 CASES = [
     name for name, make in shapes.CASES.items() if make(shapes.generator(name))[1].labelled and "reversal" not in name
 ]
 
-PAIRS = [(case, kind) for k, case in enumerate(CASES) for kind in sorted({KINDS[0], KINDS[k % len(KINDS)]})]
+
+def weighted(chain: Chain, kind: str, random: np.random.Generator) -> Chain:
+    """The chain with a weight for each sequence."""
+    number = np.cumsum(chain.starts) - 1
+    return replace(chain, weights=frozen(WEIGHTS[kind](random, number[-1] + 1)[number], np.float64))
 
 
 def solved(name: str) -> tuple[Model, Chain, np.random.Generator]:
@@ -43,127 +46,135 @@ def solved(name: str) -> tuple[Model, Chain, np.random.Generator]:
     return *shapes.CASES[name](random), random
 
 
-def weighted_truth(model: Model, chain: Chain) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Σ_t w_t log p(y_t | y_{t+1}, x up to t), its gradient and the size of the terms, by enumerating every prefix."""
-    n, value = model.layout.n_labels, Long(0.0)
-    gradient, magnitude = np.zeros(model.layout.size, Long), np.zeros(model.layout.size, Long)
-    for t in range(chain.positions):
-        begin = max(u for u in range(t + 1) if chain.starts[u])
-        ends = t + 1 == chain.positions or bool(chain.starts[t + 1])
-        terms, totals = [], []
-        for path in itertools.product(range(n), repeat=t + 1 - begin):
-            after = path if ends else (*path, int(chain.labels[t + 1]))
-            steps = [(begin + k, after[k - 1] if k else None, after[k]) for k in range(len(after))]
-            steps = steps if ends else [*steps[:-1], (t + 1, after[-2], after[-1])]
-            if not all(oracle.possible(model, chain, u, label) for u, _, label in steps[: len(path)]):
-                continue
-            active = [features(chain, model.layout, u, previous, label) for u, previous, label in steps]
-            if not ends:  # the state score of t+1 cancels; its edge does not
-                active[-1] = [one for one in active[-1] if one[0] >= model.layout.n_state]
-            terms.append((path, [one for several in active for one in several]))
-            totals.append(score(terms[-1][1], model.weights))
-        peak = max(totals)
-        mass = np.exp(np.array(totals) - peak)
-        chosen = [path[-1] == chain.labels[t] for path, _ in terms]
-        weight = Long(chain.weights[t])
-        if weight == 0.0:
-            continue
-        value += weight * (np.log(mass[chosen].sum()) - np.log(mass.sum()))
-        for (_, found), m, mine in zip(terms, mass, chosen, strict=True):
-            for index, x in found:
-                share = weight * x * (m / mass[chosen].sum() if mine else 0)
-                gradient[index] += share - weight * x * m / mass.sum()
-                magnitude[index] += abs(share) + weight * abs(x) * m / mass.sum()
-    return float(value), gradient.astype(float), magnitude.astype(float)
-
-
-@pytest.mark.parametrize(
-    ("case", "kind"),
-    [(case, kind) for k, case in enumerate(CASES) for kind in sorted({KINDS[0], KINDS[k % len(KINDS)]})],
-)
-def test_weighted_likelihood_and_gradient_equal_enumeration(case: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("case", CASES)
+def test_weighted_sums_equal_enumeration(case: str, kind: str) -> None:
     model, chain, random = solved(case)
-    chain = replace(chain, weights=WEIGHTS[kind](random, chain))
-    value, gradient, magnitude = weighted_truth(model, chain)
+    chain = weighted(chain, kind, random)
+    truth = enumerate_sequences(model, chain)
     for engine in PRODUCTION:
         for block, lookahead in ((1, 1), (3, None), (None, None)):
             found = log_likelihood(model, chain, engine, block=block, lookahead=lookahead)
-            assert found.log_likelihood is not None
+            truth.check(found.log_z, found.log_likelihood, found.expected)
             assert found.gradient is not None
-            assert abs(found.log_likelihood - value) <= ORACLE * max(1.0, abs(value), abs(found.log_z)), engine
-            error = np.abs(found.gradient - gradient)
-            assert (error <= ORACLE * magnitude + FLOOR).all(), (engine, block, error.max())
+            error = np.abs(found.gradient - (truth.observed - truth.expected))
+            assert (error <= ORACLE * (truth.magnitude + np.abs(truth.observed)) + FLOOR).all(), engine
 
 
-@pytest.mark.parametrize("case", ["3 labels", "edge attributes", "sparse layout", "start marks in pairs"])
-def test_gradient_is_the_derivative_of_the_weighted_likelihood(case: str) -> None:
-    model, chain, random = solved(case)
-    chain = replace(chain, weights=WEIGHTS["at random"](random, chain))
-    found = log_likelihood(model, chain, block=2)
-    assert found.gradient is not None
-    for m in range(model.layout.size):
-        step = np.zeros(model.layout.size)
-        step[m] = 1e-5
-        up = log_likelihood(Model(model.layout, model.weights + step), chain).log_likelihood
-        down = log_likelihood(Model(model.layout, model.weights - step), chain).log_likelihood
-        assert up is not None
-        assert down is not None
-        assert abs((up - down) / 2e-5 - found.gradient[m]) <= 100 * DIFFERENCES
-
-
-def test_weights_of_one_change_nothing_and_whole_weights_are_copies() -> None:
-    model, chain, _ = solved("start marks in pairs")
-    plain = log_likelihood(model, chain)
-    ones = log_likelihood(model, replace(chain, weights=np.ones(chain.positions)))
-    twice = log_likelihood(model, replace(chain, weights=np.full(chain.positions, 2.0)))
-    assert plain.gradient is not None
-    assert plain.log_likelihood is not None
-    for found, factor in ((ones, 1.0), (twice, 2.0)):
-        assert found.gradient is not None
-        assert found.log_likelihood == pytest.approx(factor * plain.log_likelihood, rel=1e-13)
-        np.testing.assert_allclose(found.gradient, factor * plain.gradient, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("table", [[[0.0, 1.0], [0.5, 0.0]], [[0.0, -60.0], [-60.0, 0.0]]], ids=["forgets", "does not"])
-def test_engines_agree_on_long_weighted_chains(table: list[list[float]]) -> None:
+def long_chain(weights: NDArray[np.float64] | None, n_labels: int, stay: float = 0.0) -> tuple[Model, Chain]:
+    """Sixty thousand positions in sequences short and long."""
     random = np.random.default_rng(5)
-    positions = 30_000
+    positions = 60_000
+    starts = random.random(positions) < np.where(np.arange(positions) < 30_000, 0.05, 0.0005)
+    starts[0] = True
+    number = np.cumsum(starts) - 1
     chain = Chain.from_arrays(
         offsets=np.arange(positions + 1),
         ids=random.integers(0, 6, positions),
         values=random.choice([-1.0, 1.0], positions),
-        labels=np.zeros(positions, int),
-        starts=random.random(positions) < 0.0005,
-        weights=random.uniform(0.0, 2.0, positions),
-        n_labels=2,
+        labels=random.integers(0, n_labels, positions),
+        starts=starts,
+        weights=None if weights is None else np.resize(weights, number[-1] + 1)[number],
+        n_labels=n_labels,
         n_attributes=6,
     )
-    source = shapes.model(random, chain, 0.3)
-    model = Model(source.layout, np.concatenate([source.weights[:12], np.ravel(table)]))
-    reference = log_likelihood(model, chain, "fb")
-    assert reference.log_likelihood is not None
-    for engine, options in (
-        ("stream", {"block": 500, "lookahead": 1000}),
-        ("parallel", {"threads": 2}),
-        ("checkpoint", {}),
-    ):
-        found = log_likelihood(model, chain, engine, **options)  # type: ignore[arg-type]
-        assert found.log_likelihood == pytest.approx(reference.log_likelihood, rel=AT_LENGTH)
-        assert found.gradient is not None
-        assert reference.gradient is not None
-        scale = np.abs(reference.expected).max()
-        assert np.abs(found.gradient - reference.gradient).max() <= 10 * AT_LENGTH * scale
-        if table[0][1] < 0 and engine == "stream":
-            assert found.report.carried_blocks > 0
+    state = random.normal(0.0, 0.3, 6 * n_labels)
+    return Model(Layout.full(n_labels, 6), np.append(state, stay * np.eye(n_labels))), chain
+
+
+LONG_WEIGHTS = np.array([2.0, 0.0, 0.5, 1.0, 1.0, 0.0, 1e-3])
+
+
+@pytest.mark.parametrize("stay", [1.0, 60.0], ids=["forgets", "does not"])
+@pytest.mark.parametrize("n_labels", [2, 4, 9, 70])
+def test_weights_are_factors_at_length(n_labels: int, stay: float) -> None:
+    """The sum over weights of each weight times the evaluation of its sequences alone."""
+    model, chain = long_chain(LONG_WEIGHTS, n_labels, stay)
+    expected, log_z, likelihood = np.zeros(model.layout.size), 0.0, 0.0
+    for weight in (2.0, 0.5, 1.0, 1e-3):
+        mine = np.flatnonzero(chain.weights == weight)
+        alone = Chain.from_arrays(
+            offsets=np.arange(mine.size + 1),
+            ids=chain.ids[mine],
+            values=chain.values[mine],
+            labels=chain.labels[mine],
+            starts=chain.starts[mine],
+            n_labels=n_labels,
+            n_attributes=6,
+        )
+        found = log_likelihood(model, alone, "fb")
+        assert found.log_likelihood is not None
+        expected += weight * found.expected
+        log_z += weight * found.log_z
+        likelihood += weight * found.log_likelihood
+    for engine, options in ENGINES_AT_LENGTH:
+        found = log_likelihood(model, chain, engine, **options)
+        assert found.log_z == pytest.approx(log_z, rel=AT_LENGTH)
+        assert found.log_likelihood == pytest.approx(likelihood, rel=AT_LENGTH)
+        np.testing.assert_allclose(found.expected, expected, rtol=AT_LENGTH, atol=AT_LENGTH * expected.max())
+        if options.get("lookahead"):
+            assert (found.report.carried_blocks > 0) == (stay > 1.0)
+
+
+ENGINES_AT_LENGTH: list[tuple[str, dict[str, Any]]] = [
+    ("fb", {}),
+    ("stream", {}),
+    ("stream", {"block": 200, "lookahead": 400}),
+    ("parallel", {"threads": 2}),
+    ("checkpoint", {}),
+]
+
+
+@pytest.mark.parametrize("n_labels", [2, 9])
+def test_weights_of_one_change_nothing_and_whole_weights_are_copies(n_labels: int) -> None:
+    (model, plain), (_, ones), (_, twice) = (
+        long_chain(weights, n_labels) for weights in (None, np.ones(1), np.full(1, 2.0))
+    )
+    for engine in ("fb", "stream", "parallel"):
+        whole = log_likelihood(model, plain, engine)
+        assert whole.gradient is not None
+        assert whole.log_likelihood is not None
+        for chain, factor in ((ones, 1.0), (twice, 2.0)):
+            found = log_likelihood(model, chain, engine)
+            assert found.gradient is not None
+            assert found.log_z == pytest.approx(factor * whole.log_z, rel=1e-13)
+            assert found.log_likelihood == pytest.approx(factor * whole.log_likelihood, rel=1e-13)
+            np.testing.assert_allclose(found.gradient, factor * whole.gradient, rtol=1e-10, atol=1e-10)
+
+
+def test_weights_count_without_labels_too() -> None:
+    model, chain = long_chain(np.full(1, 2.0), 3)
+    unknown = replace(chain, labels=frozen(np.full(chain.positions, -1), np.int32))
+    found, known = log_likelihood(model, unknown), log_likelihood(model, chain, observe=False)
+    assert found.log_likelihood is known.log_likelihood is None
+    assert found.log_z == known.log_z
+    assert (found.expected == known.expected).all()
 
 
 def test_observed_counts_are_weighted() -> None:
     model, chain, random = solved("edge attributes, start marks")
-    chain = replace(chain, weights=WEIGHTS["at random"](random, chain))
+    chain = weighted(chain, "at random", random)
     found = log_likelihood(model, chain, block=2)
     assert found.gradient is not None
     np.testing.assert_allclose(count_observed(model, chain), found.gradient + found.expected, rtol=1e-12, atol=1e-13)
     assert log_likelihood(model, chain, observe=False).gradient is None
+
+
+def test_a_sequence_of_weight_zero_is_not_in_the_layout() -> None:
+    """Neither its pairs of attribute and label nor its transitions, whether its names are known or not."""
+    x, y = [[["a"], ["b"]], [["a"], ["b"]]], [["S", "S"], ["T", "T"]]
+    named = chain_from_sequences(x, y, weights=[1.0, 0.0])
+    for chain in (named, replace(named, vocabulary=None)):
+        space = WeightSpace.of(chain, all_possible_transitions=False)
+        assert space.layout.n_state == 2
+        assert (~space.held).nonzero()[0].tolist() == [0, 1, 2]  # a with S, b with S, S after S
+    ones = chain_from_sequences(x, y, weights=[1.0, 1.0])
+    for found, expected in zip(
+        dataclasses.astuple(Layout.observed(ones)),
+        dataclasses.astuple(Layout.observed(chain_from_sequences(x, y))),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("engine", PRODUCTION)
@@ -204,16 +215,41 @@ def test_the_published_algorithms_know_neither(engine: str) -> None:
         log_likelihood(model, replace(chain, weights=np.ones(chain.positions)), engine)
 
 
-def test_weights_must_be_numbers_that_are_not_negative() -> None:
-    for weights, problem in (([1.0], "1 weights"), ([1.0, -1.0], "weight -1"), ([np.nan, 1.0], "weight nan")):
-        with pytest.raises(ChainfoldError, match=problem):
-            Chain.from_arrays(offsets=[0, 0, 0], ids=[], labels=[0, 0], weights=weights)
-
-
-def test_weights_whose_sums_would_overflow_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("weights", "problem"),
+    [
+        ([1.0], "there are 2 positions, but 1 weights; give one for each position."),
+        ([1.0, -1.0], "position 1 has weight -1.0; weights are from 0 to 1e+100."),
+        ([np.nan, 1.0], "position 0 has weight nan; weights are from 0 to 1e+100."),
+        ([1.0, 1.7e308], "position 1 has weight 1.7e+308; weights are from 0 to 1e+100."),
+        ([[1.0, 1.0]], "the weights have 2 dimensions; give one row of numbers."),
+        (
+            [1.0, 2.0],
+            "position 1 has weight 2.0, but the position before it in its sequence has 1.0; give all positions of a "
+            "sequence one weight.",
+        ),
+    ],
+)
+def test_weights_that_cannot_be(weights: Any, problem: str) -> None:
     given: dict[str, Any] = {"offsets": [0, 0, 0], "ids": [], "labels": [0, 1], "n_labels": 2, "n_attributes": 1}
-    Chain.from_arrays(**given, weights=[1e100, 0.0])
-    with pytest.raises(BadChain, match=r"position 1 has weight 1\.7e\+308; weights are from 0 to 1e\+100\."):
-        Chain.from_arrays(**given, weights=[1.0, 1.7e308])
-    with pytest.raises(BadChain, match="the weight of sequence 0 is 1e\\+101; give a number from 0 to"):
+    with pytest.raises(BadChain, match=re.escape(problem)):
+        Chain.from_arrays(**given, weights=weights)
+
+
+def test_a_source_whose_weights_change_within_a_sequence_is_refused() -> None:
+    model, chain, _ = solved("3 labels")
+    chain = replace(chain, weights=frozen(np.arange(chain.positions), np.float64))
+    for engine in PRODUCTION:
+        with pytest.raises(BadChain, match="give all positions of a sequence one weight"):
+            log_likelihood(model, chain, engine)
+
+
+def test_the_largest_weight() -> None:
+    model, chain, _ = solved("3 labels")
+    found, plain = (
+        log_likelihood(model, replace(chain, weights=frozen(np.full(chain.positions, weight), np.float64)))
+        for weight in (1e100, 1.0)
+    )
+    np.testing.assert_allclose(found.expected, 1e100 * plain.expected, rtol=1e-12)
+    with pytest.raises(BadChain, match=r"the weight of sequence 0 is 1e\+101; give a number from 0 to"):
         chain_from_sequences([[["a"]]], [["x"]], weights=[1e101])

@@ -142,8 +142,6 @@ FORGERIES: dict[str, dict[str, Change]] = {
         "an entry that is no number": put("stream.entry", np.nan),
         "an entry of nothing": make("stream.entry", np.zeros_like),
         "an entry of another size": make("stream.entry", lambda array: array[:2]),
-        "a label before the first": put("label_before", 3),
-        "a weight before the first": put("weight_before", np.inf),
         "carried sums of other labels": make("stream.carried", lambda array: array[:2]),
         "sums that are infinite": put("stream.tally.expected.total", np.inf),
         "sums of other weights": make("stream.tally.expected.total", lambda array: array[:-1]),

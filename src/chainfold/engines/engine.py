@@ -63,4 +63,4 @@ class Engine:
     reads: str
     run: Callable[[Problem], tuple[Tally, Report]]
     cost: Callable[[Shape, Settings], Cost]
-    published: bool = False  # the paper's algorithm as it stands, without weights of positions and masks
+    published: bool = False  # the paper's algorithm as it stands, without weights of sequences and masks

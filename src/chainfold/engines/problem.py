@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import NO_LABEL, Block, Source, check_block, has_weights
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
@@ -25,16 +23,6 @@ from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import MOST, Arrays
-
-
-class Before(NamedTuple):
-    """What was observed at the position before a block."""
-
-    label: int
-    weight: float
-
-
-NOTHING_BEFORE = Before(NO_LABEL, 0.0)
 
 
 class Problem:
@@ -48,9 +36,8 @@ class Problem:
         workspace: Workspace | None = None,
         *,
         growing: bool = False,
-        weighted: bool | None = None,
     ) -> None:
-        """growing: the source has no known length; weighted: do positions have weights, where it cannot say yet?"""
+        """growing: the source has no known length."""
         if workspace is not None:
             workspace.check(model.layout, source)
         self.model = model
@@ -62,8 +49,7 @@ class Problem:
         self.has_edges = source.n_edge_attributes > 0
         self.masked = model.first is not None or model.last is not None
         self.stop = threading.Event()  # set when the run has failed or was interrupted: threads read no further
-        self._growing, self._weighted = growing, weighted
-        self._first = 0, NOTHING_BEFORE  # the first position of the source, and what was observed before it
+        self._growing = growing
         self._workspace = workspace
         self._sizes = ScoreSizes(model.layout, model.weights)
         self._extent = Extent() if workspace is None or workspace.extent is None else workspace.extent
@@ -80,11 +66,6 @@ class Problem:
     @property
     def positions(self) -> int:
         return self.source.positions
-
-    @cached_property
-    def weighted(self) -> bool:
-        """Do positions have weights that matter? They do where every label is known."""
-        return self.source.labelled and has_weights(self.source) if self._weighted is None else self._weighted
 
     @property
     def shape(self) -> Shape:
@@ -157,17 +138,11 @@ class Problem:
     def _held_rows(self, low: int, high: int) -> BlockRows | None:
         return None if self._workspace is None else self._workspace.rows(low, high)
 
-    def before(self, low: int) -> Before:
-        """What was observed before position `low`; before the chain there is nothing."""
-        first, before = self._first
-        if low == first:
-            return before
-        block = self.source.block(low - 1, low)
-        return Before(int(block.labels[0]), float(block.weights[0]) if block.weights.size else 1.0)
-
-    def forget_before(self, first: int, before: Before) -> None:
-        """The source no longer has the positions before `first`; before: what was observed at the last of them."""
-        self._first = first, before
+    def label_before(self, low: int) -> int:
+        """The label observed before position `low`; none where a sequence starts there."""
+        if self.source.block(low, low + 1).starts[0]:
+            return NO_LABEL
+        return int(self.source.block(low - 1, low).labels[0])
 
     def ends(self, low: int, block: Block) -> NDArray[np.bool_]:
         """[B] where a sequence ends."""

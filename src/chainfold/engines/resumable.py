@@ -25,7 +25,7 @@ from chainfold.chain.views import JoinedSource, SourceSizes
 from chainfold.engines import stream
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.potentials import Potentials
-from chainfold.engines.problem import NOTHING_BEFORE, Before, Problem
+from chainfold.engines.problem import Problem
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Tally
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain, MemoryTooSmall
@@ -36,7 +36,6 @@ from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import (
     LARGEST,
     MOST,
-    MOST_WEIGHT,
     Arrays,
     is_count,
     is_number,
@@ -97,16 +96,12 @@ class PiecewiseGradient:
         self._check_open()
         if source.positions < 1:
             raise EmptyChain
-        needed = source.labelled and (self.settings.observe or has_weights(source))
-        source = self.model.aligned(source, labels_needed=needed)
+        source = self.model.aligned(source, labels_needed=source.labelled and self.settings.observe)
         if continues and not self.positions:
             raise ChainfoldError("the first piece cannot continue another one.")
-        weighted = bool(source.labelled and has_weights(source))
-        if self._pass is not None and weighted != self._pass.source.sizes.weighted and self._pass.source.labelled:
-            raise ChainfoldError(
-                "of the pieces so far and this one, only one side has weights of positions and all labels; give all "
-                "pieces both, or none weights."
-            )
+        weighted = has_weights(source)
+        if self._pass is not None and weighted != self._pass.source.sizes.weighted:
+            raise ChainfoldError("of the pieces so far and this one, only one side has weights; give all pieces some.")
         with self._working():
             if self._pass is None:
                 layout = self.model.layout
@@ -171,8 +166,7 @@ class _Pass:
 
     def __init__(self, model: Model, settings: Settings, source: JoinedSource) -> None:
         self.source = source
-        self._problem = Problem(model, source, settings, growing=True, weighted=source.sizes.weighted)
-        self._before = NOTHING_BEFORE  # what was observed before the first position that the source still has
+        self._problem = Problem(model, source, settings, growing=True)
         needed = stream.cost(self._problem.shape, settings).memory
         if settings.memory is not None and needed > settings.memory:
             raise MemoryTooSmall("stream", int(needed), settings.memory, "allow more")
@@ -185,14 +179,8 @@ class _Pass:
             self._tally.forget_labels()
         while self._stream.position + self._stream.ahead() < self.source.positions:
             self._stream.step(self.source.positions, closed=False)
-        rows, before = join_blocks(self._stream.rows()), self._stream.before()
-        self._keep(self._stream.oldest, rows, before)
-
-    def _keep(self, first: int, rows: Block, before: Before) -> None:
-        """Free all positions before `first`; rows: the others."""
-        self._before = before
-        self._problem.forget_before(first, before)
-        self.source.keep(first, rows)
+        rows = join_blocks(self._stream.rows())
+        self.source.keep(self._stream.oldest, rows)
 
     def finish(self) -> Evaluation:
         while self._stream.position < self.source.positions:
@@ -203,23 +191,17 @@ class _Pass:
         )
 
     def state(self) -> Tensors:
-        first, before = self.source.first, self._before
+        first = self.source.first
         rows = self.source.block(first, self.source.positions)
         return {
             "first": np.array([first]),
-            "label_before": np.array([before.label]),
-            "weight_before": np.array([before.weight]),
             **under("rows", rows._asdict()),
             **under("stream", self._stream.state()),
         }
 
     def restore(self, state: Tensors) -> None:
-        given, source, layout = Arrays(state), self.source, self._problem.model.layout
+        given, source = Arrays(state), self.source
         (first,) = given.counts("first", MOST)
-        label, weight = given.take("label_before", np.int64, 1), given.take("weight_before", np.float64, 1)
-        within("label_before", label, NO_LABEL, layout.n_labels - 1)
-        within("weight_before", weight, 0.0, MOST_WEIGHT)
-        need(label[0] != NO_LABEL or not weight[0], "a position without a label has a weight in it")
         block = _block(Arrays(given.under("rows")))
         size = block.labels.size
         need(size, "it has no rows")
@@ -228,7 +210,7 @@ class _Pass:
         need(not source.sizes.weighted or block.weights.size, "its rows have no weights")
         for values in (block.values, block.edge_values):
             within("values", values, -LARGEST, LARGEST)
-        self._keep(first, block, Before(int(label[0]), float(weight[0])))
+        self.source.keep(first, block)
         self._stream.restore(given.under("stream"), first)
         given.check_empty()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
-from chainfold.engines.problem import Before, Problem
+from chainfold.engines.problem import Problem
 from chainfold.engines.sums import MOST_TERMS, StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
@@ -13,7 +13,7 @@ from chainfold.kernels.scores import PORTION, fold, observe
 from chainfold.kernels.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
 from chainfold.system.archive import Tensors
-from chainfold.system.validate import Arrays, below_infinity, finite, need, under
+from chainfold.system.validate import Arrays, finite, need, under
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
 _SLOTS_A_POSITION = 8  # …unless adding the sums would take longer than making them
@@ -123,7 +123,6 @@ class Tally:
         observed = None if sums is None else sums.observed
         self.observed = Accumulator(layout, problem.pool, observed) if observes else None
         self._scales: list[float] = [] if sums is None else sums.scales
-        self._likelihoods: list[float] = [] if sums is None else sums.likelihoods
         self._previous = NO_LABEL
 
     @property
@@ -132,33 +131,25 @@ class Tally:
 
     @property
     def score(self) -> float:
-        """The score of the observed labels: their counts times the weights."""
+        """The score of the observed labels: their counts times the weights of the model."""
         assert self.observed is not None, "asked only where every label is known"
         counts = self.observed.result()
         counted = np.flatnonzero(counts)
         return float(np.sum(counts[counted] * self._problem.packed[counted]))
 
-    @property
-    def weighted_likelihood(self) -> float:
-        """The log likelihood, where positions have weights."""
-        return exact_sum(self._likelihoods)
-
-    def scale(self, log_scale: tuple[float, ...], likelihood: float = 0.0) -> None:
-        """Add a block's share of log Z, a sum, and of the likelihood where positions have weights."""
+    def scale(self, log_scale: tuple[float, ...]) -> None:
+        """Add a block's share of log Z, a sum."""
         self._scales = shortened([*self._scales, *log_scale])
-        self._likelihoods = shortened([*self._likelihoods, likelihood])
 
     def observe(self, low: int, block: Block) -> None:
         """Count the block's own labels; blocks come in order."""
         if self.observed is None:
             return
         problem = self._problem
-        before = Before(self._previous, 1.0)
-        if problem.weighted or self._previous == NO_LABEL:
-            before = problem.before(low)
+        before = problem.label_before(low) if self._previous == NO_LABEL else self._previous
         layout = problem.model.layout
         self._previous, forbidden = observe(
-            block, layout.rows, problem.weights, layout.width, *before, problem.forbids_states, self.observed.slots
+            block, layout.rows, problem.weights, layout.width, before, problem.forbids_states, self.observed.slots
         )
         wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
         if max(wrong) >= 0:
@@ -168,7 +159,7 @@ class Tally:
     def sums(self) -> StretchSums:
         """What was added up, with its arrays; nothing can be added after that."""
         observed = None if self.observed is None else self.observed.closed()
-        return StretchSums(self._scales, self._likelihoods, self.expected.closed(), observed, self._problem.pool)
+        return StretchSums(self._scales, self.expected.closed(), observed, self._problem.pool)
 
     def forget_labels(self) -> None:
         """Stop counting the observed labels: one of them is unknown, and so are their sums."""
@@ -181,7 +172,6 @@ class Tally:
         observed = {} if self.observed is None else self.observed.state()
         return {
             "scales": np.array(self._scales),
-            "likelihoods": np.array(self._likelihoods),
             **under("expected", self.expected.state()),
             **under("observed", observed),
         }
@@ -189,15 +179,14 @@ class Tally:
     def restore(self, state: Tensors) -> None:
         """Continue from a state, to the bit."""
         given = Arrays(state)
-        scales, likelihoods = (given.take(name, np.float64, None) for name in ("scales", "likelihoods"))
-        need(max(scales.size, likelihoods.size) < MOST_TERMS, "it has more sums than it can have")
+        scales = given.take("scales", np.float64, None)
+        need(scales.size < MOST_TERMS, "it has more sums than it can have")
         finite("scales", scales)
-        below_infinity("likelihoods", likelihoods)
         self.expected.restore(given.under("expected"))
         if self.observed is not None:
             self.observed.restore(given.under("observed"))
         given.check_empty()
-        self._scales, self._likelihoods = scales.tolist(), likelihoods.tolist()
+        self._scales = scales.tolist()
 
     def release(self) -> None:
         """Give back the arrays of the sums."""

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import checked_weights
-from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Floats
 from chainfold.sklearn.crf_inputs import Lengths
 from chainfold.sklearn.marginal_kernels import fill
@@ -98,9 +97,4 @@ class Predictions:
         lengths = [len(piece) for piece in self.pieces(self.gold)] if self._lengths is None else self._lengths.counts
         if of_sequences is None:
             return np.ones(self.gold.size)
-        given = checked_weights(of_sequences, np.size(of_sequences))
-        if given.shape != (len(lengths),):
-            raise ChainfoldError(
-                f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
-            )
-        return np.repeat(given, lengths)
+        return np.repeat(checked_weights(of_sequences, "sequence", len(lengths)), lengths)
