@@ -134,8 +134,8 @@ MUTANTS = [
     Mutant(
         "stream",
         "engines/stream.py",
-        "self._collect(self._backward(block_pass, gamma))",
-        "self._backward(block_pass, gamma)",
+        "self._collect(self._backward(block_pass, certificate.gamma))",
+        "self._backward(block_pass, certificate.gamma)",
         "forget",
     ),
     Mutant("stream", "kernels/certificate.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),

@@ -250,7 +250,7 @@ def test_a_development_set_stops_the_run_and_keeps_the_best(text: Path, tmp_path
 
 
 def test_a_column_of_weights(tmp_path: Path) -> None:
-    rows = [("a", "x", 1), ("b", "y", 3), ("a", "y", 2), ("b", "x", 0)]
+    rows = [("a", "x", 1), ("b", "y", 3), ("a", "y", 2), ("b", "x", 0.5)]
     (tmp_path / "w.csv").write_text("s,word,label,w\n" + "".join(f"{k},{w},{y},{k}\n" for w, y, k in rows))
     (tmp_path / "plain.csv").write_text("s,word,label\n" + "".join(f"{k},{w},{y}\n" for w, y, k in rows))
     (tmp_path / "ones.csv").write_text("s,word,label,w\n" + "".join(f"{k},{w},{y},1\n" for w, y, k in rows))

@@ -33,7 +33,7 @@ def long_chain(positions: int = 5000, starts: float = 0.02, weighted: bool = Fal
         ids=random.integers(0, 20, 3 * positions),
         labels=random.integers(0, 4, positions),
         starts=begins,
-        weights=random.uniform(0.0, 2.0, positions)[np.cumsum(begins)] if weighted else None,
+        weights=random.uniform(0.0, 2.0, positions)[np.cumsum(begins) - 1] if weighted else None,
     )
 
 
