@@ -245,16 +245,6 @@ def test_labels_alone_may_have_other_numbers() -> None:
     assert found < cf.log_probabilities(cf.train(ours), ours)
 
 
-def test_labels_are_needed_where_positions_have_weights() -> None:
-    weighted = replace(made("cb", "ax"), weights=np.ones(4))
-    with pytest.raises(errors.UnseenLabel, match="position 3"):
-        cf.log_likelihood(model(), weighted, observe=False)
-    pieces = cf.PiecewiseGradient(model(), observe=False)
-    with pytest.raises(errors.UnseenLabel, match="position 3"):
-        pieces.add(weighted)
-    assert names(cf.tag(model(), weighted)[:2]) == ["C", "B"]
-
-
 def test_a_label_that_does_not_occur_need_not_be_known() -> None:
     chain = asked()
     assert chain.vocabulary is not None

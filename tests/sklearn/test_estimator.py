@@ -624,9 +624,7 @@ def test_a_weight_of_two_is_a_copy_and_one_of_zero_is_none() -> None:
     weights[:20], weights[20:30] = 2.0, 0.0
     some = [*range(30, len(X)), *range(20), *range(20)]
     copies = CRF(**TIGHT, **EVERY).fit([X[k] for k in some], [Y[k] for k in some])
-    lengths = [len(sequence) for sequence in X]
-    chain = chain_from_sequences(X, Y)
-    for x, y, w in ((X, Y, weights), (chain, None, weights), (chain, None, np.repeat(weights, lengths))):
+    for x, y, w in ((X, Y, weights), (chain_from_sequences(X, Y), None, weights)):
         weighted = CRF(**TIGHT, **EVERY).fit(x, y, sample_weight=w)
         for name in ("state_features_", "transition_features_"):
             found, expected = getattr(weighted, name), getattr(copies, name)
@@ -640,14 +638,24 @@ def test_a_weight_of_two_is_a_copy_and_one_of_zero_is_none() -> None:
 def test_weights_that_do_not_fit(fitted: CRF) -> None:
     with pytest.raises(ChainfoldError, match="only 3 weights"):
         CRF().fit(X, Y, sample_weight=[1.0] * 3)
-    with pytest.raises(ChainfoldError, match="there are 3 sample weights, but 60 sequences with"):
+    with pytest.raises(ChainfoldError, match="there are 60 sequences, but 3 weights; give one for each sequence"):
         CRF().fit(chain_from_sequences(X, Y), sample_weight=[1.0] * 3)
     with pytest.raises(ChainfoldError, match="weight of sequence 0 is -1"):
         CRF().fit(X, Y, sample_weight=[-1.0] * len(X))
     with pytest.raises(ChainfoldError, match="has weight -1"):
         fitted.score(X, Y, sample_weight=[-1.0] * len(X))
-    with pytest.raises(ChainfoldError, match="2 sample weights, but 60 sequences"):
+    with pytest.raises(ChainfoldError, match="there are 60 sequences, but 2 weights; give one for each sequence"):
         fitted.score(X, Y, sample_weight=[1.0, 2.0])
+    of_positions = [[1.0] * len(sequence) for sequence in X]
+    for use in (
+        lambda: CRF().fit(X, Y, sample_weight=of_positions),
+        lambda: CRF().fit(chain_from_sequences(X, Y), sample_weight=of_positions),
+        lambda: fitted.score(X, Y, sample_weight=of_positions),
+    ):
+        with pytest.raises(ChainfoldError, match=r"the weights? (are not numbers|of sequence 0 is \[1.0)"):
+            use()
+    with pytest.raises(ChainfoldError, match=r"there are 60 sequences, but \d+ weights; give one for each sequence"):
+        CRF().fit(chain_from_sequences(X, Y), sample_weight=np.ones(sum(map(len, X))))
 
 
 def test_scores_may_be_weighted(fitted: CRF) -> None:

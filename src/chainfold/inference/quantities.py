@@ -70,7 +70,7 @@ class Sums:
         self._given, self._entropy, self._entropies = np.zeros(2), np.zeros(2), np.zeros(width)
         self._labels, self._pairs = np.zeros((2, n)), np.zeros((2, n, width))  # recent, total
 
-    def forward(self, lattice: Lattice, log_scale: tuple[float, float]) -> None:
+    def forward(self, lattice: Lattice, log_scale: tuple[float, ...]) -> None:
         """Further rows, none of which is known to end its sequence but by the next one's start mark."""
         starts = lattice.starts
         ends = np.append(starts[1:], False)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, vocabulary_of
+from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, has_weights, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.kernels.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
 
@@ -66,10 +66,14 @@ class Layout:
     def observed(cls, source: Source, block: int = 65536) -> Layout:
         """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept.
 
-        The vocabulary of the source knows the pairs; without one, the source is read.
+        Sequences of weight 0 do not count. The vocabulary of the source knows the pairs; without one, or where
+        sequences have weights, the source is read.
         """
         vocabulary = vocabulary_of(source)
-        offsets, labels = _rows_of(source, block) if vocabulary is None else vocabulary.pairs()
+        if vocabulary is None or has_weights(source):
+            offsets, labels = _rows_of(source, block)
+        else:
+            offsets, labels = vocabulary.pairs()
         if not labels.size and not source.labelled:
             raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
         return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
@@ -225,6 +229,8 @@ def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
         ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
         labels = np.repeat(part.labels, np.diff(part.offsets))
         known = labels != NO_LABEL
+        if part.weights.size:
+            known &= np.repeat(part.weights > 0.0, np.diff(part.offsets))
         found = ids[known] * source.n_labels + labels[known]
         if table.size:
             table[found] = True

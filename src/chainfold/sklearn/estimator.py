@@ -189,9 +189,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """Train a model, and return the estimator.
 
         With X_dev, training stops when its score no longer improves, and the best weights are kept, unless
-        `early_stopping` is False. Sample weights are one for each sequence or, where X is no list, for each sequence or
-        each position. `lengths` are those of the sequences where X and y are one long array or list. Data with a single
-        label cause a warning.
+        `early_stopping` is False. Sample weights are one for each sequence. `lengths` are those of the
+        sequences where X and y are one long array or list. Data with a single label cause a warning.
         """
         training = self._training_at_once()
         if self.forget is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import checked_weights
-from chainfold.errors import BadChain, ChainfoldError
+from chainfold.errors import BadChain
 from chainfold.model.layout import Floats
 from chainfold.sklearn.crf_inputs import Lengths
 from chainfold.sklearn.marginal_kernels import fill
@@ -69,9 +69,4 @@ class Predictions:
         """The weight of each position: that of its sequence."""
         if of_sequences is None:
             return np.ones(self.gold.size)
-        given = checked_weights(of_sequences, np.size(of_sequences))
-        if given.shape != (len(self._counts),):
-            raise ChainfoldError(
-                f"there are {given.size} sample weights, but {len(self._counts)} sequences; give one for each."
-            )
-        return np.repeat(given, self._counts)
+        return np.repeat(checked_weights(of_sequences, "sequence", len(self._counts)), self._counts)
