@@ -160,6 +160,5 @@ SECTION = Section(
     "A cluster of processes",
     "A scheduler and single-threaded workers on this machine beside as many threads, in turns within a run: the "
     "gradient of a chain that is one sequence, of CoNLL-2000, and encoding into parts. All results have the same bits.",
-    3.0,
     run,
 )

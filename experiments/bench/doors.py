@@ -224,6 +224,5 @@ SECTION = Section(
     "to stop; a fit includes reading the dicts. On one thread the process is kept to one core, on two to two; "
     "sklearn-crfsuite has one thread. Calls that take microseconds are repeated in each round; training on all "
     "sentences to convergence is measured once.",
-    9.0,
     run,
 )

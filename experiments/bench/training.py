@@ -130,6 +130,5 @@ SECTION = Section(
     "making attributes, training with c2 = 1 until it converges by CRFsuite's default rules, and writing. The other "
     "programs' attributes are made in plain Python, as their examples do. chainfold runs from the command line on all "
     "cores. The models are then scored on the test file.",
-    17.0,
     run,
 )

@@ -31,13 +31,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = int | Fraction
-Cells = Mapping[str, Mapping[str, Number]]  # row -> column -> number
 Features = tuple[tuple[int, float], ...]  # (m, f_m) of each active feature
 Polynomial = Counter[str]  # monomial, as "NNTA" for N²TA -> coefficient
 
@@ -143,16 +142,6 @@ def value(formula: str, n: int, t: int, a: Number, m: int) -> Number:
 def leading(terms: Polynomial) -> Polynomial:
     """The terms that remain when N, T, A and M all tend to infinity: those that do not properly divide another."""
     return Polynomial({p: c for p, c in terms.items() if not any(Counter(p) < Counter(q) for q in terms)})
-
-
-def table_1(n: int, t: int, a: Number, m: int) -> Cells:
-    """Table 1 of the paper at these sizes."""
-    return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[1].items()}
-
-
-def table_2(n: int, t: int, a: Number, m: int) -> Cells:
-    """Table 2 of the paper at these sizes."""
-    return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[2].items()}
 
 
 def totals(number: int) -> dict[str, Polynomial]:
@@ -342,6 +331,8 @@ def algorithm_2(problem: FeatureFunctions) -> Counted:
 
 
 ALGORITHMS = {1: algorithm_1, 2: algorithm_2}
+EXAMPLE = FeatureFunctions.uniform(3, 5, 2, 7)
+"""The sizes at which the tables are shown: N = 3, T = 5, A = 2, M = 7."""
 
 
 class Cell(NamedTuple):
@@ -381,33 +372,6 @@ def report(number: int, problem: FeatureFunctions) -> str:
     table = [["", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *lines.values()]
     reasons = [f"- **{row}, {column}.** {why}" for (n, row, column), (_, why) in EXPLAINED.items() if n == number]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in table), "", *reasons])
-
-
-def counted_tables(n: int = 3, t: int = 5, a: int = 2, m: int = 7) -> dict[str, Any]:
-    """Both tables with their counts, as JSON has them."""
-    problem = FeatureFunctions.uniform(n, t, a, m)
-    return {
-        str(number): {
-            "sizes": {"N": n, "T": t, "A": a, "M": m},
-            "columns": list(COLUMNS),
-            "rows": list(table),
-            "cells": [
-                {"row": cell.row, "column": cell.column, "printed": cell.printed}
-                | {"formula": int(cell.formula), "counted": cell.counted}
-                | _corrected(cell.correction)
-                for cell in compare(number, problem)
-            ],
-            "asymptotic": [
-                {"column": column, "printed": printed} | _corrected(EXPLAINED.get((number, "asymptotic", column)))
-                for column, printed in ASYMPTOTIC[number].items()
-            ],
-        }
-        for number, table in TABLES.items()
-    }
-
-
-def _corrected(correction: Correction | None) -> dict[str, str | None]:
-    return {"correct": correction and correction.formula, "why": correction and correction.why}
 
 
 def _mend(printed: str, correction: Correction | None) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.chain import Chain
 from chainfold.engines.ranges import Ranges
-from chainfold.errors import BadSetting
 
 _BLOCK = 65536  # positions that are copied at once
 
@@ -19,8 +18,6 @@ class Prefix:
     """The first positions of a source."""
 
     def __init__(self, source: Source, positions: int) -> None:
-        if not 1 <= positions <= source.positions:
-            raise BadSetting("positions", positions, f"from 1 to the {source.positions} of the chain")
         self._source = source
         self.positions = positions
         self.n_labels, self.n_attributes = source.n_labels, source.n_attributes

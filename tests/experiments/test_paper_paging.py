@@ -181,22 +181,6 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
 
 
 @needs_paging
-@pytest.mark.usefixtures("small_chains")
-def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
-    with Pager(LIMIT) as pager:
-        source = UncachedChain(StoredChain(stored), POSITIONS, pager)
-        size = stored.stat().st_size
-        for _ in range(2):
-            before = traffic()
-            for low in range(0, POSITIONS - BLOCK, BLOCK):
-                block = source.block(low, low + BLOCK)
-                assert block.labels.size == BLOCK
-                assert in_memory(source._file) < 0.3 * size
-            assert traffic().since(before).read > 0.9 * size
-        assert pager.peak < 0.3 * size
-
-
-@needs_paging
 def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
     rows, many = 4096, 60
     right = np.random.default_rng(1).random((many, rows, 2))
