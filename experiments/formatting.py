@@ -16,7 +16,7 @@ def digits(number: float, wanted: int = 2) -> str:
 
 
 def count(number: float) -> str:
-    """As 494,021, 4.9 million or 1.2 billion."""
+    """Format a count: 494,021, 4.9 million or 1.2 billion."""
     for unit, name in ((1e9, "billion"), (1e6, "million")):
         if number >= unit:
             return f"{number / unit:.3g} {name}"
@@ -24,7 +24,7 @@ def count(number: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """As 1.5, 38 or 9,100."""
+    """Format a ratio: 1.5, 38 or 9,100."""
     return digits(ratio) if ratio < 100 else count(float(f"{ratio:.1e}"))
 
 

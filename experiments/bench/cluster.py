@@ -76,7 +76,7 @@ def _encodings(client: Client, context: Context) -> Times:
 
 
 def _costs(client: Client, rounds: int) -> list[list[Cell]]:
-    """What the cost model takes: a task, a round, a number that is sent to two workers and back."""
+    """Costs of a task, of a round, and of weights that are sent to two workers and back."""
 
     def empty(tasks: int) -> Run:
         return lambda: Round(client, [Task(abs, (number,), "nothing") for number in range(tasks)]).results()

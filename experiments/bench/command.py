@@ -68,7 +68,7 @@ def _measured(section: Section, context: Context, done: Mapping[str, Result]) ->
 
 
 def about(context: Context) -> Result:
-    """What was measured: the machine, the versions of all programs, and the data."""
+    """The machine, the versions of all programs, and the data."""
     return {
         "machine": machine(),
         "versions": {"chainfold": __version__} | {peer.package: _version(peer.package) for peer in PEERS},

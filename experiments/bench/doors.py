@@ -111,7 +111,7 @@ _COLUMNS = ["call", _PEER.package, *OURS.values(), "times as fast, 1 thread", "t
 
 
 def _estimators() -> dict[str, Any]:
-    """By program and threads: what makes an estimator."""
+    """Functions that make an estimator, by program and threads."""
     makers: dict[str, Any] = {}
     if has(_PEER):
         from sklearn_crfsuite import CRF as THEIRS

@@ -92,7 +92,7 @@ def run(context: Context) -> SectionResults:
 
 
 def _parts(context: Context) -> list[list[Cell]]:
-    """What each library adds, in a fresh process with it and those before it."""
+    """Memory that each library adds, in a fresh process with it and those before it."""
     rows: list[list[Cell]] = []
     before, code = 0.0, "import sys"
     for name, more in _STEPS:

@@ -1,4 +1,4 @@
-"""How long it takes until something happens: imports, help, training and tagging of a small file, compiled or not."""
+"""Start-up: imports, help, training and tagging of a small file, compiled or not."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _PATIENCE = 4  # budgets, after which a point under a limit is stopped
 
 
 def key(setting: str, line: Line, positions: int, limit: int | None = None) -> str:
-    """Of a piece."""
+    """Key of a piece."""
     return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
@@ -73,7 +73,7 @@ class _Work(NamedTuple):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of all points of its line."""
+        """Lengths of all points of its line."""
         return self.plan.lengths[self.setting] if self.limit is None else self.plan.limited[self.limit]
 
     def key(self, positions: int | None = None) -> str:
@@ -129,7 +129,7 @@ def _run(work: _Work, done: Mapping[str, Result]) -> Result:
 
 
 def _left_out(work: _Work, shorter: list[Result], predicted: int) -> Result | None:
-    """Why a point is not to be run, if so."""
+    """Result of a point that is not to be run, with the reason; None if it is."""
     if shorter:
         before = shorter[0]
         already = f"already {before['positions']:,} positions"

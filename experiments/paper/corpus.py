@@ -148,7 +148,7 @@ class Corpus:
 
     @cached_property
     def _repeats(self) -> NDArray[np.int64]:
-        """How often each row of the log is there, before it is concatenated."""
+        """Number of times that each row of the log is there, before it is concatenated."""
         if not self._has_surrogate:
             return np.ones(self._rows, np.int64)
         encoded = self._encoded(SETTINGS[MAIN].many)

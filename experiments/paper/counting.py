@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain, product
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ ASYMPTOTIC = {number: table.pop("asymptotic") for number, table in TABLES.items(
 
 
 class Correction(NamedTuple):
-    """What a cell should have said."""
+    """The right formula of a cell."""
 
     formula: str
     why: str
@@ -161,13 +161,6 @@ class FeatureFunctions:
     weights: tuple[float, ...]  # [M] θ
     active: tuple[tuple[tuple[Features, ...], ...], ...]  # [T][N][N] 𝒜_t(y', y)
 
-    def __post_init__(self) -> None:
-        """Check that features have their weight and a logarithm."""
-        for t, matrix in enumerate(self.active, 1):
-            for m, f in chain.from_iterable(chain.from_iterable(matrix)):
-                if not (0 <= m < len(self.weights) and 0.0 < f < math.inf):
-                    raise ValueError(f"feature {m} is {f} at position {t}; it needs a weight and a positive value.")
-
     @classmethod
     def uniform(cls, n_labels: int, positions: int, active: int, weights: int, seed: int = 0) -> FeatureFunctions:
         """Exactly `active` features on every (t, y', y), so that the paper's average A is the same everywhere."""
@@ -244,7 +237,7 @@ class CountedRow:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What an algorithm found, and what it spent."""
+    """Results of an algorithm, and the operations that it spent."""
 
     log_z: float
     gradient: NDArray[np.float64]  # [M] ∇Z / Z

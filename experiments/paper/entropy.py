@@ -73,7 +73,7 @@ def compare(model: Model, chain: Chain, samples: int) -> Result:
 
 
 def _timed(work: Callable[[], Found]) -> tuple[Found, float]:
-    """What it finds, and how long it takes."""
+    """Result and seconds of some work."""
     begun = time.perf_counter()
     return work(), time.perf_counter() - begun
 
@@ -98,7 +98,7 @@ EXACT = {"entropy semiring": by_semiring, "emp": by_counts, "chainfold.entropies
 
 
 def by_sampling(model: Model, chain: Chain, samples: int) -> tuple[list[int], list[float], list[float]]:
-    """How many labellings were drawn, the mean of -ln p over the first so many, and its standard error."""
+    """Numbers of labellings, and the means of -ln p over the first so many with their standard errors."""
     surprises = np.fromiter(_surprises(model, chain, samples), np.float64, samples)
     sizes = sizes_to(samples)
     means = [float(surprises[:size].mean()) for size in sizes]

@@ -264,7 +264,7 @@ def _weights(results: Results) -> Any:
 
 
 def _certificate(results: Results) -> Any:
-    """How far one has to look ahead, and what the certificate promises against what is true."""
+    """Lookaheads, and errors against the certificate's tolerance."""
     chains, bound = elements(results, "certificate", "chains"), elements(results, "certificate", "bound")
     if not chains or not bound:
         return None

@@ -1,4 +1,4 @@
-"""How soon the certificate settles a boundary, and how far its bound is from the error really made.
+"""The lookahead with which a boundary is certified, and the certificate's bound beside the error really made.
 
 A chain is gone over in small blocks, as `stream` does, and from each block's end the certificate is taken ahead until
 it holds (`engines.certificate`). How many positions that took is one number of the distribution. The posterior that it
@@ -169,7 +169,7 @@ def _bounds(case: Case, wanted: int, name: Result, done: Mapping[str, Result]) -
 
 
 def _positions(wanted: int) -> int:
-    """So many are enough for so many boundaries."""
+    """Positions that are enough for so many boundaries."""
     return wanted * _SPACING + FURTHEST
 
 

@@ -49,7 +49,7 @@ SEED = 1  # of a synthetic chain
 
 @dataclass(frozen=True)
 class Point:
-    """What to measure."""
+    """A measurement: an engine, and the first positions of a chain."""
 
     engine: str
     positions: int
@@ -89,7 +89,7 @@ def unmeasured(outcome: str, reason: str) -> Result:
 
 
 def predicted_bytes(point: Point) -> int:
-    """What the engine will keep, and the sequence where it is held in memory; about, as nothing is read."""
+    """Bytes that the engine will keep, with the sequence where it is held in memory; about, as nothing is read."""
     model, source = _opened(point)
     entry = 4 + 8 * bool(getattr(source, "valued", False))
     sequence = round(point.positions * (13 + source.active * entry))
@@ -97,7 +97,7 @@ def predicted_bytes(point: Point) -> int:
 
 
 def _outcome(point: Point, code: int, output: str, errors: str) -> Result:
-    """What the child has said, or what has become of it."""
+    """Result of a child that has ended."""
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return unmeasured("killed", "it was killed by the system, which means that there was no memory left.")
     what = f"{point.engine} on {point.positions:,} positions"

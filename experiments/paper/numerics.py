@@ -1,4 +1,4 @@
-"""Where plain sums and products leave the range of a double, and the log domain does not.
+"""Lengths at which plain sums and products leave the range of a double, and the log domain does not.
 
 The paper calls forward-backward over the sum-product semiring, and the forward pass over the expectation semiring,
 numerically unstable. Here both are run as they stand, without any scaling, beside four engines, on the first positions
@@ -54,7 +54,7 @@ _FIRST_BATCH = 16  # lengths that are tried at once, in the search for the first
 
 
 class Answer(NamedTuple):
-    """What a method says of a chain."""
+    """Results of a method on a chain."""
 
     log_z: float
     counts: Floats  # [M]
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class ExactAnswer(NamedTuple):
-    """The same in extended precision and range."""
+    """Results in extended precision and range."""
 
     log_z: Decimal
     counts: list[Decimal]  # [M]

@@ -65,7 +65,7 @@ def _setting(results: Results) -> list[str]:
     software = ", ".join(f"{name} {machine[name.lower()]}" for name in ("Python", "NumPy", "Numba"))
     rows = [
         [
-            *(one["title"], one["described"]),
+            *(one["title"], one["described"].replace("|", r"\|")),
             *(f"{one[key]:,}" for key in ("n_labels", "attributes", "weights")),
             *(digits(one["active"]), digits(one["bytes_a_position"]), f"{100 * one['training']['accuracy']:.1f} %"),
         ]

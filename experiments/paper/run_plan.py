@@ -1,4 +1,4 @@
-"""What is measured: the settings, the algorithms, and the sizes of a full and a quick run.
+"""Plans of the experiments: the settings, the algorithms, and the sizes of a full and a quick run.
 
 The paper does not give its labels and attributes. There are four settings here: normal against attack, or five classes,
 and a few attributes or many. A few attributes are real numbers that every position has, as which we read the
@@ -115,4 +115,4 @@ QUICK = RunPlan(
     entropy_positions=1_000,
     samples=1_000,
 )
-"""The same in small, in under three minutes."""
+"""Everything in small, in under three minutes."""

@@ -79,12 +79,12 @@ def moved(point: Mapping[str, Any]) -> float:
 
 
 def on_a_disk(line: Points, rate: float) -> Points:
-    """The same points if the disk moved so many bytes a second, and nothing else were done meanwhile."""
+    """Points with their times if the disk moved `rate` bytes a second, and nothing else were done meanwhile."""
     return [{**point, "seconds": [point["cpu_seconds"] + moved(point) / rate]} for point in line]
 
 
 def slope(line: Points, key: str) -> float | None:
-    """By how many bytes a position `key` grows over the longer half of the points: least squares."""
+    """Growth of `key` in bytes a position over the longer half of the points, by least squares."""
     pairs = [(point["positions"], point[key]) for point in line if point[key] is not None]
     return least_squares(pairs[min(len(pairs) // 2, max(len(pairs) - 2, 0)) :])
 

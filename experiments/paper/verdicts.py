@@ -194,7 +194,7 @@ def _bend(line: Points) -> int | None:
 
 
 def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
-    """What became of FB and EMP under one limit."""
+    """Sentence on FB and EMP under one limit."""
     limit, last = line[0]["limit"], line[-1]
     full, bent, crossed = reach(results, fb, limit), _bend(line), crossing(line, emp)
     slower = seconds_of(last) / last["positions"] * line[0]["positions"] / seconds_of(line[0])
@@ -209,7 +209,7 @@ def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
 
 
 def _even(pairs: list[tuple[Points, Points]]) -> Iterator[str]:
-    """How slow a disk would have to be for EMP to be as fast, and what one of the paper's time would have done."""
+    """Sentences on the speed of a disk at which EMP is as fast as FB, and on a disk of the paper's time."""
     for fb, emp in ((fb[-1], emp[-1]) for fb, emp in reversed(pairs)):
         more, longer = moved(fb) - moved(emp), emp["cpu_seconds"] - fb["cpu_seconds"]
         if fb["positions"] == emp["positions"] < more and longer > 0:
@@ -381,7 +381,7 @@ def crossing(fb: Points, emp: Points) -> float | None:
 def _ratios(
     one: Points, two: Points, of: Callable[[Mapping[str, Any]], float] = seconds_of
 ) -> dict[tuple[int | None, int], float]:
-    """How many times as long the first takes as the second, at the limits and lengths that both have."""
+    """Time of the first as a multiple of that of the second, at the limits and lengths that both have."""
     there = {(point["limit"], point["positions"]): of(point) for point in two}
     here = {(point["limit"], point["positions"]): of(point) for point in one}
     return {place: value / there[place] for place, value in here.items() if there.get(place)}
@@ -406,7 +406,7 @@ def _compared(
 
 
 def _span(ratios: Mapping[tuple[int | None, int], float]) -> str:
-    """As 1.4, or 1.4 to 1.6."""
+    """Format a range: 1.4, or 1.4 to 1.6."""
     low, high = times(min(ratios.values())), times(max(ratios.values()))
     return low if low == high else f"{low} to {high}"
 

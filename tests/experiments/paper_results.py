@@ -1,10 +1,12 @@
-"""Results of the paper's experiments: those in docs/paper, and points that are made up by formulas."""
+"""Results of the paper's experiments, those in docs/paper and points that are made up by formulas; a small corpus."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from chainfold import Model, save_model, write_chain
+from chainfold.chain.block import Source
 from experiments.ledger import read
 from experiments.paper.experiment import assembled
 from experiments.paper.run_plan import MAIN
@@ -65,3 +67,18 @@ def point(line: tuple[str, str], positions: int, limit: int | None = None) -> Re
 
 def unmeasured(line: tuple[str, str], positions: int, limit: int | None = None) -> Result:
     return point(line, positions, limit) | {"outcome": "too long", "seconds": [], "peak_rss": None, "before_rss": None}
+
+
+class StubCorpus:
+    """A corpus of one chain and one model."""
+
+    def __init__(self, folder: Path, model: Model, source: Source) -> None:
+        self._folder = folder
+        write_chain(folder / "chain", source)
+        save_model(folder / "model", model)
+
+    def chain(self, setting: str, positions: int) -> Path:
+        return self._folder / "chain"
+
+    def model(self, setting: str) -> Path:
+        return self._folder / "model"

@@ -37,7 +37,7 @@ needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite i
 
 
 def in_this_process(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[float, str]:
-    """What a fresh process would do and print."""
+    """Run the work of a fresh process in this one."""
     begin = time.perf_counter()
     kind, what, *rest = arguments[1:]
     if (kind, what) == ("-m", "chainfold"):
@@ -107,7 +107,7 @@ def test_plain_python_makes_the_attributes_that_chainfold_makes(kind: str, tmp_p
 
 
 def _places(attributes: list[set[Any]]) -> set[tuple[int, ...]]:
-    """Where each attribute is found, whatever its name."""
+    """Positions of each attribute, whatever its name."""
     found: dict[Any, list[int]] = {}
     for position, here in enumerate(attributes):
         for one in here:

@@ -20,7 +20,6 @@ from experiments.paper.counting import (
     EXPLAINED,
     TABLES,
     Cell,
-    CountedRow,
     FeatureFunctions,
     algorithm_1,
     algorithm_2,
@@ -177,23 +176,6 @@ def test_formulas() -> None:
     for wrong in ("N³", "N+", "N-1", ""):
         with pytest.raises(ValueError, match="not a sum of monomials"):
             parse(wrong)
-
-
-def test_a_row_counts_what_it_does() -> None:
-    row = CountedRow()
-    assert row.log_sum([math.log(2.0), -math.inf, math.log(3.0)]) == pytest.approx(math.log(5.0))
-    assert row.sum([1.0, row.times(2.0, 3.0)]) == 7.0
-    assert row.ln(1.0) == 0.0
-    row[0] = row[0, 1] = row[0] = 4.0
-    assert row.cells() == {"⊕": 3, "+": 2, "×": 1, "ln": 1, "registers": 2}
-    assert row.log_add(-math.inf, -math.inf) == -math.inf
-    assert row.log_add(1000.0, 1000.0) == pytest.approx(1000.0 + math.log(2.0))
-
-
-@pytest.mark.parametrize("feature", [(0, 0.0), (0, -1.0), (0, math.inf), (0, math.nan), (1, 1.0), (-1, 1.0)])
-def test_features_need_a_weight_and_a_logarithm(feature: tuple[int, float]) -> None:
-    with pytest.raises(ValueError, match="at position 2; it needs a weight and a positive value"):
-        FeatureFunctions((0.5,), ((((),),), (((feature,),),)))
 
 
 @pytest.mark.parametrize("number", TABLES)

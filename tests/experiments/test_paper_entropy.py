@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Model
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
 from experiments.paper import entropy
 from experiments.paper.entropy import EXACT, by_sampling, compare, pieces
 from experiments.paper.run_plan import QUICK
 from oracle import features, score
+from paper_results import StubCorpus
 from shapes import CASES, plain
 
 ROUNDING = 1e-12
@@ -74,19 +73,8 @@ def test_samples_drawn_a_few_at_a_time_are_all_different_draws(monkeypatch: pyte
 
 def test_the_piece(tmp_path: Path) -> None:
     model, chain = plain(60, 2, scale=0.7)(np.random.default_rng(6))
-    write_chain(tmp_path / "chain.arrow", chain)
-    save_model(tmp_path / "model", model)
-
-    class Stub:
-        def chain(self, setting: str, positions: int) -> Path:
-            assert (setting, positions) == ("2-few", 50)
-            return tmp_path / "chain.arrow"
-
-        def model(self, setting: str) -> Path:
-            return tmp_path / "model"
-
     plan = replace(QUICK, entropy_positions=50, samples=100)
-    (piece,) = pieces(plan, cast(Any, Stub()))
+    (piece,) = pieces(plan, cast(Any, StubCorpus(tmp_path, model, chain)))
     found = json.loads(json.dumps(piece.run({}), allow_nan=False))
     assert piece.key == "entropy"
     assert (found["title"], found["positions"]) == ("the trained model", 50)

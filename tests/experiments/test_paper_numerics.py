@@ -7,15 +7,12 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, log_likelihood
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
 from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
 from experiments.paper import numerics
 from experiments.paper.numerics import (
@@ -33,6 +30,7 @@ from experiments.paper.numerics import (
 )
 from experiments.paper.run_plan import QUICK
 from oracle import enumerate_paths
+from paper_results import StubCorpus
 from shapes import CASES, plain
 
 ROUNDING = 1e-14  # of a few additions, in doubles or in the oracle's long ones
@@ -183,48 +181,13 @@ def test_errors_are_relative() -> None:
     assert found["status"] == ["ok", "ok", "ok", "overflow"]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "status"),
-    [
-        ((1.0, 2.0, 3.0), "ok"),
-        ((0.0, 0.0, 0.0), "underflow"),
-        ((TINY / 2, 0.0, 0.0), "underflow"),
-        ((TINY, 0.0, 0.0), "ok"),
-        ((np.inf, np.nan, 0.0), "overflow"),
-        ((1.0, -np.inf, 0.0), "overflow"),
-        ((1.0, 1.0, np.inf), "overflow"),
-        ((1.0, np.nan, 0.0), "not a number"),
-        ((np.nan, 1.0, 0.0), "not a number"),
-    ],
-)
-def test_status(numbers: tuple[float, float, float], status: str) -> None:
-    z, gradient, largest = numbers
-    with np.errstate(all="ignore"):
-        assert numerics._plain(z, np.array([gradient]), largest).status == status
-
-
-class Stub:
-    """A corpus of one chain and one model."""
-
-    def __init__(self, folder: Path, model: Model, chain: Chain) -> None:
-        self._chain, self._model = folder / "chain.arrow", folder / "model.safetensors"
-        write_chain(self._chain, chain)
-        save_model(self._model, model)
-
-    def chain(self, setting: str, positions: int) -> Path:
-        return self._chain
-
-    def model(self, setting: str) -> Path:
-        return self._model
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     random = np.random.default_rng(1)
     chain = valued(random.uniform(0.5, 1.5, 900))
     model = Model(Layout.full(2, 1), np.array([4.0, 3.0, 0.5, -0.3, 0.1, 0.4]))
     plan = replace(QUICK, numeric_length=800)
-    corpus = cast(Any, Stub(tmp_path_factory.mktemp("corpus"), model, chain))
+    corpus = cast(Any, StubCorpus(tmp_path_factory.mktemp("corpus"), model, chain))
     found = {piece.key: json.loads(json.dumps(piece.run({}), allow_nan=False)) for piece in pieces(plan, corpus)}
     return {"chain": chain, "model": model, **found}
 

@@ -1,4 +1,4 @@
-"""What becomes of the paper's claims: each is decided by the numbers that it is about, and by no others."""
+"""Verdicts on the paper's claims: each is decided by the numbers that it is about, and by no others."""
 
 from __future__ import annotations
 
