@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from chainfold.cli.console import say
-from chainfold.errors import ChainfoldError
+from chainfold.errors import require
 from experiments import ROOT
 
 _OUT, _QUICK_OUT = "docs/paper", "build/paper"
@@ -42,8 +41,7 @@ def paper(
 
     Example: python -m experiments paper --quick
     """
-    if find_spec("matplotlib") is None:
-        raise ChainfoldError("the figures need matplotlib: pip install '.[plot]', and run it again.")
+    require("plot", "a run with figures")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes that are measured: as in the command line
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from experiments.paper.experiment import PAGE, draw_again, run

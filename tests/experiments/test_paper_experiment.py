@@ -144,8 +144,8 @@ def test_the_verb(no_children: list[Point], tmp_path: Path, monkeypatch: pytest.
 def test_without_matplotlib_it_says_so_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.paper.command.find_spec", lambda name: None)
-    assert "need matplotlib" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
+    monkeypatch.setattr("chainfold.errors.importlib.util.find_spec", lambda name: None)
+    assert "pip install '.[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
     assert not (tmp_path / "out").exists()
 
 
