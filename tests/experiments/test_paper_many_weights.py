@@ -58,27 +58,6 @@ def test_the_weights_are_those_of_the_layout(size: Size) -> None:
     assert Model(Layout.full(*size), source.true_weights()).layout.size == size.weights
 
 
-@pytest.mark.parametrize("plan", [QUICK, FULL], ids=["quick", "full"])
-def test_every_length_is_within_its_limits(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Measured(9.0)
-    monkeypatch.setattr(measurement, "measure", asked)
-    for piece in found(plan).values():
-        piece.run({})
-    for what in asked.points:
-        assert what.synthetic is not None
-        n_labels, n_attributes, active = what.synthetic
-        assert active == 5
-        additions = n_labels**2 * (n_labels * n_attributes + n_labels**2 + active)
-        if what.engine == "stream":
-            assert 100_000 <= what.positions <= 3_000_000
-        else:
-            assert 4 <= what.positions <= 100_000
-            additions *= n_labels if what.engine == "forward-only" else 1
-            assert what.positions in (4, 100, 100_000) or 0.9 <= 30e-9 * additions * what.positions <= 2.2
-    longest = [what.positions for what in asked.points if what.engine == "emp"]
-    assert max(longest) > 1000 * min(longest) or plan.quick
-
-
 def test_what_has_occurred_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "measure", Measured(9.0))
     results = [piece.run({}) for piece in found(QUICK).values()]

@@ -105,13 +105,10 @@ def test_growth_and_reach() -> None:
 @pytest.mark.parametrize(
     ("said", "number", "text"),
     [
-        (count, 494_021, "494,021"),
         (count, 4_898_405, "4.9 million"),
-        (size, 0, "0 bytes"),
         (size, 999_700, "1.0 MB"),
         (duration, 1.8e-6, "1.8 µs"),
         (duration, 0.9999, "1.0 s"),
-        (duration, 0.0, "0 ns"),
         (power, 1e-12, "10⁻¹²"),
         (power, 3.04e-13, "3.0·10⁻¹³"),
         (times, 9123.0, "9,100"),
