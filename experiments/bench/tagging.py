@@ -76,7 +76,7 @@ def _encoded(
 
         sequences = [ItemSequence(items) for items in prepared]
         runs[_PREPARED] = lambda: taggers[CRFSUITE.package](sequences)
-    runs[OURS] = lambda: [tagged.labels for tagged in Tagger(model).viterbi(blocks_of(open_chain(chain)))]
+    runs[OURS] = lambda: [tagged.labels for tagged in Tagger(model).run(blocks_of(open_chain(chain)))]
     return runs
 
 
@@ -105,6 +105,5 @@ SECTION = Section(
     "the attributes, find the labels; chainfold also writes the file again with a column more. From encoded data: the "
     "other programs have lists of attribute strings in memory (and python-crfsuite, in a line of its own, sequences "
     "prepared in C++), chainfold a chain on disk. sklearn-crfsuite and chaine read python-crfsuite's model.",
-    2.0,
     run,
 )

@@ -309,15 +309,16 @@ def chain_of(seed: int, positions: int, edges: bool, values: bool, weights: bool
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 4, positions))])
     edge_offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 3, positions))])
+    starts = rng.random(positions) < 0.1
     return Chain.from_arrays(
         offsets=offsets,
         ids=rng.integers(0, 11, offsets[-1]),
         values=rng.normal(size=offsets[-1]) if values else None,
         labels=rng.integers(0, 3, positions),
-        starts=rng.random(positions) < 0.1,
+        starts=starts,
         edge_offsets=edge_offsets if edges else None,
         edge_ids=rng.integers(0, 4, edge_offsets[-1]) if edges else None,
-        weights=rng.random(positions) if weights else None,
+        weights=rng.random(positions + 1)[np.cumsum(starts)] if weights else None,
         n_labels=3,
         n_attributes=11,
         n_edge_attributes=4 if edges else None,
@@ -478,35 +479,35 @@ def _online(number: int, settings: OnlineSettings, rows: int) -> Valid:
     vocabulary = chain.vocabulary
     assert vocabulary is not None
 
-    def take(run: OnlineRun, block: Block, ended: bool) -> None:
+    def take(run: OnlineRun, block: Block) -> None:
         assert run.trainer is not None
         run.trainer.add(block)
-        for learnt in run.trainer.learn(ended):
-            run.prequential.add(learnt)
+        run._train(run.trainer)
 
     def save(path: Path) -> None:
         run = OnlineRun(path.with_suffix(""), settings)
         run.vocabulary, run.trainer = replace(vocabulary, min_count=1), OnlineTrainer(32, settings)
         run._again = True
         if rows:
-            take(run, chain.block(0, rows), False)
-        run._write_state()
+            take(run, chain.block(0, rows))
+        run._save(run.trainer)
 
     def use(path: Path) -> None:
         run = OnlineRun(path.with_suffix(""), settings)
         run.restore()
         assert run.trainer is not None
-        if run.learnt:
-            run.model()
         run.trainer.check(chain.block(40, 72))
         if run.trainer.weights.size == 32:
-            take(run, chain.block(40, 60), False)
-            run._write_state()
+            take(run, chain.block(40, 60))
+            run._save(run.trainer)
             OnlineRun(path.with_suffix(""), settings).restore()
-            take(run, chain.block(60, 72), True)
-        if run.learnt:
-            run._know(list(vocabulary.labels))
-            run.model()
+            run._add_labels(list(vocabulary.labels))
+            run.trainer.add(chain.block(60, 72))
+        for batch in run.trainer.learn(ended=True):
+            run.prequential.add(batch)
+        assert run.vocabulary is not None
+        if run.trainer.positions:
+            run.trainer.model(run.vocabulary)
         run.prequential.close()
 
     return _kept(save, use)

@@ -1,123 +1,26 @@
 """One block of the lattice: forward over it, back over it.
 
 All production engines are made of these two movements and differ in what they keep in between. A block pass holds the
-forward vectors and predictions of its block, in doubles where they have the range and in wide numbers where they have
-not (`kernels.wide`); its callers need not know which. Inference uses `forward_pass` alone.
+forward vectors and predictions of its block, in doubles or in wide numbers; its callers need not know which.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chainfold.chain.block import Block, frozen
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.potentials import Potentials, Transitions
-from chainfold.engines.problem import NOTHING_BEFORE, Problem
-from chainfold.engines.tally import Tally
-from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
-from chainfold.kernels.faults import OK, check
-from chainfold.kernels.few import backward_few, forward_few
-from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide, predict
-from chainfold.kernels.lattice import EDGE_RANGE, Lattice
+from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
+from chainfold.engines.potentials import Potentials
+from chainfold.engines.problem import Problem
+from chainfold.kernels.backward import backward, backward_general
+from chainfold.kernels.few import backward_few
+from chainfold.kernels.forward import exponentiate_edges, predict
+from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
-
-_LEAST_LOG = -300.0  # of the likelihood of an observed label; below it, doubles may not have the range
-
-
-class Flow(NamedTuple):
-    """How the weights of a block's positions change the way back; see `kernels.lattice`. Empty: there are none."""
-
-    change: Floats  # [B]  w_t - w_{t-1}, at a start mark w_{t-1}
-    totals: Floats  # [B]  w_{t-1}
-
-
-NO_FLOW = Flow(np.empty(0), np.empty(0))
-_NO_WEIGHTS = frozen(None, np.float64)
-
-
-class Passed(NamedTuple):
-    """A block after the forward pass."""
-
-    alpha: Floats  # [B, width], wide: [B, 2 · width]
-    predicted: Floats  # the same
-    edge: Floats  # [B or 1, N · width]  E_t, wide: e_t
-    shift: Floats  # [B or 1]  what was taken out of e_t; zero where numbers are wide
-    entry: Belief  # the forward vector before the block, wide where the others are
-    exit: Belief  # the forward vector of its last position
-    log_scale: tuple[float, float]  # a sum: the block's share of log Z
-
-    @property
-    def wide(self) -> bool:
-        return self.entry.wide
-
-
-def forward_pass(
-    transitions: Transitions,
-    low: int,
-    starts: NDArray[np.bool_],
-    states: Floats,
-    edges: Floats | None,
-    entry: Belief,
-    score_again: Callable[[], None],
-    *,
-    predicted: Floats | None = None,
-    shift: Floats | None = None,
-    watch: bool = False,
-    wide: bool = False,
-) -> Passed:
-    """Forward over the block that begins at position `low`: in doubles where they have the range, else in wide numbers.
-
-    states       [B, width]  the state scores, which the forward vectors replace
-    edges        [B, N · width]  the edge scores, likewise, or None where all positions share one matrix
-    entry        the forward vector before the block
-    score_again  computes states and edges once more, in place
-    predicted, shift   arrays for the results, [B, width] and [B]
-    watch        forward vectors of all labels matter, however improbable they are
-    wide         use wide numbers
-    """
-    p = transitions
-    real = None if wide or (p.only_wide and edges is None) else entry.real()
-    if real is not None:
-        edge, moved = p.edge, p.shift
-        if edges is not None:
-            edge, moved = edges, np.empty(starts.size) if shift is None else shift
-        if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
-            ahead = np.empty_like(states) if predicted is None else predicted
-            careful = watch or p.watch or edges is not None
-            kernel = forward_few if p.few and edges is None else forward
-            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
-            if status == OK:
-                leaving, _ = Belief(states[-1]).normalised()
-                return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
-        score_again()
-    edge = p.scores if edges is None else edges
-    before = Belief(entry.widened(), wide=True)
-    alpha, ahead = np.empty((2, starts.size, 2 * p.width))
-    status, log_scale, fault = forward_wide(starts, states, edge, before.values, p.n_labels, alpha, ahead)
-    check(status, low + fault)
-    leaving, _ = Belief(alpha[-1], wide=True).normalised()
-    return Passed(alpha, ahead, edge, np.zeros(1), before, leaving, log_scale)
-
-
-def lattice_of(
-    starts: NDArray[np.bool_],
-    labels: NDArray[np.int32],
-    alpha: Floats,
-    predicted: Floats,
-    edge: Floats,
-    entry: Belief,
-    weights: Floats = _NO_WEIGHTS,
-    flow: Flow = NO_FLOW,
-) -> Lattice:
-    """Positions after the forward pass, as kernels take them."""
-    n_labels = edge.shape[1] // entry.parts.size
-    return Lattice(starts, alpha, predicted, edge, entry.values, labels, weights, *flow, entry.wide, n_labels)
 
 
 class BlockPass:
@@ -130,12 +33,9 @@ class BlockPass:
         self._lattice_room: list[Floats] = []  # the same, a row for each position
         self._data: tuple[Block, BlockRows] | None = None
         self._room: BlockRows | None = None  # the arrays that hold the rows
-        self._flow = NO_FLOW
         self._passed: Passed | None = None
         self.low = self.size = 0
         self.entry = Belief(np.zeros(potentials.width))  # the forward vector before the block, as it was given
-        self.before = NOTHING_BEFORE  # what was observed before the block; matters where positions have weights
-        self.likelihood = 0.0  # of the labels up to the last one, by their weights
 
     @property
     def width(self) -> int:
@@ -154,7 +54,7 @@ class BlockPass:
     def lattice(self) -> Lattice:
         """The block as kernels take it."""
         block, (alpha, predicted, edge, _, entry, _, _) = self.block, self.passed
-        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights, self._flow)
+        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights)
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
         """Forward vectors of the block that begins at position `low`, from the one before it; returns the last.
@@ -165,64 +65,35 @@ class BlockPass:
         masked = masked and self._problem.masked
         self._score(masked)
         self._passed = self._forward(masked)
-        if self._problem.weighted and not self._weigh() and not self._passed.wide:
-            self._score(masked)
-            self._passed = self._forward(masked, wide=True)
-            self._weigh()
         return self._passed.exit
 
-    def backward(self, gamma: Floats, counts: Slots, keep: bool = False, flow: Flow | None = None) -> Floats:
+    def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
         """Add the block's expected counts, given the posterior of its last position.
 
         Returns the posterior of the position before the block. Unless `keep` is set, the predictions are used up.
-        Where positions have weights it is the flow that goes in and comes out, and `flow` takes the place of theirs.
         """
         p = self._potentials
         gamma, given = aligned(p.width), gamma
         gamma[:] = given
+        if self.block.weights.size:
+            gamma *= self.block.weights[-1]
         lattice = self.lattice()
         if keep:
             lattice = lattice._replace(predicted=lattice.predicted.copy())
-        if flow is not None:
-            lattice = lattice._replace(change=flow.change, totals=flow.totals)
         rows, block_rows = self._problem.model.layout.rows, self._block_rows
         if lattice.wide or self._problem.has_edges:
             scratch = np.empty((2, p.n_labels, p.width))
             backward_general(self.block, block_rows, lattice, gamma, rows, scratch, counts)
         else:
             pairs = aligned(p.width, p.width)
-            kernel = backward_few if p.few and not lattice.change.size else backward
+            kernel = backward_few if p.few else backward
             kernel(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
-        if self._problem.weighted:
-            return gamma
         total = gamma.sum()
+        if total == 0.0:  # before the chain, or in a sequence of weight zero, where any posterior will do
+            gamma = self.passed.entry.doubles()
+            total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
-
-    def flow_back(self, gamma: Floats, size: int) -> None:
-        """The flow of position size-1 of the block becomes that of the position before it."""
-        p = self._potentials
-        flow_back(self.lattice(), size, gamma, np.empty((p.n_labels, p.width)))
-
-    def head(self, size: int) -> tuple[Belief, float]:
-        """The forward vector and the weight of position size-1; with size 0, those before the block."""
-        if size:
-            return Belief(self.passed.alpha[size - 1], self.passed.wide), float(self.block.weights[size - 1])
-        return self.entry, self.before.weight
-
-    def own_flow(self) -> tuple[Flow, Flow]:
-        """The flow of the weights in the block by themselves, and that of a label pinned at its end.
-
-        Of the weights, what the future would ask of the block is left out: that of its last position. Before the last
-        start mark there is none of it, and the pinned label asks for nothing.
-        """
-        marks = np.flatnonzero(self.block.starts)
-        first = int(marks[-1]) + 1 if marks.size else 0
-        totals, change = self._flow.totals.copy(), np.zeros(self.size)
-        totals[first:] -= self.block.weights[-1]
-        pinned = np.zeros(self.size)
-        pinned[first:] = 1.0
-        return Flow(self._flow.change, totals), Flow(change, pinned)
 
     def give(self, low: int, block: Block) -> None:
         """The data of the block, before the way back."""
@@ -270,17 +141,12 @@ class BlockPass:
         self.low, self.size = low, block.labels.size
         self.give(low, block)
         self.entry = entry or Belief(np.zeros(self.width))
-        self.likelihood = 0.0
         if self._rows < self.size:
             self.release()
             self._rows = 1 << (self.size - 1).bit_length()  # of few different sizes
             edges = (self._potentials.scores.size, 1) if self._problem.has_edges else ()
             self._lent = [self._problem.pool.take(self._rows * columns) for columns in (self.width, self.width, *edges)]
             self._lattice_room = [array.reshape(self._rows, -1) for array in self._lent]
-        if self._problem.weighted:
-            self.before = NOTHING_BEFORE if entry is None else self._problem.before(low)
-            earlier = np.concatenate([[self.before.weight], block.weights[:-1]])
-            self._flow = Flow(np.where(block.starts, earlier, block.weights - earlier), earlier)
 
     def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats | None]:
         """For states and predictions; for edges and their shifts, where each position has its own."""
@@ -299,7 +165,7 @@ class BlockPass:
         if edges is not None:
             p.score_edges(block, edges)
 
-    def _forward(self, masked: bool, wide: bool = False) -> Passed:
+    def _forward(self, masked: bool) -> Passed:
         states, predicted, edges, shift = self._arrays()
         return forward_pass(
             self._potentials,
@@ -311,32 +177,5 @@ class BlockPass:
             lambda: self._score(masked),
             predicted=predicted,
             shift=shift,
-            wide=wide,
+            weights=self.block.weights,
         )
-
-    def _weigh(self) -> bool:
-        """Find the likelihood of the labels up to the block; False where doubles may not have the range.
-
-        That of the last label is not known before the next block.
-        """
-        self.likelihood, least = path_likelihood(self.lattice(), *self.before)
-        return bool(min(least, self.passed.exit.logs()[self.block.labels[-1]]) > _LEAST_LOG)
-
-
-def last_posterior(problem: Problem, high: int, belief: Belief, tally: Tally) -> Floats:
-    """The posterior of a sequence's last position, high-1; times its weight, where there are any, its label counted."""
-    if not problem.weighted:
-        return belief.posterior()
-    last = problem.before(high)
-    if last.weight > 0.0:
-        tally.scale((), last.weight * float(belief.logs()[last.label]))
-    return belief.posterior(last.weight)
-
-
-def boundary_flow(passes: Sequence[BlockPass], last: int) -> Floats:
-    """The flow of the position before some blocks, as if the sequence ended after `last` positions of the last one."""
-    belief, weight = passes[-1].head(last)
-    gamma = belief.posterior(weight)
-    for block_pass in reversed(passes):
-        block_pass.flow_back(gamma, last if block_pass is passes[-1] else block_pass.size)
-    return gamma
