@@ -29,7 +29,7 @@ def same(a: Block, b: Block) -> None:
 
 def test_arrays_are_read_only_and_the_first_position_is_a_start() -> None:
     labels = np.array([0, 1])
-    chain = Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 3], labels=labels, starts=[False, False])
+    chain = Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 3], labels=labels, starts=[0, 0])
     assert chain.starts.tolist() == [True, False]
     assert (chain.n_labels, chain.n_attributes, chain.n_edge_attributes) == (2, 4, 0)
     assert chain.offsets.dtype == np.int64
@@ -125,8 +125,3 @@ def test_starts_of_a_matrix_are_marks_or_positions_that_ascend() -> None:
 def test_labels_of_a_matrix_do_not_wrap() -> None:
     with pytest.raises(LabelOutOfRange, match="position 0 has label 4294967296"):
         chain_from_matrix(np.ones((2, 1)), [2**32, 0])
-
-
-def test_start_marks_may_be_zeros_and_ones() -> None:
-    chain = Chain.from_arrays(offsets=[0, 1, 2, 3], ids=[0, 0, 0], labels=[0, 0, 0], starts=[0, 0, 1])
-    assert chain.starts.tolist() == [True, False, True]

@@ -22,7 +22,7 @@ from chainfold.chain.parts import ChainInParts
 from chainfold.chain.stored import write_chain, write_part, write_vocabulary
 from chainfold.chain.views import View
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.errors import BadChain, BadFile
+from chainfold.errors import BadFile
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.storage import LocalStorage
@@ -100,11 +100,6 @@ def test_the_gradient_has_the_same_bits(tmp_path: Path) -> None:
         )
         assert found.log_z == expected.log_z
         np.testing.assert_array_equal(found.expected, expected.expected)
-
-
-def test_positions_out_of_the_chain_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadChain, match="positions 40 to 50 are not in the chain, which has 50"):
-        cut_up(made(), tmp_path / "parts", 10).block(40, 51)
 
 
 def test_a_folder_without_an_index_is_no_chain(tmp_path: Path) -> None:
