@@ -91,7 +91,6 @@ def counted(
     labels: list[str],
     cuts: list[int] | None = None,
     spans: bool | None = None,
-    at_once: int = 7,
 ) -> Count:
     number = {label: k for k, label in enumerate(labels)} | {"?": -1}
     gold = np.array([number[g] for sequence in sequences for g, _ in sequence], np.int32)
@@ -100,7 +99,7 @@ def counted(
     count = Count(labels, spans)
     for low, high in pairwise([0, *sorted(cuts or []), gold.size]):
         count.scores()  # whoever asks before the end changes nothing
-        with mock.patch.object(count_module, "_AT_ONCE", at_once):
+        with mock.patch.object(count_module, "_AT_ONCE", 7):
             count.add(gold[low:high], predicted[low:high], first[low:high])
     return count
 

@@ -25,42 +25,7 @@ from chainfold.system.archive import digest_of, read_sealed, write_sealed
 from chainfold.system.validate import spelt
 from chainfold.training.online.adagrad import OnlineSettings
 from fuzz import states
-from fuzz.states import Tensors, Valid, chain_of, model_of, sealed
-
-Change = Callable[[Tensors, dict[str, Any]], None]
-
-
-def put(name: str, value: Any, at: int | tuple[int, ...] = 0) -> Change:
-    """Another number in an array."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        array = tensors[name] = tensors[name].copy()
-        array[at if array.ndim else ()] = value
-
-    return change
-
-
-def make(name: str, of: Callable[[Any], Any]) -> Change:
-    """Another array, or none."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        found = of(tensors.pop(name))
-        if found is not None:
-            tensors[name] = found
-
-    return change
-
-
-def say(value: Any, *path: Any) -> Change:
-    """Another value in the JSON."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        owner: Any = about
-        for key in path[:-1]:
-            owner = owner[key]
-        owner[path[-1]] = value
-
-    return change
+from fuzz.states import Change, Tensors, Valid, chain_of, make, model_of, more, none, put, say, sealed
 
 
 def text(change: Callable[[Any], None]) -> Change:
@@ -72,14 +37,6 @@ def text(change: Callable[[Any], None]) -> Change:
         tensors["encoder.texts"] = np.frombuffer(json.dumps(texts).encode(), np.uint8)
 
     return changed
-
-
-def more(tensors: Tensors, about: dict[str, Any]) -> None:
-    tensors["more"] = np.zeros(1)
-
-
-def none(array: Any) -> None:
-    """Nothing in its place."""
 
 
 def stream(**settings: Any) -> Valid:
