@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +24,6 @@ class Batch:
     tags: NDArray[np.int64]  # [B, T], -100 where unknown
     edges: Floats | None = None  # [B, T, N, N]
     allowed: NDArray[np.bool_] | None = None
-
-    def tensors(self, torch: Any, dtype: Any) -> dict[str, Any]:
-        given = {"emissions": self.emissions, "edges": self.edges}
-        return {name: None if array is None else torch.tensor(array, dtype=dtype) for name, array in given.items()}
 
 
 @dataclass

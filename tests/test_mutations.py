@@ -62,7 +62,7 @@ MUTANTS = [
         )
     ),
     Mutant(
-        "scales", "features/numbers.py", "sums(a * b, 55)", "sums(a * b, 54)", "exact", ("features/test_numbers.py",)
+        "scales", "features/numbers.py", "total(a * b, 55)", "total(a * b, 54)", "exact", ("features/test_numbers.py",)
     ),
     *(
         Mutant("exchange", f"exchange/{file}.py", line, broken, tests, _EXCHANGE)

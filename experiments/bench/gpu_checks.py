@@ -80,7 +80,7 @@ def module_of(batch: dict[str, Any], kind: str, dtype: torch.dtype, device: str)
 
 
 def arguments_of(batch: dict[str, Any], kind: str, dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
-    """What is given to the module."""
+    """Arguments of the module's forward."""
     names = ["emissions", "tags", *(["mask"] if kind == "mask" else []), *(["edges"] if kind == "edges" else [])]
     given = {name: torch.from_numpy(batch[name]) for name in names}
     if kind == "packed":
@@ -124,9 +124,6 @@ def check(shape: tuple[int, int, int], kind: str, double: bool, device: str) -> 
     yield from _of_parameters(name, module, batch, free, bound, truth, limit)
     if kind == "nan":
         return
-    if kind not in ("unknown", "forbidden"):
-        weighted = module(**given, weights=torch.ones(given["tags"].shape, device=device), reduction="none")
-        yield Check(f"{name}: weights of one", difference(weighted.detach().cpu(), truth), size)
     yield from _of_labels(name, module, given, chains, free, limit)
 
 

@@ -45,14 +45,14 @@ TABLE: tuple[Shape, ...] = (
 )
 ROUNDS = 40
 MOST_BYTES = 1 << 30
-"""Of edges of positions' own that are measured."""
+"""Size of edges of positions' own that are measured"""
 PEER_ROUNDS, PEER_SECONDS = 3, 5.0
 """Runs of pytorch-crf, which takes 0.7 ms for each position; only one where that takes longer."""
-FILES = ("ordered", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy", "weighted")
+FILES = ("ordered", "counts", "sums", "rows", "viterbi", "ranked", "drawn", "entropy")
 
 
 class Session:
-    """Where results go, and the time that is left."""
+    """The file of results, and the time that is left."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def long_checks(kind: str, length: int) -> Iterator[Check]:
 
 
 def bits(session: Session) -> bool:
-    """Are gradients the same over 100 runs?"""
+    """Whether gradients are equal over 100 runs"""
     equal = True
     for shape in ((32, 128, 9), (2, 700, 23), (64, 2048, 5), (2, 60, 40)):
         batch = batch_of(shape, "plain")
@@ -160,7 +160,7 @@ def backward(value: torch.Tensor, leaf: torch.Tensor, *modules: torch.nn.Module)
 
 
 def runs_of(shape: Shape) -> dict[str, Callable[[], object]]:
-    """What is measured on a shape, by name; peers where they can be imported and have the time and the memory."""
+    """Runs to measure on a shape, by name; peers where they can be imported and have the time and the memory."""
     size, length, n = shape
     emissions = torch.randn(shape, device="cuda", requires_grad=True)
     tags = torch.randint(n, (size, length), device="cuda")
@@ -209,7 +209,7 @@ def _torch_struct() -> Any:
 
 
 def _potentials(module: CRF, emissions: torch.Tensor) -> torch.Tensor:
-    """What torch-struct takes: the next label before the previous one, and the first scores in the first potential."""
+    """Potentials for torch-struct: the next label before the previous one, the first scores in the first potential."""
     potentials = emissions[:, 1:, :, None] + module.transitions.T
     first = torch.zeros_like(potentials)
     first[:, 0] = emissions[:, 0, None, :]

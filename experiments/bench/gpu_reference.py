@@ -95,7 +95,7 @@ def best(chain: Chain) -> tuple[list[int], float]:
 
 
 def _peak(x: Floats) -> float:
-    """What is taken out of logarithms, so that they stay small and keep their digits."""
+    """The largest number, which is taken out of logarithms so that they keep their digits."""
     peak = float(np.max(x))
     return 0.0 if np.isneginf(peak) else peak
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 from typing import IO
 
 _JOINERS = "\u200c\u200d"
-_FALLBACK = "chainfold.escape"  # how an encoding does without what it does not have
 _ASCII = str.maketrans(
     "→↓−–×…·‖²₁▁▂▃▄▅▆▇█▓░●○ćč", ">v--x.,|21_.-~=+*#+.*occ"
 )  # as wide as they are: tables stay tables
@@ -28,12 +26,23 @@ def visible(text: str) -> str:
 
 def legible(stream: IO[str] | None) -> None:
     """Let a stream write what its encoding does not have in ASCII."""
-    if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(_FALLBACK, _in_ascii)
-        stream.reconfigure(errors=_FALLBACK)
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    write, encoding = stream.write, stream.encoding
+
+    def in_ascii(one: str) -> str:
+        return one if _has(encoding, one) else one.translate(_ASCII)
+
+    stream.reconfigure(errors="backslashreplace")
+    stream.write = lambda text: write(  # type: ignore[method-assign]
+        text if _has(encoding, text) else "".join(map(in_ascii, text))
+    )
 
 
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError), "it is only asked for by streams that write"
-    text = error.object[error.start : error.end].translate(_ASCII)
-    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+def _has(encoding: str, text: str) -> bool:
+    """Whether an encoding has all letters of a text."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

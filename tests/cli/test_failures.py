@@ -101,7 +101,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         lambda: log_likelihood(model, chain, "fb-spill"),
         lambda: ArrayStore(0),
         lambda: RowSpool(None),
-        lambda: CRF(max_iterations=1).fit(str(rows)),
+        lambda: CRF(max_iterations=1).fit(rows),
     ):
         with pytest.raises(
             ChainfoldError, match="no folder for temporary files can be written; set TMPDIR to one that can"
@@ -111,7 +111,7 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_temporary_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    for use in (lambda: RowSpool(None), lambda: CRF(max_iterations=1).fit(str(conll(tmp_path / "rows.txt")))):
+    for use in (lambda: RowSpool(None), lambda: CRF(max_iterations=1).fit(conll(tmp_path / "rows.txt"))):
         with pytest.raises(BadFile, match="gone: cannot hold temporary files: No such file or directory"):
             use()
 

@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(path: Path) -> CRF:
-    return CRF(max_iterations=5, c2=0.3).fit(str(path))
+    return CRF(max_iterations=5, c2=0.3).fit(path)
 
 
 def bits(crf: CRF) -> bytes:
@@ -39,7 +39,7 @@ def bits(crf: CRF) -> bytes:
 def test_files_a_bag_and_a_chain(client: Any, path: Path, expected: CRF, tmp_path: Path) -> None:
     import dask.bag
 
-    crf = DaskCRF(client, max_iterations=5, c2=0.3, folder=tmp_path / "work").fit(str(path))
+    crf = DaskCRF(client, max_iterations=5, c2=0.3, folder=tmp_path / "work").fit(path)
     assert bits(crf) == bits(expected)
     local = crf.to_local()
     assert type(local) is CRF
@@ -48,7 +48,7 @@ def test_files_a_bag_and_a_chain(client: Any, path: Path, expected: CRF, tmp_pat
     assert bits(clone(crf).set_params(folder=None).fit(bag)) == bits(expected)
     chain = encode(path, tmp_path / "rows.chain")
     assert bits(DaskCRF(client, max_iterations=5, c2=0.3).fit(chain)) == bits(expected)
-    assert bits(DaskCRF(client, max_iterations=5, c2=0.3).fit(str(tmp_path / "rows.chain"))) == bits(expected)
+    assert bits(DaskCRF(client, max_iterations=5, c2=0.3).fit(tmp_path / "rows.chain")) == bits(expected)
 
 
 def test_a_dataframe(client: Any, tmp_path: Path) -> None:
@@ -65,8 +65,10 @@ def test_a_dataframe(client: Any, tmp_path: Path) -> None:
 def test_parameters_are_those_of_the_estimator(client: Any, path: Path) -> None:
     assert set(DaskCRF().get_params()) == {"client", "folder", *CRF().get_params()}
     with pytest.raises(ChainfoldError, match="`y` must be left out"):
-        DaskCRF(client).fit(str(path), [["A"]])  # type: ignore[arg-type]
+        DaskCRF(client).fit(path, [["A"]])  # type: ignore[arg-type]
     with pytest.raises(ChainfoldError, match="give paths, globs or URIs"):
         DaskCRF(client).fit(None)
+    with pytest.raises(ChainfoldError, match="files as pathlib"):
+        DaskCRF(client).fit([str(path)])
     with pytest.raises(ChainfoldError, match="algorithm 'ap' goes through the chain in order"):
-        DaskCRF(client, algorithm="ap").fit(str(path))
+        DaskCRF(client, algorithm="ap").fit(path)

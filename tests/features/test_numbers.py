@@ -236,10 +236,10 @@ def test_what_is_no_number_is_named_with_its_line(column: object, sentence: str)
         fit(every_column({"x": "number"}), [stretch(x=column)])
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-140, 1e140])
-def test_statistics_are_exact_and_do_not_depend_on_how_rows_come(scale: float) -> None:
+@pytest.mark.parametrize(("center", "scale"), [(0.0, 1.0), (0.0, 1e-140), (0.0, 1e140), (1e6, 1e-9)])
+def test_statistics_are_exact_and_do_not_depend_on_how_rows_come(center: float, scale: float) -> None:
     dice = np.random.default_rng(0)
-    numbers = dice.normal(size=999) * 10.0 ** dice.integers(-9, 3, 999) * scale
+    numbers = center + dice.normal(size=999) * 10.0 ** dice.integers(-9, 3, 999) * scale
     template = parse_attributes("standard(x) quantile(x,5)")
     expected = fit(template, [stretch(x=pa.array(numbers))])
     merged = NumberStatistics(template)

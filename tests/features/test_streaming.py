@@ -233,6 +233,10 @@ def test_other_encodings(tmp_path: Path) -> None:
     blocks = dripped(bad, [3, 9], vocabulary, encoding="ascii", on_error="skip", notice=told.append)
     assert sum(one.gold.size for one in blocks) == 2
     assert told == ["left out: the open file: line 2 is not ascii."]
+    bad = "ok J B\nbrok\ud800en J B\nok J I\n".encode("utf-16", "surrogatepass")
+    for size in range(1, 9):
+        blocks = dripped(bad, [*range(0, len(bad), size)], vocabulary, encoding="utf-16", on_error="skip", notice=str)
+        assert sum(one.gold.size for one in blocks) == 2
 
 
 NUMBERS = "size,label\n1,x\n2,y\n3,x\n"

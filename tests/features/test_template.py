@@ -275,7 +275,7 @@ def test_logarithms_are_bins_around_zero() -> None:
         ("prefix(word,1.5)", "not how 'prefix' is used"),
         ('suffix(word,"3")', "not how 'suffix' is used"),
         ("lower(word,3)", "not how 'lower' is used"),
-        ('test(word,"(")', "cannot be read: missing \\)"),
+        ('test(word,"(")', "cannot be used: missing \\)"),
         ("match(word,3)", "not how 'match' is used"),
         ("quantile(x,1)", "not how 'quantile' is used"),
         ("quantile(x,2.5)", "not how 'quantile' is used"),

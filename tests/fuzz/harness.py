@@ -32,7 +32,7 @@ from chainfold.errors import ChainfoldError
 
 Target = Callable[[random.Random, Path], None]
 
-MODULES = ("chains", "texts", "tables", "templates", "objects", "journals", "states", "foreign")
+MODULES = ("chains", "texts", "tables", "templates", "objects", "states", "foreign")
 SECONDS_AN_INPUT = 10.0  # of the processor: a busy machine is no hang
 _SECONDS_WAITING = 300.0  # by the clock; the first inputs wait for compiled kernels
 MEMORY = 1 << 30  # bytes beyond those of the first inputs

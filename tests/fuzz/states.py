@@ -525,35 +525,35 @@ def _online(number: int, settings: OnlineSettings, rows: int) -> Valid:
     vocabulary = chain.vocabulary
     assert vocabulary is not None
 
-    def take(run: OnlineRun, block: Block, ended: bool) -> None:
+    def take(run: OnlineRun, block: Block) -> None:
         assert run.trainer is not None
         run.trainer.add(block)
-        for learnt in run.trainer.learn(ended):
-            run.prequential.add(learnt)
+        run._train(run.trainer)
 
     def save(path: Path) -> None:
         run = OnlineRun(path.with_suffix(""), settings)
         run.vocabulary, run.trainer = replace(vocabulary, min_count=1), OnlineTrainer(32, settings)
         run._again = True
         if rows:
-            take(run, chain.block(0, rows), False)
-        run._write_state()
+            take(run, chain.block(0, rows))
+        run._save(run.trainer)
 
     def use(path: Path) -> None:
         run = OnlineRun(path.with_suffix(""), settings)
         run.restore()
         assert run.trainer is not None
-        if run.learnt:
-            run.model()
         run.trainer.check(chain.block(40, 72))
         if run.trainer.weights.size == 32:
-            take(run, chain.block(40, 60), False)
-            run._write_state()
+            take(run, chain.block(40, 60))
+            run._save(run.trainer)
             OnlineRun(path.with_suffix(""), settings).restore()
-            take(run, chain.block(60, 72), True)
-        if run.learnt:
-            run._know(list(vocabulary.labels))
-            run.model()
+            run._add_labels(list(vocabulary.labels))
+            run.trainer.add(chain.block(60, 72))
+        for batch in run.trainer.learn(ended=True):
+            run.prequential.add(batch)
+        assert run.vocabulary is not None
+        if run.trainer.positions:
+            run.trainer.model(run.vocabulary)
         run.prequential.close()
 
     return _kept(save, use)

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import gzip
 import io
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfold.errors import BadFile
-from chainfold.readers import csv_tsv, tables
+from chainfold.readers import csv_tsv, parquet, tables
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.columns import BAG, BAG_VALUES, NUMBER, SYMBOL, Stretch, chosen
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import Format, InputReader
-from chainfold.readers.inputs import Inputs
+from chainfold.readers.inputs import Chunk, Inputs
+from chainfold.readers.parquet import group_sizes
 from readers.test_inputs import Pipe
 
 pytestmark = pytest.mark.quick
@@ -351,6 +353,51 @@ def test_parquet(tmp_path: Path) -> None:
             list(InputReader().read(Inputs(source)))  # type: ignore[arg-type]
 
 
+def test_rows_of_long_texts_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.parquet"
+    table = pa.table({"w": [f"{k}" * 1000 for k in range(500)], "b": [[f"{k}"] for k in range(500)]})
+    pq.write_table(table, path, row_group_size=200)
+    monkeypatch.setattr(parquet, "_AT_ONCE", 100_000)
+    found = list(InputReader().read(Inputs(path)))
+    assert 1 < max(stretch.lines.size for stretch in found) < 100
+    assert columns_of(found) == table.to_pydict()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["x", "a" * 200, "y"]),
+        pa.array([None, "a" * 200, "y"], pa.large_string()),
+        pa.array(["x", "a" * 200, "y"]).dictionary_encode(),
+        pa.array([["x"], ["y", "a" * 200], []]),
+    ],
+    ids=["text", "large", "dictionary", "list"],
+)
+def test_a_huge_cell(column: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "LONGEST_LINE", 100)
+    with pytest.raises(BadFile, match="the table: rows 1 to 3, column 'w': a cell has more than"):
+        list(InputReader().read_table(pa.table({"w": column})))
+    assert lines_of(list(InputReader().read_table(pa.table({"w": column.slice(2)})))) == [1]
+
+
+def test_damaged_parquet_never_ends_the_process() -> None:
+    sink, dice = io.BytesIO(), random.Random(0)
+    table = pa.table({"a": ["x", None, "yy"] * 20, "b": range(60), "l": [["p", "q"], [], ["p"]] * 20})
+    pq.write_table(table, sink, row_group_size=25)
+    data = sink.getvalue()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    refused = 0
+    for _ in range(1500):
+        damaged = bytearray(data)
+        damaged[dice.randrange(footer, len(data))] ^= 1 << dice.randrange(8)
+        try:
+            list(InputReader().read(Inputs(io.BytesIO(damaged))))
+            group_sizes(next(iter(Inputs(io.BytesIO(damaged)))).open(), len(data))
+        except BadFile:
+            refused += 1
+    assert 500 < refused < 1500
+
+
 def test_comments_are_no_rows() -> None:
     text = '# a, "b\n#\nw,t\n#x,y,z\nthe,D\n\n"c,#t",N\n# end'
     stretches = list(InputReader(Format.CSV, comments="#").read(Inputs(io.BytesIO(text.encode()))))
@@ -375,3 +422,17 @@ def test_comments_of_tables_are_written_again(chunk: int) -> None:
         rows = sum(part.lines.size for part in CsvReader(",", True, chunk=chunk, comments="#").read(source.open()))
         annotator.add(np.zeros(rows, np.int64))
     assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
+
+
+def test_the_first_row_may_have_long_fields() -> None:
+    long, limit = "x" * 200_000, csv.field_size_limit()
+    assert columns_of(of_csv(f'1,"{long}"\n2,y\n'.encode())) == {"0": [1.0, 2.0], "1": [long, "y"]}
+    assert csv.field_size_limit() == limit
+
+
+@given(st.text('ab",\r\n ', max_size=30))
+def test_the_first_row_is_that_of_python(text: str) -> None:
+    rows = [row for row in csv.reader(io.StringIO(text + "\n", newline="")) if row]
+    if rows:
+        reader = CsvReader(",", True)
+        assert reader._first_row(Chunk(f"{text}\n".encode(), 1))[0] == rows[0]

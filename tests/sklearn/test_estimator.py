@@ -443,7 +443,7 @@ def test_files_and_stored_chains(tmp_path: Path) -> None:
     bare = "\n\n".join("\n".join(" ".join(row[:2]) for row in part) for part in (ROWS[:3], ROWS[3:]))
     (tmp_path / "new.txt").write_text(bare)
     wanted = [["B", "I", "O"], ["B", "I"]]
-    for inputs in (tmp_path / "train.txt", [str(tmp_path / "train.txt")], str(tmp_path / "train.chain")):
+    for inputs in (tmp_path / "train.txt", [tmp_path / "train.txt"], tmp_path / "train.chain"):
         estimator = CRF(c2=0.1, encoding=READ).fit(inputs)
         assert estimator.state_features_ == expected.state_features_
         assert listed(estimator.predict(tmp_path / "new.txt")) == wanted
@@ -714,7 +714,7 @@ def test_pieces_of_any_kind(tmp_path: Path) -> None:
     estimator = CRF(encoding=READ).partial_fit(tmp_path / "train.txt").partial_fit(tmp_path / "more.txt")
     assert {"word=cat", "word=dogs"} <= set(estimator.attributes_)
     chain = encode(tmp_path / "more.txt", tmp_path / "more.chain", **READ)
-    again = CRF(encoding=READ).partial_fit(str(tmp_path / "train.txt")).partial_fit(chain)
+    again = CRF(encoding=READ).partial_fit(tmp_path / "train.txt").partial_fit(chain)
     assert again.state_features_ == estimator.state_features_
     weighed = CRF(encoding=READ).partial_fit(chain, sample_weight=[0.0])
     assert weighed.state_features_ == {}

@@ -42,7 +42,7 @@ def test_tokens_are_a_table_with_one_column(encoding: dict[str, str] | None, tmp
     (tmp_path / "train.txt").write_text(text)
     crf = CRF(c2=0.1, encoding=encoding).fit(TOKENS, TAGS)
     columns = {"columns": ["tokens", "label"], **(encoding or {})}
-    of_file = CRF(c2=0.1, encoding=columns).fit(str(tmp_path / "train.txt"))
+    of_file = CRF(c2=0.1, encoding=columns).fit(tmp_path / "train.txt")
     assert crf.attributes_ == of_file.attributes_
     assert (crf.model_.weights == of_file.model_.weights).all()
     assert (crf.predict(TOKENS) == TAGS).all()
@@ -76,12 +76,25 @@ def test_labels_of_tokens_may_be_numbers_and_pieces_extend_the_model() -> None:
         (TOKENS, TAGS[:-1], "there are only 3 sequences of labels, but sequence 3 has tokens"),
         (TOKENS, [*TAGS, ["D"]], "more sequences of labels than sequences of tokens"),
         (TOKENS, [TAGS[0][:2], *TAGS[1:]], "sequence 0 has 3 tokens, but 2 labels"),
-        (["the cat", "sat"], [["D"], ["N"]], "contain their labels; leave out `y`"),
+        (["the cat", "sat"], [["D"], ["N"]], "give a list of sequences, such as"),
     ],
 )
 def test_wrong_tokens(x: Any, y: Any, words: str) -> None:
     with pytest.raises(ChainfoldError, match=words):
         CRF().fit(x, y)
+
+
+@pytest.mark.parametrize("given", ["cat", ["the", "cat"], ["-"], ["s3://x/y"], ("the",), np.array(["the", "cat"])])
+def test_texts_are_no_names_of_files(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("the", "cat"):
+        (tmp_path / name).write_text("the D\n")
+    crf = CRF(max_iterations=2).fit(TOKENS, TAGS)
+    for use in (CRF().fit, CRF("adagrad").partial_fit, crf.predict, crf.predict_marginals, crf.score, crf.entropy):
+        with pytest.raises(ChainfoldError, match=r'such as \[\["cat", "abc"\]\], and files as'):
+            use(given)
+    with pytest.raises(ChainfoldError, match="give a list of sequences"):
+        CRF().fit(TOKENS, TAGS, X_dev=given)
 
 
 def test_options_that_do_not_apply_to_sentences() -> None:
@@ -188,7 +201,7 @@ def of_columns(tmp_path: Path) -> CRF:
 
 
 def test_rows_get_the_template_of_the_model(of_columns: CRF, tmp_path: Path) -> None:
-    expected = [list(labels) for labels in of_columns.predict(str(tmp_path / "test.txt"))]
+    expected = [list(labels) for labels in of_columns.predict(tmp_path / "test.txt")]
     full = [
         [{**row, "chunk": label, "more": 1} for row, label in zip(*pair, strict=True)]
         for pair in zip(TEST_ROWS, TEST_LABELS, strict=True)
@@ -198,14 +211,14 @@ def test_rows_get_the_template_of_the_model(of_columns: CRF, tmp_path: Path) -> 
     for rows in (TEST_ROWS, full, lists, columns, iter(TEST_ROWS), [[tuple(row) for row in part] for part in lists]):
         assert (of_columns.predict(rows) == expected).all()
     assert of_columns.predict_single(TEST_ROWS[0]) == expected[0]
-    assert of_columns.predict_marginals(TEST_ROWS)[1] == of_columns.predict_marginals(str(tmp_path / "test.txt"))[1]
+    assert of_columns.predict_marginals(TEST_ROWS)[1] == of_columns.predict_marginals(tmp_path / "test.txt")[1]
     assert list(of_columns.predict([[], TEST_ROWS[0], []])) == [[], expected[0], []]
     assert list(of_columns.predict([])) == []
     scores = evaluate(of_columns.model_, str(tmp_path / "test.txt"))
     assert of_columns.score(TEST_ROWS, TEST_LABELS) == scores.accuracy == of_columns.score(full)
     assert of_columns.tagger_.tag(TEST_ROWS[0]) == expected[0]
     given = of_columns.log_probability(TEST_ROWS, TEST_LABELS)
-    assert given.tolist() == of_columns.log_probability(str(tmp_path / "test.txt")).tolist()
+    assert given.tolist() == of_columns.log_probability(tmp_path / "test.txt").tolist()
 
 
 def test_labels_that_the_model_does_not_have_are_wrong(of_columns: CRF) -> None:

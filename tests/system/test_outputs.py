@@ -60,7 +60,6 @@ VERBS = [
     ("train a.chain --model a.run -o a", INPUT),
     ("learn data.txt --prequential new -o new", TWO),
     ("learn data.txt --prequential new.run -o new", TWO),
-    ("learn data.txt --prequential new.journal -o new", TWO),
     ("learn data.txt --prequential data.txt -o new", INPUT),
     ("learn data.txt --template template --prequential template -o new", INPUT),
     ("tag a.model data.txt -o data.txt", INPUT),

@@ -135,7 +135,7 @@ def test_patterns_of_uris(place: Place) -> None:
     for source, text in zip(inputs, (b"a.csv", b"b.csv", b"in/d.csv"), strict=True):
         assert source.open().read(100) == text
         assert source.part(1, 3).read(100) == text[1:3]
-        assert source.file is not None
+        assert source.source.address is not None
 
 
 @pytest.mark.slow

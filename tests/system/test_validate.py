@@ -158,8 +158,8 @@ FORGERIES: dict[str, dict[str, Change]] = {
         "labels twice": say(["P", "P", "P"], "meaning", "labels"),
         "too few labels": say(["P"], "meaning", "labels"),
         "a template that is none": say("{", "meaning", "template"),
-        "no positions of an interval": say([0, 0, 5, 5], "counts"),
-        "a loss that is text": say("a", "loss"),
+        "an interval of other positions": put("prequential.counts", 0),
+        "a loss that is no number": put("prequential.loss", np.nan),
         "an array that nobody knows": more,
     },
 }

@@ -61,7 +61,7 @@ def library(n_labels: int, double: bool, edges: bool) -> ctypes.CDLL:
 
 
 class HostKernels:
-    """What `chainfold.cuda.launch.Kernels` is on a card."""
+    """The interface of `chainfold.cuda.launch.Kernels`."""
 
     turned = False  # the last thread and the last block first
     launches: list[str] = []  # noqa: RUF012  (one list for all)

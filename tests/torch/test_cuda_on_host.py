@@ -30,36 +30,34 @@ def arguments_of(module: CRF, given: dict[str, Tensor | None]) -> Arguments:
 
 
 def likelihood_on_card(
-    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, weights: Tensor | None = None
+    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     """Values of the sequences, and the gradient of their sum."""
     with torch.no_grad():
         inputs = arguments_of(module, given)
 
         def compute() -> Any:
-            values, vectors, known = gpu.log_likelihoods(inputs, tags, weights)
+            values, vectors, known = gpu.log_likelihoods(inputs, tags)
             factor = torch.ones_like(values)
-            return values, list(gpu.gradients(inputs, tags, known, weights, vectors, factor))
+            return values, list(gpu.gradients(inputs, tags, known, vectors, factor))
 
         values, gradient = in_both_orders(compute)
     return values, gradient
 
 
 def likelihood_on_host(
-    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, weights: Tensor | None = None
+    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     inputs = arguments_of(module, given)
     leaves = [tensor.detach().double().requires_grad_() for tensor in inputs[:5] if tensor is not None]
     scores = [*leaves, None][:5]
-    values, *_ = torch.ops.chainfold.crf(*scores, *inputs[5:], tags, weights)
+    values, *_ = torch.ops.chainfold.crf(*scores, *inputs[5:], tags)
     return values.detach(), list(torch.autograd.grad(values.sum(), leaves))
 
 
-def assert_equal_to_host(
-    module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, tolerance: float, **options: Any
-) -> None:
-    values, gradient = likelihood_on_card(module, given, tags, **options)
-    expected, gradient_on_host = likelihood_on_host(module, given, tags, **options)
+def assert_equal_to_host(module: CRF, given: dict[str, Tensor | None], tags: Tensor | None, tolerance: float) -> None:
+    values, gradient = likelihood_on_card(module, given, tags)
+    expected, gradient_on_host = likelihood_on_host(module, given, tags)
     np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
     for card, host in zip(gradient, gradient_on_host, strict=False):
         np.testing.assert_allclose(card, host, rtol=tolerance, atol=tolerance * max(1.0, float(host.abs().max())))
@@ -233,7 +231,7 @@ def test_vanishing_transitions_are_not_forbidden(
 @pytest.mark.parametrize("kind", ["plain", "edges"])
 @pytest.mark.parametrize("whole", [64, 4])
 def test_large_scores_keep_their_digits(kind: str, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What all labels of a position have in common does not round their differences away."""
+    """A score that all labels of a position share does not round their differences away."""
     cut(monkeypatch, whole, 8)
     module, given, _ = setting((2, 30, 3), False, kind)
     scores = given["edges" if kind == "edges" else "emissions"]
@@ -364,8 +362,8 @@ def flags_of(
     monkeypatch.setattr(gpu_batch.GpuBatch, "flags", watched)
     with torch.no_grad(), cuda_on_host.card_on_host():
         inputs = arguments_of(module, given)
-        values, vectors, known = gpu.log_likelihoods(inputs, tags, None)
-        gpu.gradients(inputs, tags, known, None, vectors, torch.ones_like(values))
+        values, vectors, known = gpu.log_likelihoods(inputs, tags)
+        gpu.gradients(inputs, tags, known, vectors, torch.ones_like(values))
         return vectors, [flags.clone() for flags in kept if flags is not None], given
 
 
@@ -377,7 +375,7 @@ def flags_of(
 def test_ordinary_batches_are_done_in_numbers_and_in_chunks(
     case: tuple[int, int, int], whole: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What falls back to another way is right as well, but slow."""
+    """A fallback would be right as well, but slow."""
     cut(monkeypatch, whole, 16)
     vectors, kept, given = flags_of(case, kind, monkeypatch)
     in_chunks = whole == 8 or case[2] <= 32
@@ -403,9 +401,9 @@ OTHERS = ["plain", "time first", "mask", "packed", "forbidden", "strong", "edges
 
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("case", [(2, 12, 3, True), (2, 40, 33, True), (3, 30, 5, False)], ids=str)
-def test_entropies_ranked_labellings_and_weights_are_those_of_the_host(case: tuple[Any, ...], kind: str) -> None:
+def test_entropies_and_ranked_labellings_are_those_of_the_host(case: tuple[Any, ...], kind: str) -> None:
     *shape, double = case
-    module, given, tags = setting(tuple(shape), double, kind)
+    module, given, _ = setting(tuple(shape), double, kind)
     tolerance = 1e-10 if double else 2e-6
     entropy = in_both_orders(lambda: module.entropy(**given))
     np.testing.assert_allclose(entropy, module.entropy(**given), rtol=tolerance, atol=tolerance)
@@ -413,9 +411,24 @@ def test_entropies_ranked_labellings_and_weights_are_those_of_the_host(case: tup
     for card, host in zip(ranked, module.nbest(k=7, **given), strict=True):
         assert card.labels == host.labels
         np.testing.assert_allclose(card.scores, host.scores, rtol=tolerance)
-    weights = torch.rand(tags.shape) * 3.0
-    if kind != "forbidden":
-        assert_equal_to_host(module, given, tags, tolerance, weights=weights)
+
+
+def test_no_more_labellings_are_ranked_than_there_are() -> None:
+    module, given, _ = setting((2, 3, 3), True, "packed")
+    with cuda_on_host.card_on_host():
+        card = module.nbest(k=10**9, **given)
+    for found, host in zip(card, module.nbest(k=10**9, **given), strict=True):
+        assert found.labels == host.labels
+
+
+def test_half_precision_gives_float32() -> None:
+    module, given, _ = setting((2, 5, 3), False, "plain")
+    half = given["emissions"].half()
+    for method in (module.marginals, module.entropy, lambda emissions: module.nbest(emissions, 2)[0].scores):
+        with cuda_on_host.card_on_host():
+            card = method(half)
+        assert card.dtype == torch.float32
+        np.testing.assert_allclose(card, method(half), rtol=2e-6, atol=2e-6)
 
 
 def test_drawn_labellings_have_the_probabilities_of_the_model() -> None:
@@ -453,33 +466,28 @@ def test_drawn_labellings_follow_their_numbers(n: int) -> None:
                 assert labels[t] == int(np.searchsorted(shares, uniforms[6 * s + t, k] * shares[-1], side="right"))
 
 
-BAD = ["a tag", "a weight", "an unknown tag with weights", "offsets", "no labelling", "not a number"]
+BAD = ["a tag", "offsets", "no labelling", "not a number"]
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_input_gets_the_sentence_of_the_host(kind: str) -> None:
     module, given, tags = setting((2, 5, 3), True, "packed" if kind == "offsets" else "plain")
-    weights = torch.rand(tags.shape)
-    calls = {"a tag": lambda: module(tags=tags, **given)}
+    in_data = kind in ("no labelling", "not a number")
     if kind == "a tag":
         tags[1, 3] = 7
     elif kind == "offsets":
         given["cu_seqlens"][1] = 9
-        calls[kind] = lambda: module(tags=tags, **given)
-    elif kind in ("no labelling", "not a number"):
-        given["emissions"][1, 2] = -torch.inf if kind == "no labelling" else torch.nan
-        calls[kind] = lambda: module.entropy(**given)
     else:
-        if kind == "a weight":
-            weights[0, 0] = -1.0
-        else:
-            tags[0, 0] = -100
-        calls[kind] = lambda: module(tags=tags, weights=weights, **given)
+        given["emissions"][1, 2] = -torch.inf if kind == "no labelling" else torch.nan
+
+    def call() -> Tensor:
+        return module.entropy(**given) if in_data else module(tags=tags, **given)
+
     with pytest.raises(ChainfoldError) as host:
-        calls[kind]()
+        call()
     with cuda_on_host.card_on_host(), pytest.raises(ChainfoldError) as card:
-        calls[kind]()
-    if kind in ("no labelling", "not a number"):
+        call()
+    if in_data:
         assert str(card.value).startswith("sequence 1 has ")  # the card says which one
     else:
         assert str(card.value) == str(host.value)

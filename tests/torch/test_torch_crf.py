@@ -98,15 +98,21 @@ def test_half_precision_emissions_are_computed_in_float32(dtype: torch.dtype) ->
     assert torch.equal(half.grad, full.grad.to(dtype))
 
 
-def test_autocast_and_clipping() -> None:
-    module, emissions, tags = setting()
-    linear = torch.nn.Linear(5, 5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = -module(linear(emissions.detach()), tags)
-    loss.backward()
-    assert loss.dtype == torch.float32
-    norm = torch.nn.utils.clip_grad_norm_([*module.parameters(), *linear.parameters()], 0.1)
-    assert bool(torch.isfinite(norm))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_half_precision_emissions_is_a_float32(dtype: torch.dtype) -> None:
+    module, emissions, _ = setting()
+    half = emissions.detach().to(dtype)
+    for method in (
+        module.marginals,
+        module.log_partition,
+        module.entropy,
+        lambda given: module.best(given).scores,
+        lambda given: torch.stack([paths.scores for paths in module.nbest(given, 3)]),
+    ):
+        found = method(half)
+        assert found.dtype == torch.float32
+        assert torch.equal(found, method(half.float()))
+    assert torch.allclose(module.marginals(half).sum(-1), torch.ones(3, 6), atol=1e-6)
 
 
 def test_copies_and_pickles_of_the_module() -> None:
@@ -141,19 +147,28 @@ def test_constraints_are_respected_by_every_method() -> None:
     assert torch.equal(by_hand.log_partition(emissions), module.log_partition(emissions))
 
 
+def test_no_more_labellings_are_looked_for_than_there_are() -> None:
+    module, emissions, _ = setting((3, 3, 3), forbid=[(0, 1)])
+    mask = torch.tensor([[True, True, True], [True, False, False], [False] * 3])
+    allowed = torch.ones(3, 3, 3, dtype=torch.bool)
+    allowed[0, 2, 0] = False
+    few = module.nbest(emissions, 27, mask, allowed=allowed)
+    many = module.nbest(emissions, 10**9, mask, allowed=allowed)
+    for paths, same, count in zip(few, many, (13, 3, 1), strict=True):
+        assert len(paths.labels) == len(paths.scores) == count
+        assert paths.labels == same.labels
+        assert torch.equal(paths.scores, same.scores)
+    (paths,) = CRF(1, batch_first=True).nbest(torch.zeros(1, 1000, 1), 10**9)
+    assert paths.labels == [[0] * 1000]
+    long = module.nbest(torch.randn(1, 5000, 3), 4)  # 3^5000 labellings
+    assert len(long[0].labels) == 4
+
+
 def test_samples_have_the_frequencies_of_the_marginals() -> None:
     module, emissions, _ = setting((2, 4, 3), seed=5)
     drawn = module.sample(emissions, 20000, generator=torch.Generator().manual_seed(1))
     frequency = torch.stack([torch.nn.functional.one_hot(labels, 3).double().mean(0) for labels in drawn])
     assert torch.allclose(frequency, module.marginals(emissions).double(), atol=0.02)
-
-
-def test_label_weights_are_weights_of_positions() -> None:
-    module, emissions, tags = setting()
-    own = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0])
-    expected = module(emissions, tags, weights=own[tags])
-    for dtype in (torch.int64, torch.uint8, torch.int32):
-        assert torch.equal(module(emissions, tags.to(dtype), label_weights=own), expected)
 
 
 def test_compiles_into_one_graph() -> None:
@@ -169,7 +184,7 @@ def test_compiles_into_one_graph() -> None:
 def test_torch_finds_nothing_wrong_with_the_operators() -> None:
     module, emissions, tags = setting()
     scores = tuple(score.detach().requires_grad_() for score in module.scores())
-    arguments = (emissions, *scores, None, None, None, None, True, tags, None)
+    arguments = (emissions, *scores, None, None, None, None, True, tags)
     torch.library.opcheck(torch.ops.chainfold.crf.default, arguments)
 
 
@@ -257,13 +272,10 @@ def test_a_sequence_without_a_possible_labelling() -> None:
         ({"tags": torch.full((3, 6), -1)}, "is -1"),
         ({"mask": torch.ones(6, 3)}, r"emissions and mask must match, got \(3, 6\) and \(6, 3\)"),
         ({"reduction": "median"}, "invalid reduction: median"),
-        ({"weights": torch.ones(3)}, "weights must have shape"),
-        ({"weights": -torch.ones(3, 6)}, "weights must be finite"),
         ({"edges": torch.ones(3, 6, 5)}, "edges needs the shape"),
         ({"emissions": np.zeros((3, 6, 5))}, "emissions must be a tensor, got ndarray"),
         ({"tags": [[0] * 6] * 3}, "tags must be a tensor, got list"),
         ({"mask": "mean"}, "mask must be a tensor, got str"),
-        ({"label_weights": torch.ones(4)}, r"label_weights must have shape \(5,\), got \(4,\)"),
         ({"cu_seqlens": torch.tensor([0, 6])}, "emissions must have dimension of 2, got 3"),
     ],
 )
@@ -294,6 +306,30 @@ def test_neither_numba_nor_arrow_is_imported_before_a_cpu_tensor_comes() -> None
         "assert not {'numba', 'pyarrow'} & set(sys.modules), 'imported'"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=dict(os.environ))
+
+
+_STEP = """
+import sys
+import torch
+from chainfold.torch import CRF
+
+module, emissions = CRF(3, batch_first=True), torch.randn(2, 4, 3, requires_grad=True)
+(-module(emissions, torch.zeros(2, 4, dtype=torch.long))).backward()
+module.decode(emissions)
+module.nbest(emissions, 2)
+module.sample(emissions)
+print(*sys.modules)
+"""
+
+
+def test_cpu_tensors_import_neither_engines_nor_tables_nor_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _STEP], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not {"pyarrow", "typer", "rich"} & loaded
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("chainfold.")}
+    assert rooms <= {"chain", "engines", "errors", "escape", "kernels", "model", "system", "torch"}
+    engines = {name.removeprefix("chainfold.engines.") for name in loaded if name.startswith("chainfold.engines.")}
+    assert engines == {"belief", "certificate", "forward_pass", "transitions"}
 
 
 def test_long_sequences_agree_with_the_engines() -> None:

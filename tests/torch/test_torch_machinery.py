@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
 import pytest
@@ -60,33 +59,6 @@ def test_two_processes_have_the_gradient_of_the_joint_batch(tmp_path: Path) -> N
     for here, there, expected in zip(*shares, gradients(model), strict=True):
         assert torch.equal(here, there)
         assert torch.allclose(here, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_torch_script_has_the_same_results(tmp_path: Path) -> None:
-    model, *batch = setting()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit itself
-        scripted = torch.jit.script(model)
-        scripted.save(tmp_path / "model.pt")
-        loaded = torch.jit.load(tmp_path / "model.pt")
-        free = CRF(LABELS)
-        crf, scripted_free = torch.jit.script(model.crf), torch.jit.script(free)
-    assert list(scripted_free.state_dict()) == list(free.state_dict())
-    model(*batch).backward()
-    expected = gradients(model)
-    for other in (scripted, loaded):
-        assert set(model.state_dict()) <= set(other.state_dict())
-        other.zero_grad()
-        value = other(*batch)
-        assert torch.equal(value, model(*batch))
-        value.backward()
-        assert all(torch.equal(found, wanted) for found, wanted in zip(gradients(other), expected, strict=True))
-    emissions = model.encoder(batch[0])
-    assert crf.decode(emissions, batch[2]) == model.crf.decode(emissions, batch[2])
-    emissions = emissions.transpose(0, 1)
-    assert scripted_free.decode(emissions) == free.decode(emissions)
-    with pytest.raises(RuntimeError, match="emissions and tags must match"):
-        crf(emissions, batch[1][:, 1:])
 
 
 def test_one_graph_serves_batches_of_any_size() -> None:
@@ -153,8 +125,6 @@ def test_the_module_in_any_type(dtype: torch.dtype) -> None:
 def test_a_module_on_another_device_is_an_error() -> None:
     model, x, tags, mask = setting()
     emissions = model.encoder(x)
-    with pytest.raises(ChainfoldError, match="weights are on meta and emissions are on cpu"):
-        model.crf(emissions, tags, mask, weights=torch.ones(tags.shape, device="meta"))
     with pytest.raises(ChainfoldError, match="the CRF is on meta and emissions are on cpu"):
         model.crf.to("meta")(emissions, tags, mask)
 

@@ -19,14 +19,12 @@ _ORACLE, _STREAM, _CRF, _CUTS = (
 )
 _KERNELS = "torch/batch_kernels.py"
 _ENTRY = "end_posterior(alpha[t - 1], False, n_labels, entry)"
-_CHANGES = "np.where(starts, earlier, weights - earlier)"
 MUTANTS = [
     Mutant("forward", _KERNELS, _ENTRY, "entry[:] = alpha[t - 1]", "long_seq", _CRF),
     Mutant("backward", _KERNELS, "gradient[row, j] += factor[k] *", "gradient[row, j] +=", "differences", _ORACLE),
     Mutant("backward", _KERNELS, "ends[0, j] += factor[k] *", "ends[0, j] += 0.0 *", "differences", _ORACLE),
     Mutant("backward", _KERNELS, "if slot == 0:", "if slot == 1:", "differences", _ORACLE),
     Mutant("masks", _KERNELS, "if batch_first else t * size + s", "if batch_first else t + s", "holes", _ORACLE),
-    Mutant("weights", "torch/cpu_general.py", _CHANGES, "weights", "weights", _ORACLE),
     Mutant("cuts", "torch/cpu_cuts.py", "TOLERANCE = 1e-13", "TOLERANCE = 1e-3", "numbers", _CUTS),
     Mutant(
         "cuts", "torch/cpu_cuts.py", "np.delete(vectors, dropped - earlier", "np.delete(vectors, dropped", "", _CUTS
@@ -70,21 +68,18 @@ MUTANTS += [
         _LABELS,
     ),
     on_card("numbers.cuh", "pool + (t + 1) % 2 * N, *now", "pool + t % 2 * N, *now", "numbers"),
-    on_card("numbers.cuh", "g += b.weights[rows.at(t - 1)] - b.weights[row];", ";", _OTHERS),
     on_card("blocks.cu", "high <= low * (1.0 + BORDER)", "high <= low * 2.0", _LABELS),
     on_card("blocks.cu", "(1 + (b.round + 1) % 2) * size", "(1 + b.round % 2) * size", "ordinary"),
     on_card("blocks.cu", "*turn.exit = earlier[number * N + j]", "", "ordinary"),
     on_card("blocks.cu", "b.flag[part_at(b, number, b.chunk).s] = 1", ";", "gradient and 130-33-True-8 and cycle"),
     on_card("blocks.cu", "if (!known) b.flag[chunk.s] = 1;", "", "gradient and 70-66-False-8 and strong and packed"),
     on_card("ordered.cu", "own += b.score[first + c]", "own += b.score[c]", "gradient and 70-66-False-8 and plain"),
-    on_card("counts.cu", "own.g += own.before - weight", "own.g += 0.0", _OTHERS),
     on_card("counts.cu", "table[own[k].last * N + j] += share", "table[j] += share", _LABELS),
     on_card("counts.cu", "b.flag[group.s] == 0", "false", "gradient and 60-3-True-8 and cycle"),
     on_card("counts.cu", "joint(i) * v", "joint(i)", "gradient and edges"),
     on_card("sums.cu", "first_part(b, s, b.group)", "first_part(b, 0, b.group)", _OTHERS),
     on_card("logarithms.cuh", "alpha[j] = now - peak;", "alpha[j] = now;", "gradient and 90-5-False and strong"),
-    on_card("weighted.cu", "- most - log(total)", "- most", _OTHERS),
-    on_card("entropy.cu", "if (t == sequence.length - 1) sum", "if (t == sequence.length) sum", _OTHERS),
+    on_card("entropy.cu", "if (t == part.length - 1) here", "if (t == part.length) here", _OTHERS),
     on_card("ranked.cu", "list[p - 1] < x", "list[p - 1] > x", _OTHERS),
     on_card("drawn.cu", "own[i] = before + share", "own[i] = share", "follow"),
     on_card("viterbi.cuh", "delta -= peak;", ";", _CHUNKS),
@@ -98,7 +93,7 @@ MUTANTS += [
     on_card("best_chunks.cu", "b.turns[(c - k > number", "b.turns[(c - k - 1 > number", _CHUNKS),
     on_card("best_chunks.cu", "b.flag[chunk.s] = fault;", "b.flag[chunk.s] = 0;", "cannot"),
 ]
-CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences or weights", _ORACLE)
+CONTROL = Mutant("nothing", _KERNELS, "BLOCK = 1024", "BLOCK = 1024", "differences", _ORACLE)
 
 
 @pytest.mark.slow

@@ -176,49 +176,9 @@ def test_gradients_are_those_of_differences(kind: str) -> None:
     given = [leaf for leaf in leaves if leaf is not None]
     if edges is not None:
         assert torch.autograd.gradcheck(
-            lambda *s: torch.ops.chainfold.crf(*s, mask, None, allowed, True, tags, None)[0], given
+            lambda *s: torch.ops.chainfold.crf(*s, mask, None, allowed, True, tags)[0], given
         )
     else:
         assert torch.autograd.gradcheck(
-            lambda *s: torch.ops.chainfold.crf(*s, None, mask, None, allowed, True, tags, None)[0], given
+            lambda *s: torch.ops.chainfold.crf(*s, None, mask, None, allowed, True, tags)[0], given
         )
-
-
-def test_weights_of_positions_count_conditional_probabilities() -> None:
-    batch = batch_of((3, 5, 3), "holes", "plain")
-    module = module_of(batch, True)
-    emissions, mask, tags = (torch.from_numpy(a) for a in (batch.emissions, batch.mask, batch.tags))
-    emissions.requires_grad_()
-    torch.manual_seed(3)  # some weights would hide a wrong flow
-    weights = torch.rand(3, 5, dtype=torch.float64)
-    found = module(emissions, tags, mask, "none", weights=weights)
-    for s in range(3):
-        expected, places = 0.0, np.flatnonzero(batch.mask[s])
-        for k, t in enumerate(places):  # log p(y_t | y_{t+1}, x up to t): prefixes, with and without y_t pinned
-            last = k + 1 == places.size
-            pinned = _prefix(module, batch, s, places[: k + 1], places, last, True)
-            free = _prefix(module, batch, s, places[: k + 1], places, last, False)
-            expected += float(weights[s, t]) * (pinned - free)
-        assert abs(float(found[s].detach()) - expected) < ORACLE * 10
-    assert torch.autograd.gradcheck(
-        lambda e, t, a, b: torch.ops.chainfold.crf(e, t, a, b, None, mask, None, None, True, tags, weights)[0],
-        (emissions, module.transitions, module.start_transitions, module.end_transitions),
-    )
-    ones = module(emissions, tags, mask, "none", weights=torch.ones_like(weights))
-    assert torch.allclose(ones, module(emissions, tags, mask, "none"), rtol=ORACLE, atol=ORACLE)
-
-
-def _prefix(
-    module: CRF, batch: Batch, s: int, inside: np.ndarray, places: np.ndarray, last: bool, pinned: bool
-) -> float:
-    """log of the sum over labellings of some first positions and, unless they are all, the tag of the next one."""
-    end = batch.end if last else batch.transitions[:, batch.tags[s, places[inside.size]]]
-    emissions = torch.from_numpy(batch.emissions[s, inside])[None].clone()
-    allowed = torch.ones_like(emissions, dtype=torch.bool)
-    if pinned:
-        allowed[0, -1] = torch.arange(batch.start.size) == int(batch.tags[s, inside[-1]])
-    values, *_ = torch.ops.chainfold.crf(
-        emissions, module.transitions, module.start_transitions, torch.from_numpy(np.ascontiguousarray(end)),
-        None, None, None, allowed, True, None, None,
-    )  # fmt: skip
-    return float(values.detach())

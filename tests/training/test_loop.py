@@ -476,6 +476,7 @@ def test_values_beyond_all_measure_end_in_a_sentence() -> None:
     [
         ("newton", {}, "algorithm is 'newton', but must be one of lbfgs"),
         ("ap", {"c2": 1.0}, "`c2` does not apply to algorithm 'ap'"),
+        ("l2sgd", {"c1": 1.0}, "`c1` does not apply to algorithm 'l2sgd'"),
         ("lbfgs", {"rate": 1.0}, "`rate` does not apply to algorithm 'lbfgs'"),
         ("lbfgs", {"c1": -1.0}, "c1 is -1.0"),
         ("lbfgs", {"c2": float("nan")}, "c2 is nan"),

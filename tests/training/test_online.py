@@ -286,7 +286,7 @@ def test_rows_that_cannot_be_learnt_from() -> None:
     labels[7] = -1
     with pytest.raises(ChainfoldError, match="row 8 has no label"):
         trainer.add(chain.block(5, 10)._replace(labels=labels[5:10]))
-    with pytest.raises(ChainfoldError, match="position weights"):
+    with pytest.raises(ChainfoldError, match="weights of sequences"):
         trainer.add(chain.block(5, 10)._replace(weights=np.ones(5)))
     edges = random_chain(np.random.default_rng(0), 50, 2, n_edge_attributes=2)
     with pytest.raises(ChainfoldError, match="edge attributes"):

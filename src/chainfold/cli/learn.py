@@ -14,7 +14,15 @@ from chainfold.cli.console import notice, report
 from chainfold.cli.input_options import INPUT, Inputs, check_raw
 from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import LiveTable, live_table
-from chainfold.cli.training_options import ONLINE_SETTINGS, RUN, ModelOutput, RunOptions, beside, check_model_output
+from chainfold.cli.training_options import (
+    ONLINE_SETTINGS,
+    RUN,
+    RUN_PANEL,
+    ModelOutput,
+    RunOptions,
+    beside,
+    check_model_output,
+)
 from chainfold.system import signals
 from chainfold.system.machine import resident
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from chainfold.training.online.run import OnlineRun
     from chainfold.training.online.trainer import BatchResult
 
-_HEADINGS = ("positions", "correct", "correct until then", "-log likelihood")
+_HEADINGS = ("positions", "accuracy", "accuracy so far", "-log likelihood")
 
 Prequential = Annotated[
     Path | None,
@@ -33,22 +41,26 @@ Prequential = Annotated[
         help="A CSV file to write: accuracy and loss of every 10,000 positions, tagged before they are trained on.",
     ),
 ]
+SaveEvery = Annotated[
+    int, typer.Option(metavar="ROWS", help="Save the unfinished run after this many rows.", rich_help_panel=RUN_PANEL)
+]
 
 
-@grouped(spec=INPUT.without("labels", "weight", "min_count"), settings=ONLINE_SETTINGS, run=RUN)
+@grouped(spec=INPUT.without("labels", "weight", "min_count"), settings=ONLINE_SETTINGS, run=RUN.without("save_every"))
 def learn(
     inputs: Inputs,
     output: ModelOutput,
     spec: dict[str, Any],
     settings: dict[str, Any],
     run: RunOptions,
+    save_every: SaveEvery = 100_000,
     prequential: Prequential = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model on rows as they arrive, in one pass and bounded memory, by AdaGrad with hashed attributes.
 
-    The state of an unfinished run is kept in MODEL.run, the rows of a pipe since
-    then in MODEL.journal; both are removed at the end.
+    The state of an unfinished run is kept in MODEL.run and removed at the end.
+    Rows of a pipe that came after it was last saved are lost if the run is killed.
 
     Example: chainfold learn log.csv --one-sequence --prequential accuracy.csv -o log.model
     """
@@ -57,12 +69,12 @@ def learn(
 
     begin = time.perf_counter()
     check_model_output(output)
-    state, journal = beside(output, "run"), beside(output, "journal")
-    options.hold([output, state, journal, prequential], inputs, spec.get("template"))
+    state = beside(output, "run")
+    options.hold([output, state, prequential], inputs, spec.get("template"))
     run.check(state)
     if is_chain(inputs):
         check_raw(inputs[0], spec)
-    model = _learnt(inputs, output, spec, settings, run, prequential)
+    model = _learnt(inputs, output, spec, settings, run, save_every, prequential)
     if model.layout.n_labels == 1:
         notice(f"{only_label(model.vocabulary)}: the model can give no other.")
     facts = _facts(output, model, time.perf_counter() - begin)
@@ -75,6 +87,7 @@ def _learnt(
     spec: Any,
     settings: dict[str, Any],
     options: RunOptions,
+    save_every: int,
     prequential: Path | None,
 ) -> Model:
     """Run until the input ends; leave the verb if a signal comes first."""
@@ -90,7 +103,7 @@ def _learnt(
         run = OnlineRun(
             output,
             OnlineSettings(**settings),
-            every=options.every,
+            save_every=save_every,
             tell=lambda interval: _show(interval, shown, written),
             progress=speed.add,
             stop=lambda: requested(),
@@ -98,7 +111,7 @@ def _learnt(
         if options.resume and run.state_path.exists():
             _restore(run, shown)
         if prequential is not None:
-            written.append(stack.enter_context(IntervalTable(prequential, run.learnt)))
+            written.append(stack.enter_context(IntervalTable(prequential, run.prequential.told)))
         requested = stack.enter_context(signals.interruptible(run.leave_if_waiting))
         try:
             return run.run(run.wait(lambda: arriving(inputs, piped=run.piped, **spec)))
@@ -111,12 +124,8 @@ def _learnt(
 
 def _restore(run: OnlineRun, shown: LiveTable) -> None:
     run.restore()
-    shown.notice(f"resuming after {run.learnt:,} positions.")
-    if run.torn:
-        shown.notice(
-            f"the last {run.torn:,} bytes of {run.journal_path} are a record that was not written completely; they "
-            f"are discarded."
-        )
+    lost = "" if run.piped is None else "; any rows that the pipe had given after it are lost"
+    shown.notice(f"resuming after row {run.rows:,}{lost}.")
 
 
 def _show(interval: Interval, shown: LiveTable, written: list[Any]) -> None:
@@ -167,11 +176,11 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("algorithm", f"{facts['algorithm']}, online"),
         ("positions", f"{facts['positions']:,}"),
-        ("batches, and those not exact", f"{facts['batches']:,}, {facts['approximate_batches']:,}"),
-        ("correct before training on them", f"{facts['prequential_accuracy']:.2%}"),
-        ("-log likelihood per position, likewise", f"{facts['prequential_loss']:.4f}"),
+        ("batches (approximate)", f"{facts['batches']:,} ({facts['approximate_batches']:,})"),
+        ("accuracy before training", f"{facts['prequential_accuracy']:.2%}"),
+        ("-log likelihood before training", f"{facts['prequential_loss']:.4f} per position"),
         ("labels", f"{facts['labels']:,}"),
-        ("attributes that occurred, by their hash", f"{facts['attributes']:,}"),
+        ("hashed attributes", f"{facts['attributes']:,}"),
         ("weights", f"{facts['weights']:,}"),
         ("size", f"{facts['bytes'] / 1e6:,.2f} MB"),
         ("seconds", f"{facts['seconds']:,.2f}"),

@@ -135,7 +135,7 @@ class _ModelOptions:
 @dataclass(frozen=True)
 class _EngineOptions:
     engine: Annotated[
-        str, typer.Option(metavar="E", help="An engine (docs/python.md), for lbfgs.", rich_help_panel=_ENGINE)
+        str, typer.Option(metavar="E", help="The engine of lbfgs (docs/python.md lists them).", rich_help_panel=_ENGINE)
     ] = "parallel"
     threads: Annotated[
         int | None,
@@ -155,7 +155,7 @@ class _EngineOptions:
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        """As `training.loop.train` takes them, checked."""
+        """Arguments of `training.loop.train`, checked."""
         from chainfold.engines.registry import engine_named
         from chainfold.engines.settings import Settings
         from chainfold.system.machine import cores
@@ -347,7 +347,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("positions", f"{facts['positions']:,}"),
         ("labels", f"{facts['labels']:,}"),
         ("attributes", f"{facts['attributes']:,}"),
-        ("weights, and those that are not zero", f"{facts['weights']:,}, {facts['active_weights']:,}"),
+        ("weights (non-zero)", f"{facts['weights']:,} ({facts['active_weights']:,})"),
         ("size", f"{facts['bytes'] / 1e6:,.2f} MB"),
         ("seconds", f"{facts['seconds']:,.2f}"),
         ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),

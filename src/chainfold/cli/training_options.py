@@ -17,7 +17,7 @@ from chainfold.system.outputs import STANDARD, check_outputs
 if TYPE_CHECKING:
     from chainfold.training.loop import SaveInterval
 
-ALGORITHM, _STEPS, _RUN = "Algorithm", "Settings of algorithms", "Run"
+ALGORITHM, _STEPS, RUN_PANEL = "Algorithm", "Settings of algorithms", "Run"
 
 ModelOutput = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model to write.")]
 
@@ -105,15 +105,15 @@ class RunOptions:
         str,
         typer.Option(
             metavar="K",
-            help="Save the unfinished run after K iterations (for learn, batches), or a time: 30s, 5m, 1h.",
-            rich_help_panel=_RUN,
+            help="Save the unfinished run after K iterations, or a time: 30s, 5m, 1h.",
+            rich_help_panel=RUN_PANEL,
         ),
     ] = "1m"
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the saved run.", rich_help_panel=_RUN)] = False
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the saved run.", rich_help_panel=_RUN)] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the saved run.", rich_help_panel=RUN_PANEL)] = False
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the saved run.", rich_help_panel=RUN_PANEL)] = False
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Write a line for each iteration to stderr.", rich_help_panel=_RUN),
+        typer.Option("--verbose", "-v", help="Write a line for each iteration to stderr.", rich_help_panel=RUN_PANEL),
     ] = False
 
     @property

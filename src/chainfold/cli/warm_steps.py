@@ -102,7 +102,7 @@ def backward(folder: Path, labels: int) -> None:
     import numpy as np
 
     from chainfold.engines.belief import Belief
-    from chainfold.engines.block_pass import lattice_of
+    from chainfold.engines.forward_pass import lattice_of
     from chainfold.engines.tally import Accumulator
     from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward

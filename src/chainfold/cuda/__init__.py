@@ -3,7 +3,6 @@
     batch.cuh, chunk.cuh   a batch as kernels see it; what kernels of chunks share
     logarithms.cuh         positions of a sequence forward and back, in logarithms
     numbers.cuh            the same in scaled numbers
-    shares.cuh             sums over positions
     rows.cu                the rows of the positions that a mask leaves
 
     viterbi.cuh            best scores of positions, and the way back along pointers
@@ -22,7 +21,6 @@
     best_chunks.cu         the best labelling of long sequences, in chunks
     drawn.cu               drawn labellings
     entropy.cu             entropies
-    weighted.cu            log likelihoods with weights of positions
 
     compiler               NVRTC: source to machine code, kept on disk
     launch                 Kernels: the functions of one number of labels and type, ready to launch

@@ -40,7 +40,6 @@ struct Batch {
     const REAL *edges;            // [R, N, N] or null
     const long long *tags;        // [R] or null
     const unsigned char *mask;    // [R] or null
-    const double *weights;        // [R] of positions, or null: all ones
     double *matrix;               // [2, N, N] exp(transition - shift) and its transpose; see numbers.cuh
     long long *index;             // [S, T] rows of the unmasked positions, then of the others; null without a mask
     long long *lengths;           // [S] or null: all T
@@ -139,7 +138,7 @@ __device__ inline Part chunk_at(const Batch &b, long long number) {
     return b.whole ? part_of(b, number, 0, b.chunk) : part_at(b, number, b.chunk);
 }
 
-// Are the forward vectors of a sequence logarithms, of which the largest is zero, or not a number? By a warp.
+// Whether the forward vectors of a sequence are logarithms, of which the largest is zero, or not a number; by a warp.
 __device__ inline bool in_logarithms(const REAL *vectors) {
     bool positive = false;
     for (int j = threadIdx.x % 32; j < N; j += 32) positive = positive || vectors[j] > 0;

@@ -19,7 +19,7 @@ from chainfold.system.files import written_whole
 
 _HERE = Path(__file__).parent
 _KEPT = Path(".cache") / "chainfold" / "cuda"
-HEADERS = ("batch.cuh", "chunk.cuh", "logarithms.cuh", "numbers.cuh", "shares.cuh", "viterbi.cuh")
+HEADERS = ("batch.cuh", "chunk.cuh", "logarithms.cuh", "numbers.cuh", "viterbi.cuh")
 
 
 class NoCompiler(ChainfoldError):

@@ -3,24 +3,18 @@
 //     v_t(j)      = g_t(j) / predicted_t(j)         predicted_t(j) = sum_i alpha_{t-1}(i) E_t(i, j)
 //     pairs(i, j) = sum_t E_t(i, j) alpha_{t-1}(i) v_t(j)
 //
-// g is what `numbers.cuh` or `logarithms.cuh` left in the gradient: gamma, or the flow with weights of positions. The
-// gradient is factor(s) * (sign * g + tag). A block adds the counts of its groups of positions, in their order, to a table
-// of its own: [N + 2, N], the transitions, then what starts and what ends a sequence. E is read once for TOGETHER
-// positions. flag: sequences that have 0 are left out.
+// g is gamma, which `numbers.cuh` or `logarithms.cuh` left in the gradient. The gradient is factor(s) * (sign * g + tag).
+// A block adds the counts of its groups of positions, in their order, to a table of its own: [N + 2, N], the transitions,
+// then what starts and what ends a sequence. E is read once for TOGETHER positions. flag: sequences that have 0 are left
+// out.
 
 #define TOGETHER (N <= 256 ? 8 : 2048 / N)
 
-// The positions of a group that are done together.
-struct Positions {
-    long long first;
-    int count;
-};
-
-// What thread j has of one of them.
+// Numbers of a position for thread j.
 struct Own {
     long long row;
-    double g, before; // with the weight of the position before; without one, nothing is before
-    int tag, last;    // its tag and the one before; -1 without tags
+    double g;
+    int tag, last; // its tag and the one before; -1 without tags
 };
 
 __device__ inline Own own_of(const Batch &b, const Rows &rows, const Part &group, long long t, double share, double *table) {
@@ -29,18 +23,11 @@ __device__ inline Own own_of(const Batch &b, const Rows &rows, const Part &group
     own.row = rows.at(t);
     own.g = (double)b.gradient[own.row * N + j];
     own.tag = b.tags ? (int)b.tags[own.row] : -1;
-    own.last = -1;
-    own.before = 0.0;
-    const double weight = weight_of(b, own.row), count = share * (b.sign * own.g + weight * (j == own.tag));
+    own.last = b.tags && t > 0 ? (int)b.tags[rows.at(t - 1)] : -1;
+    const double count = share * (b.sign * own.g + (j == own.tag));
     b.gradient[own.row * N + j] = (REAL)count;
     if (t == 0) table[N * N + j] += count;
     if (t == group.length - 1) table[(N + 1) * N + j] += count;
-    if (t > 0) {
-        const long long row_before = rows.at(t - 1);
-        own.before = weight_of(b, row_before);
-        if (b.tags) own.last = (int)b.tags[row_before];
-        if (j == own.tag) own.g += own.before - weight;
-    }
     return own;
 }
 
@@ -49,7 +36,7 @@ template <class Joint> __device__ inline void add_pairs(const Batch &b, const Ow
     const int j = threadIdx.x;
 #pragma unroll 4
     for (int i = 0; i < N; ++i) {
-        double pair = share * (b.sign * joint(i) + own.before * (i == own.last && j == own.tag));
+        double pair = share * (b.sign * joint(i) + (i == own.last && j == own.tag));
         table[i * N + j] += pair;
         if (b.edge_gradient) b.edge_gradient[(own.row * N + i) * N + j] = (REAL)pair;
     }
@@ -94,7 +81,7 @@ __device__ inline void count_numbers(const Batch &b, const Matrix &matrix, const
 #pragma unroll
     for (int k = 0; k < TOGETHER; ++k) {
         v[k] = v[k] > 0.0 ? own[k].g / v[k] : 0.0;
-        if (k < count && own[k].last >= 0 && j == own[k].tag) table[own[k].last * N + j] += share * own[k].before;
+        if (k < count && own[k].last >= 0 && j == own[k].tag) table[own[k].last * N + j] += share;
     }
 #pragma unroll 2
     for (int i = 0; i < N; ++i) {

@@ -42,7 +42,7 @@ FILES = {
 """The file of a kernel that has another name than its file."""
 
 POINTERS = (
-    *("emissions", "transitions", "start", "end", "edges", "tags", "mask", "weights", "matrix"),
+    *("emissions", "transitions", "start", "end", "edges", "tags", "mask", "matrix"),
     *("index", "lengths", "packed"),
     *("vectors", "entries", "borders", "scale", "score", "flag", "status", "values"),
     *("factor", "posteriors", "gradient", "edge_gradient", "tables", "pairs", "first", "last"),

@@ -5,7 +5,7 @@
 //     gamma_{t-1}(i) = sum_j exp(alpha_{t-1}(i) + transition(i, j) + edges_t(i, j) - predicted_t(j)) gamma_t(j)
 //
 // A score that is not a number makes log Z not a number and the first kept vector too; a sequence without a possible
-// labelling has log Z = -inf. Weights of positions: see `numbers.cuh`.
+// labelling has log Z = -inf.
 
 #define NOT_A_NUMBER ((double)INFINITE - (double)INFINITE)
 
@@ -26,8 +26,6 @@ __device__ inline double log_predicted(const Batch &b, const double *alpha, long
     for (int i = 0; i < N; ++i) sum += exp(alpha[i] + edge_of(b, row, i, j) - most);
     return most + log(sum);
 }
-
-__device__ inline double weight_of(const Batch &b, long long row) { return b.weights ? (double)b.weights[row] : 1.0; }
 
 // log Z; `pool`: [N], `room`: [32], both shared.
 __device__ inline double forward_in_logarithms(const Batch &b, long long s, long long length, double *pool,
@@ -59,7 +57,7 @@ __device__ inline double forward_in_logarithms(const Batch &b, long long s, long
     return total;
 }
 
-// Posteriors, or flows with weights of positions, into the gradient; `pool`: [3, N], `room`: [32], both shared.
+// Posteriors into the gradient; `pool`: [3, N], `room`: [32], both shared.
 __device__ inline void backward_in_logarithms(const Batch &b, long long s, long long length, double *pool,
                                               double *room) {
     const int j = threadIdx.x;
@@ -70,7 +68,7 @@ __device__ inline void backward_in_logarithms(const Batch &b, long long s, long 
     double last = j < N ? (double)own[(length - 1) * N + j] : NEVER;
     const double peak = block_max(last, room);
     double g = j < N ? exp(last - peak) : 0.0;
-    g *= weight_of(b, rows.at(length - 1)) / block_sum(g, room);
+    g *= 1.0 / block_sum(g, room);
     if (wrong) g = NOT_A_NUMBER;
     for (long long t = length - 1;; --t) {
         long long row = rows.at(t);
@@ -80,7 +78,6 @@ __device__ inline void backward_in_logarithms(const Batch &b, long long s, long 
         if (j < N) alpha[j] = (double)own[(t - 1) * N + j];
         __syncthreads();
         if (j < N) {
-            if (b.weights && j == (int)b.tags[row]) g += weight_of(b, rows.at(t - 1)) - weight_of(b, row);
             flow[j] = g;
             predicted[j] = log_predicted(b, alpha, row, j);
         }
@@ -91,7 +88,7 @@ __device__ inline void backward_in_logarithms(const Batch &b, long long s, long 
             double joint = alpha[j] + edge_of(b, row, j, k) - predicted[k];
             if (flow[k] != 0.0 && joint > NEVER) g += exp(joint) * flow[k];
         }
-        if (!b.weights) g /= block_sum(g, room);
+        g /= block_sum(g, room);
         __syncthreads();
     }
 }

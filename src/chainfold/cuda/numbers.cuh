@@ -1,12 +1,11 @@
-// Positions of a sequence in scaled numbers and in double, by a block with one thread a label: for any number of labels,
-// edges of positions' own, and weights of positions.
+// Positions of a sequence in scaled numbers and in double, by a block with one thread a label: for any number of labels
+// and edges of positions' own.
 //
 //     predicted_t(j) = sum_i alpha_{t-1}(i) E_t(i, j)    E_t(i, j) = exp(transition(i, j) + edges_t(i, j) - shift)
 //     alpha_t(j)     = exp(s_t(j) - peak) predicted_t(j), scaled by a power of two
-//     v_t(j)         = g_t(j) / predicted_t(j)           g_t = gamma_t, or with weights of positions the flow
+//     v_t(j)         = g_t(j) / predicted_t(j)           g_t = gamma_t
 //     g_{t-1}(i)     = alpha_{t-1}(i) sum_j E_t(i, j) v_t(j)
 //
-// With weights w, g begins as w times the posterior, and w_{t-1} - w_t is added at the tag of t before it goes back.
 // Without edges, E is the same everywhere: in shared memory up to 64 labels; beyond it in `matrix`, with its transpose, and
 // read through the caches. With edges, shift is zero and E is computed where it is needed.
 
@@ -211,12 +210,11 @@ static __device__ void backward_in_numbers(const Batch &b, const Matrix &matrix,
         __syncthreads();
         if (j < N) {
             double predicted = to_label(b, matrix, alphas, row, j);
-            if (b.weights && j == (int)b.tags[row]) g += b.weights[rows.at(t - 1)] - b.weights[row];
             flows[j] = predicted > 0.0 ? g / predicted : 0.0;
         }
         __syncthreads();
         if (j < N) g = alpha * from_label(b, matrix, flows, row, j);
-        if (!b.weights && (from - t) % FETCHED == FETCHED - 1) g /= block_sum(g, room);
+        if ((from - t) % FETCHED == FETCHED - 1) g /= block_sum(g, room);
     }
 }
 

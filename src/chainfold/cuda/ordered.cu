@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(LABEL_THREADS) ordered_backward(Bat
         } else {
             if (!loaded) matrix = load_matrix(b, edges, room);
             loaded = true;
-            double g = share_of(own + (length - 1) * N, room) * weight_of(b, rows_of(b, s).at(length - 1));
+            double g = share_of(own + (length - 1) * N, room);
             backward_in_numbers(b, matrix, s, length - 1, 0, true, pool, room, g);
         }
         __syncthreads();

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(1024) sum_tables(Batch b) {
     *out = (REAL)sum;
 }
 
-// Shares of the parts of each sequence: values(s) = sum_g scale(s, g), by a warp; see `shares.cuh`.
+// Shares of the parts of each sequence: values(s) = sum_g scale(s, g), by a warp; see `entropy.cu`.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) sum_shares(Batch b) {
     const long long s = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
     if (s >= b.sequences) return;

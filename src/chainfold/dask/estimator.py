@@ -17,7 +17,7 @@ from chainfold.dask.connection import connected
 from chainfold.dask.encoding import encode
 from chainfold.dask.training import stored, train
 from chainfold.errors import ChainfoldError
-from chainfold.sklearn.crf_inputs import development
+from chainfold.sklearn.crf_inputs import check_no_text, development
 from chainfold.sklearn.estimator import CRF, in_memory
 from chainfold.sklearn.log import TrainingLog, watched
 from chainfold.system.files import temporary_directory
@@ -56,14 +56,16 @@ class DaskCRF(CRF):
     ) -> Self:
         """Train a model, and return the estimator.
 
-        X is a stored chain or its path; paths, globs or URIs of files; a `dask.dataframe`; or a `dask.bag` of dicts
-        with lists, such as `tokens` and `tags`. All contain their labels, so there is no y. X_dev and y_dev are as in
-        `CRF.fit`, in the memory of this machine.
+        X is a stored chain; a `pathlib.Path` of one, or of files, or a list of such; a `dask.dataframe`; or a
+        `dask.bag` of dicts with lists, such as `tokens` and `tags`. All contain their labels, so there is no y. X_dev
+        and y_dev are as in `CRF.fit`, in the memory of this machine.
 
         Raises `ChainfoldError` as `CRF.fit` does, and where the cluster cannot be reached or does not finish.
         """
         if y is not None:
             raise ChainfoldError("`y` must be left out: a cluster reads X with its labels; name them by `encoding`.")
+        if isinstance(X, str | list | tuple):
+            check_no_text(X)
         training, log, options = self._training_at_once(), TrainingLog(), self._encoding()
         with (
             connected(self.client) as client,

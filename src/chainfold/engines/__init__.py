@@ -12,6 +12,8 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     tally               Tally: log Z and expected counts, score and counts of the observed labels
     engine              Engine, Report
     belief              forward vectors that sum to one, in doubles or wide numbers
+    transitions         scores of transitions as kernels take them
+    forward_pass        forward over scored positions
     potentials          the weights of a model as kernels take them
     block_pass          forward and back over one block
     certificate         the posterior of a position, known before the future is read

@@ -1,29 +1,27 @@
 """One block of the lattice: forward over it, back over it.
 
 All production engines are made of these two movements and differ in what they keep in between. A block pass holds the
-forward vectors and predictions of its block, in doubles where they have the range and in wide numbers where they have
-not (`kernels.wide`); its callers need not know which. Inference uses `forward_pass` alone.
+forward vectors and predictions of its block, in doubles or in wide numbers; its callers need not know which.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chainfold.chain.block import Block, frozen
+from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.potentials import Potentials, Transitions
+from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
+from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import NOTHING_BEFORE, Problem
 from chainfold.engines.tally import Tally
 from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
-from chainfold.kernels.faults import OK, check
-from chainfold.kernels.few import backward_few, forward_few
-from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide, predict
-from chainfold.kernels.lattice import EDGE_RANGE, Lattice
+from chainfold.kernels.few import backward_few
+from chainfold.kernels.forward import exponentiate_edges, predict
+from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
 
@@ -38,86 +36,6 @@ class Flow(NamedTuple):
 
 
 NO_FLOW = Flow(np.empty(0), np.empty(0))
-_NO_WEIGHTS = frozen(None, np.float64)
-
-
-class Passed(NamedTuple):
-    """A block after the forward pass."""
-
-    alpha: Floats  # [B, width], wide: [B, 2 · width]
-    predicted: Floats  # the same
-    edge: Floats  # [B or 1, N · width]  E_t, wide: e_t
-    shift: Floats  # [B or 1]  what was taken out of e_t; zero where numbers are wide
-    entry: Belief  # the forward vector before the block, wide where the others are
-    exit: Belief  # the forward vector of its last position
-    log_scale: tuple[float, float]  # a sum: the block's share of log Z
-
-    @property
-    def wide(self) -> bool:
-        return self.entry.wide
-
-
-def forward_pass(
-    transitions: Transitions,
-    low: int,
-    starts: NDArray[np.bool_],
-    states: Floats,
-    edges: Floats | None,
-    entry: Belief,
-    score_again: Callable[[], None],
-    *,
-    predicted: Floats | None = None,
-    shift: Floats | None = None,
-    watch: bool = False,
-    wide: bool = False,
-) -> Passed:
-    """Forward over the block that begins at position `low`: in doubles where they have the range, else in wide numbers.
-
-    states       [B, width]  the state scores, which the forward vectors replace
-    edges        [B, N · width]  the edge scores, likewise, or None where all positions share one matrix
-    entry        the forward vector before the block
-    score_again  computes states and edges once more, in place
-    predicted, shift   arrays for the results, [B, width] and [B]
-    watch        forward vectors of all labels matter, however improbable they are
-    wide         use wide numbers
-    """
-    p = transitions
-    real = None if wide or (p.only_wide and edges is None) else entry.real()
-    if real is not None:
-        edge, moved = p.edge, p.shift
-        if edges is not None:
-            edge, moved = edges, np.empty(starts.size) if shift is None else shift
-        if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
-            ahead = np.empty_like(states) if predicted is None else predicted
-            careful = watch or p.watch or edges is not None
-            kernel = forward_few if p.few and edges is None else forward
-            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
-            if status == OK:
-                leaving, _ = Belief(states[-1]).normalised()
-                return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
-        score_again()
-    edge = p.scores if edges is None else edges
-    before = Belief(entry.widened(), wide=True)
-    alpha, ahead = np.empty((2, starts.size, 2 * p.width))
-    status, log_scale, fault = forward_wide(starts, states, edge, before.values, p.n_labels, alpha, ahead)
-    check(status, low + fault)
-    leaving, _ = Belief(alpha[-1], wide=True).normalised()
-    return Passed(alpha, ahead, edge, np.zeros(1), before, leaving, log_scale)
-
-
-def lattice_of(
-    starts: NDArray[np.bool_],
-    labels: NDArray[np.int32],
-    alpha: Floats,
-    predicted: Floats,
-    edge: Floats,
-    entry: Belief,
-    weights: Floats = _NO_WEIGHTS,
-    flow: Flow = NO_FLOW,
-) -> Lattice:
-    """Positions after the forward pass, as kernels take them."""
-    n_labels = edge.shape[1] // entry.parts.size
-    return Lattice(starts, alpha, predicted, edge, entry.values, labels, weights, *flow, entry.wide, n_labels)
 
 
 class BlockPass:
@@ -154,7 +72,7 @@ class BlockPass:
     def lattice(self) -> Lattice:
         """The block as kernels take it."""
         block, (alpha, predicted, edge, _, entry, _, _) = self.block, self.passed
-        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights, self._flow)
+        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights, *self._flow)
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
         """Forward vectors of the block that begins at position `low`, from the one before it; returns the last.

@@ -1,8 +1,6 @@
-"""Transition scores and the weights of a model as kernels take them: scores of blocks, and exp of the transitions."""
+"""The weights of a model as kernels take them: its transitions, and the scores of blocks."""
 
 from __future__ import annotations
-
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,45 +8,11 @@ from numpy.typing import NDArray
 from chainfold.chain.block import Block
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
-from chainfold.kernels.forward import exponentiate_edges
-from chainfold.kernels.lattice import EDGE_RANGE
+from chainfold.engines.transitions import Transitions
 from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.kernels.slots import BlockRows, Slots, Tiles, aligned
+from chainfold.kernels.slots import BlockRows, Slots
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
-
-
-class Transitions:
-    """The scores of transitions as kernels take them.
-
-    scores      [1, N · width]  V
-    edge        [1, N · width]  E = exp(V - shift)
-    edge_t      [N, width]  E transposed
-    only_wide   transition scores span more than a double allows
-    watch       forward vectors may leave the range of a double
-    few         are there so few labels that several rows fit into a register?
-    """
-
-    def __init__(self, scores: Floats, n_labels: int, tiles: Tiles, restricted: bool, has_edges: bool) -> None:
-        """restricted: labels may be forbidden by state scores; has_edges: each position has a matrix of its own."""
-        self.scores, self.n_labels, self.tiles = scores, n_labels, tiles
-        self.width: int = scores.shape[1] // n_labels
-        self.few = bool(tiles[2])
-        self.edge, self.edge_t = aligned(*scores.shape), aligned(n_labels, self.width)
-        self.edge[:] = scores
-        self.shift = np.zeros(1)
-        widest = exponentiate_edges(self.edge, self.shift)
-        square = self.edge.reshape(n_labels, self.width)[:, :n_labels]
-        self.edge_t[:, :n_labels] = square.T
-        self.only_wide = bool(widest > EDGE_RANGE) and not has_edges
-        some_forbidden = bool(np.count_nonzero(square) < square.size)  # or too rare: then only_wide is set
-        self.watch = has_edges or restricted or some_forbidden
-
-    @cached_property
-    def log_edge(self) -> Floats:
-        """[N · width]  log E, 0 where E is zero."""
-        with np.errstate(over="ignore"):  # where the difference leaves the range, the edge is zero
-            return np.where(self.edge > 0.0, self.scores - self.shift, 0.0).ravel()
 
 
 class Potentials(Transitions):

@@ -6,7 +6,7 @@ import numpy as np
 
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import lattice_of
+from chainfold.engines.forward_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.kernels.slots import BlockRows, Slots, aligned, is_few

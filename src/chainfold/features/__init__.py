@@ -2,7 +2,7 @@
 
 Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_model` (blocks for a model).
 
-    regex              regular expressions in linear time
+    regex              regular expressions that take no hours
     functions          the functions of templates: lower, shape, prefix, suffix, test, match
     template           templates: CRF++ and Wapiti files, expressions, every column; kept as JSON
     spec               `InputSpec`: what the user asks of the input

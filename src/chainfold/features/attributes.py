@@ -29,10 +29,10 @@ from chainfold.chain.string_kernels import paste
 from chainfold.chain.strings import PairTable, StringTable
 from chainfold.errors import BadLines, ChainfoldError
 from chainfold.features.attribute_kernels import borders, name_bags, name_rows, order_by_row, shift, unseen
-from chainfold.features.functions import Step, apply
+from chainfold.features.functions import Step, apply, longest
 from chainfold.features.numbers import bin_codes, bin_name, numbers_of
 from chainfold.features.template import Border, Factor, Feature, Template
-from chainfold.readers.columns import VALUES_SUFFIX, Stretch
+from chainfold.readers.columns import SYMBOL, VALUES_SUFFIX, Stretch
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
@@ -78,6 +78,7 @@ class Symbols:
         self._column, self._border, self._reach = column, border, reach
         self._edges = np.array(steps[0].arguments, float) if steps and steps[0].name == "bins" else None
         self._steps = tuple(step for step in steps if step.name not in ("bins", "symbol"))
+        self._longest = longest(self._steps)
         self.codes = np.empty(0, np.int32)
         self._begin()
 
@@ -100,6 +101,21 @@ class Symbols:
         """Raise what `read` would raise."""
         if self._edges is not None:
             numbers_of(stretch, self._column)
+        elif self._longest is not None:
+            self._check_lengths(stretch, self._longest)
+
+    def _check_lengths(self, stretch: Stretch, longest: int) -> None:
+        """Raise if a text is longer than a regular expression may be applied to."""
+        texts = stretch.batch.column(self._column)
+        if texts.type != SYMBOL or (pc.max(pc.utf8_length(texts.dictionary)).as_py() or 0) <= longest:
+            return
+        lengths = pc.fill_null(pc.utf8_length(texts.cast(pa.string())), 0).to_numpy()
+        wrong = np.flatnonzero(lengths > longest)
+        if wrong.size:
+            place = f"{stretch.place(int(wrong[0]))}, column {self._column!r}"
+            problem = f"a text of {lengths[wrong[0]]:,} characters, of which a regular expression of the template"
+            remedy = f"can search {longest:,}; shorten it, or search a prefix({self._column},{longest})"
+            raise BadLines(stretch.source, f"{place}: {problem} {remedy}.", lambda: stretch.lines[wrong])
 
     def extend(self, codes: Codes) -> None:
         """Put the codes of further rows behind those at hand."""
@@ -110,6 +126,7 @@ class Symbols:
         if self._edges is not None:
             numbers, missing = numbers_of(stretch, self._column)
             return np.where(missing, np.int32(NOTHING), bin_codes(numbers, self._edges))
+        self.check(stretch)
         return self._derive(symbol_codes(stretch.batch.column(self._column), self._given))
 
     def _derive(self, codes: Codes) -> Codes:

@@ -12,7 +12,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from chainfold.errors import ChainfoldError
-from chainfold.features.regex import LONGEST, matched, occurs
+from chainfold.features.regex import LONGEST, longest_text, matched, occurs
 
 WAPITI_CLASSES = {
     "a": "A-Za-z",
@@ -39,6 +39,17 @@ def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
     for step in steps:
         texts = FUNCTIONS[step.name](texts, *step.arguments)
     return texts
+
+
+def longest(steps: Iterable[Step]) -> int | None:
+    """Characters of the longest text to which the steps may be applied; None: any."""
+    limits = []
+    for step in steps:
+        if step.name in ("prefix", "suffix"):
+            break
+        if step.name in ("test", "match"):
+            limits.append(longest_text(str(step.arguments[0])))
+    return min(limits, default=None)
 
 
 def lower(texts: Sequence[str]) -> list[str]:

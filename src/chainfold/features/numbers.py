@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ _DROPPED = 44  # bits of a double's mantissa that a cell does not see
 _ZERO = 1 << 19  # the cell of 0.0
 _MAGNITUDE = np.int64(2**63 - 1)
 _MANTISSA, _PIECE = 53, (1 << 18) - 1  # bits of a double's mantissa; a third of them
+_UNIT = 1126  # the least double is 2^-1073 by `frexp`'s exponent, and m has 53 bits below that
 _AT_ONCE = 1 << 16  # numbers whose products of pieces are summed exactly
 _FITTED = ("standard", "quantile")
 
@@ -174,16 +174,15 @@ def _columns(template: Template, *names: str) -> set[str]:
 
 
 class _Moments:
-    """Σ x and Σ x² of a column, exactly: the order in which numbers come does not matter.
+    """Σ x and Σ x² of a column, exactly, so that they do not depend on how rows come or are cut into parts.
 
     x = m 2^e with a whole number m of 54 bits, which is cut into three of 18 bits, so that the sums of many products of
-    two of them are exact. For each e, the sums are whole numbers.
+    two of them are exact. The totals are whole numbers of units, the least of which x may be a multiple.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._sums: dict[int, int] = {}  # of m, by e
-        self._squares: dict[int, int] = {}  # of m²
+        self._sum, self._squares = 0, 0  # in units of 2^-_UNIT and 2^-2·_UNIT
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         self._count += numbers.size
@@ -196,41 +195,31 @@ class _Moments:
         codes, groups = np.unique(exponents, return_inverse=True)
         a, b, c = (whole >> 36).astype(float), (whole >> 18 & _PIECE).astype(float), (whole & _PIECE).astype(float)
 
-        def sums(products: NDArray[np.float64], shift: int) -> NDArray[Any]:
-            return np.array([int(total) << shift for total in np.bincount(groups, products)], object)
+        def total(products: NDArray[np.float64], shift: int, power: int = 2) -> int:
+            sums = zip(codes.tolist(), np.bincount(groups, products), strict=True)
+            return sum(int(some) << shift + power * (code + _UNIT - _MANTISSA) for code, some in sums)
 
-        first = sums(a, 36) + sums(b, 18) + sums(c, 0)
-        second = sums(a * a, 72) + sums(a * b, 55) + sums(a * c, 37)
-        second += sums(b * b, 36) + sums(b * c, 19) + sums(c * c, 0)
-        for code, total, square in zip(codes.tolist(), first, second, strict=True):
-            self._sums[code] = self._sums.get(code, 0) + total
-            self._squares[code] = self._squares.get(code, 0) + square
+        self._sum += total(a, 36, 1) + total(b, 18, 1) + total(c, 0, 1)
+        self._squares += total(a * a, 72) + total(a * b, 55) + total(a * c, 37)
+        self._squares += total(b * b, 36) + total(b * c, 19) + total(c * c, 0)
 
     def merge(self, other: _Moments) -> None:
         """Add the sums of another."""
         self._count += other._count
-        for own, others in ((self._sums, other._sums), (self._squares, other._squares)):
-            for code, total in others.items():
-                own[code] = own.get(code, 0) + total
+        self._sum += other._sum
+        self._squares += other._squares
 
     def scale(self, column: str) -> tuple[float, float]:
         """Mean and deviation; the latter is 1 where there is none but rounding."""
         count = max(self._count, 1)
-        sums = (_scaled(total, code - _MANTISSA) for code, total in self._sums.items())
-        squares = (_scaled(total, 2 * (code - _MANTISSA)) for code, total in self._squares.items())
-        mean, square = sum(sums, Fraction()) / count, sum(squares, Fraction()) / count
-        try:
-            center, deviation = float(mean), math.sqrt(float(square - mean * mean))
+        spread = count * self._squares - self._sum**2
+        try:  # Python rounds the quotient of two whole numbers correctly
+            mean, deviation = self._sum / (count << _UNIT), math.sqrt(spread / (count**2 << 2 * _UNIT))
         except OverflowError:
             problem = f"the numbers of column {column!r} are too large to be scaled; use log({column})."
             raise ChainfoldError(problem) from None
-        rounding = 8 * np.finfo(np.float64).eps * abs(center)
-        return center, deviation if deviation > rounding else 1.0
-
-
-def _scaled(total: int, exponent: int) -> Fraction:
-    """total 2^exponent."""
-    return Fraction(total << exponent) if exponent >= 0 else Fraction(total, 1 << -exponent)
+        rounding = 8 * np.finfo(np.float64).eps * abs(mean)
+        return mean, deviation if deviation > rounding else 1.0
 
 
 class _Cells:

@@ -110,7 +110,7 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
     """The files, and how each can be cut."""
     text: Format | None = None
     for source in sources:
-        if source.address is None or source.source.size is None:
+        if source.source.address is None or source.source.size is None:
             raise BadFile(source.name, "is no file; a chain in parts is encoded from files with names.")
         with closing(source.open()) as stream:
             if not stream.peek(1):
@@ -119,10 +119,10 @@ def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[Planne
             text = form if form in TEXT else text
             cut, end = CutPlaces.NOWHERE, source.source.size
             if form is Format.PARQUET:
-                cut, end = CutPlaces.GROUPS, len(group_sizes(stream))
+                cut, end = CutPlaces.GROUPS, len(group_sizes(stream, source.source.size))
             elif form in TEXT and stream.compression is None and stream.encoding == UTF8:
                 cut = CutPlaces.LINES
-        yield PlannedFile(source.name, source.address, form, cut, end, source.source.size, changed_at(source))
+        yield PlannedFile(source.name, source.source.address, form, cut, end, source.source.size, changed_at(source))
 
 
 def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, rows: int) -> Pieces:
@@ -131,7 +131,7 @@ def _pieces(source: Input, file: PlannedFile, reader: InputReader, most: int, ro
         return [FilePiece(0, 0, file.end, file.size)], None
     if file.cut is CutPlaces.GROUPS:
         with closing(source.open()) as stream:
-            return _groups(group_sizes(stream), most), None
+            return _groups(group_sizes(stream, file.size), most), None
     places = [*range(0, file.size, most), file.size]
     lines = reader.text_reader(file.form)
     if isinstance(lines, CsvReader) and lines.spans_lines and _has_quote(source, file.size):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import Passed, forward_pass, lattice_of
+from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.rounding import Extent, ScoreSizes
 from chainfold.errors import ScoreNotFinite

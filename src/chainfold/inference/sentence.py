@@ -12,7 +12,7 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL, frozen
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import lattice_of
+from chainfold.engines.forward_pass import lattice_of
 from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of

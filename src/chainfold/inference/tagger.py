@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, frozen
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.certificate import Certificate
+from chainfold.engines.forward_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings

@@ -11,8 +11,8 @@
     AROW                 w += α Σ Δ          cost = wrong - margin, α = cost / (Δ · Σ Δ + γ), Σ diagonal
                          Σ  = 1 / (1 / Σ + Δ² / γ)
 
-A piece of weight v takes v times the step. The average over all pieces seen is w - u / n, where u gathers n times each
-step and n is one more than the pieces seen before it.
+A piece of a sequence of weight v takes v times the step. The average over all pieces seen is w - u / n, where u gathers
+n times each step and n is one more than the pieces seen before it.
 
 The same weight may meet with both signs, so Δ is gathered first, in an array as large as the weights that is zero
 everywhere between two pieces, with the list of the slots touched. Where y and ŷ agree they cancel: nothing is added.
@@ -124,21 +124,10 @@ def learn(
         if status != OK:
             return status, low + fault, loss
         if wrong > 0:
-            weight = mean_weight(block, low, high)
+            weight = block.weights[low] if block.weights.size else 1.0
             cost = step(rule, wrong, settle(learner, scratch, count), weight, seen + number + 1, learner, scratch)
             loss += weight * (wrong / (high - low) if rule.algorithm == PERCEPTRON else cost)
     return OK, 0, loss
-
-
-@kernel(fastmath=STRICT, inline=True)
-def mean_weight(block: Any, low: Any, high: Any) -> Any:
-    """Of the positions low … high-1."""
-    if block.weights.size == 0:
-        return 1.0
-    total = 0.0
-    for t in range(low, high):
-        total += block.weights[t]
-    return total / (high - low)
 
 
 @kernel(fastmath=STRICT)

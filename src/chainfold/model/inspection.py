@@ -19,6 +19,7 @@ from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.template import Template
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
+from chainfold.system.validate import is_number
 
 _MOST_LABELS = 20  # named in a sentence
 _MOST_TEXT = 200  # characters of an entry of a training record
@@ -102,8 +103,8 @@ def _listed(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def _short(value: Any) -> str:
-    """An entry of a training record, in one line; of a list of numbers its ends."""
-    if isinstance(value, list) and len(value) > _MOST_NUMBERS:
+    """An entry of a training record, in one line; the ends of a long list of numbers."""
+    if isinstance(value, list) and len(value) > _MOST_NUMBERS and all(map(is_number, value)):
         return f"{value[0]:,.6g} … {value[-1]:,.6g}, {len(value):,} values"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

@@ -8,7 +8,6 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     text             what readers of lines have in common
     conll            CoNLL and CoNLL-U: width of lines, comments, ragged lines
     crfsuite         CRFsuite's lines of attributes
-    table_sizes      refuses tables whose cells or batches are too large for memory
     tables           tables in memory, and what all tables have in common
     csv_tsv          CSV and TSV: header, quotes, types of columns, ragged lines
     jsonl            JSON lines: an object a row, or a sequence

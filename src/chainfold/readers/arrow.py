@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 from chainfold.errors import BadFile
 from chainfold.readers.columns import NO_COLUMN, Choice, Stretch
 from chainfold.readers.inputs import Stream, TableKind
-from chainfold.readers.table_sizes import CheckedStream, check_blocks
 from chainfold.readers.tables import keeping, one_sentence, seekable, stretches_of_batches
 
 _ARROW_MAGIC = b"ARROW1"
@@ -32,16 +30,13 @@ class ArrowReader:
 
 
 def _batches_of_stream(stream: Stream) -> Iterator[Any]:
-    checked = CheckedStream(stream, stream.compression is not None, stream.name)
-    reader = pa.ipc.open_stream(pa.PythonFile(checked, mode="r"))
+    reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
     _check_no_chain(reader.schema, stream)
     yield from keeping(reader, TableKind.ARROW_STREAM, reader.schema, stream)
 
 
 def _batches_of_file(stream: Stream) -> Iterator[Any]:
     where = seekable(stream, "an Arrow file")
-    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
-        check_blocks(raw, stream.name)
     with pa.OSFile(str(where)) if isinstance(where, Path) else pa.PythonFile(where, mode="r") as source:
         reader = pa.ipc.open_file(source)
         _check_no_chain(reader.schema, stream)

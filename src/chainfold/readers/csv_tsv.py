@@ -6,8 +6,7 @@ column and the text.
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -171,7 +170,7 @@ class CsvReader(TextReader):
 
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
         """Read the first row of an input; returns the rows after its header."""
-        row, rest = self._first_row(chunk, source)
+        row, rest = self._first_row(chunk)
         again = self._live and self._first is not None
         if self._first is None:
             self._header = _looks_like_names(row) if self._header is None else self._header
@@ -184,17 +183,23 @@ class CsvReader(TextReader):
             raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
         return rest if self._header else chunk
 
-    def _first_row(self, chunk: Chunk, source: str) -> tuple[list[str], Chunk]:
-        decoded = chunk.data.decode()
-        text = io.StringIO(decoded, newline="")
-        csv.field_size_limit(max(csv.field_size_limit(), len(decoded)))
-        quoting: Any = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
-        try:
-            row = next(row for row in csv.reader(text, delimiter=self._delimiter, quoting=quoting) if row)
-        except (csv.Error, StopIteration) as error:
-            raise BadFile(source, f"line {chunk.line} cannot be read: {error}.") from None
-        end = len(decoded[: text.tell()].encode())
-        return row, chunk._replace(data=chunk.data[end:], line=chunk.line + chunk.data.count(b"\n", 0, end))
+    def _first_row(self, chunk: Chunk) -> tuple[list[str], Chunk]:
+        """The fields of the first row, and the rows after it.
+
+        They are as Python's `csv` would read them; its limit of the size of a field belongs to the whole process.
+        """
+        text = chunk.data.decode()
+        delimiter = re.escape(self._delimiter)
+        rest = rf"([^{delimiter}\r\n]*)({delimiter}|\r?\n|\r|\Z)"
+        field = re.compile(rf'(?:"([^"]*+(?:""[^"]*+)*+)"?)?{rest}' if self._quotes else f"(){rest}")
+        row, ended, end = [], False, len(text) - len(text.lstrip("\r\n"))
+        while not ended:
+            found = field.match(text, end)
+            assert found is not None, "a field may be empty"
+            row.append((found[1] or "").replace('""', '"') + found[2])
+            ended, end = found[3] != self._delimiter, found.end()
+        size = len(text[:end].encode())
+        return row, chunk._replace(data=chunk.data[size:], line=chunk.line + chunk.data.count(b"\n", 0, size))
 
     def _named(self, row: list[str], source: str) -> list[str]:
         names = row if self._header else [str(k) for k in range(len(row))]

@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import bz2
 import codecs
-import glob
 import gzip
 import io
 import lzma
-import os
-import stat
-import sys
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
-from chainfold.system.storage import RemoteFile, is_uri, remote_files
+from chainfold.system.sources import ByteSource, Readable, source_at, sources_of
 
-InputSource = str | Path | BinaryIO
 Meter = Callable[[int], None]
 Keep = Callable[["Raw"], None]
 
@@ -64,7 +59,7 @@ class Inputs:
 
     def __init__(
         self,
-        inputs: InputSource | Sequence[InputSource],
+        inputs: Readable | Sequence[Readable],
         encoding: str = UTF8,
         progress: Meter | None = None,
         keep: Keep | None = None,
@@ -75,9 +70,9 @@ class Inputs:
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
-            Input(name, source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
-            for source_name in several
-            for name, source in _resolved(source_name)
+            Input(source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
+            for given in several
+            for source in _resolved(given)
         ]
 
     @property
@@ -96,8 +91,8 @@ class Inputs:
 class Input:
     """One thing to read."""
 
-    def __init__(self, name: str, source: _Source, encoding: str, progress: Meter, keep: Keep, live: bool) -> None:
-        self.name = name
+    def __init__(self, source: ByteSource, encoding: str, progress: Meter, keep: Keep, live: bool) -> None:
+        self.name = source.name
         self.source = source
         self.encoding = encoding
         self.read_as = encoding  # that of a byte order mark, once lines of a live input begin with one
@@ -111,23 +106,8 @@ class Input:
 
     @property
     def regular(self) -> bool:
-        """Is it a file on disk, known by its name?"""
-        return isinstance(self.source, _File)
-
-    @property
-    def address(self) -> str | None:
-        """What every process can open it by, a path or a URI; None for a pipe and for an open file."""
-        if isinstance(self.source, _Remote):
-            return self.source.remote.uri
-        return self.name if self.regular else None
-
-    @property
-    def file(self) -> BinaryIO | None:
-        """The file that the user has opened, if it can go back and forth, or a new one for an object."""
-        if isinstance(self.source, _Remote):
-            file: BinaryIO = self.source.open()
-            return file
-        return self.source.file if isinstance(self.source, _Seekable) else None
+        """Whether it is a file on disk, known by its name."""
+        return self.path is not None
 
     def open(self) -> Stream:
         """Its bytes from the beginning, decompressed."""
@@ -144,6 +124,12 @@ class Input:
             return Stream(self, _Limited(raw, end - begin), within=begin > 0)
         except (OSError, ValueError) as error:
             raise unreadable(self.name, error) from None
+
+
+def input_at(address: str, encoding: str, progress: Meter | None) -> Input:
+    """The input with the address of a source, which is no pattern."""
+    with _readable(address):
+        return Input(source_at(address), _text_encoding(encoding), progress or _ignore, _ignore, live=False)
 
 
 class Stream:
@@ -306,67 +292,6 @@ class _Limited:
         return data
 
 
-class _Source(ABC):
-    """Where bytes come from."""
-
-    size: int | None = None  # None for a pipe
-    path: Path | None = None  # None for a pipe and for a file that the user has opened
-    owned = False  # is what `open` gives to be closed afterwards?
-
-    @abstractmethod
-    def open(self) -> Any: ...
-
-
-class _File(_Source):
-    owned = True
-
-    def __init__(self, path: Path, size: int) -> None:
-        self.path, self.size = path, size
-
-    def open(self) -> Any:
-        assert self.path is not None
-        return self.path.open("rb", buffering=0)
-
-
-class _Seekable(_Source):
-    """An open file that can go back to where it stood."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self._begin = file, file.tell()
-        self.size = file.seek(0, os.SEEK_END) - self._begin
-        file.seek(self._begin)
-
-    def open(self) -> Any:
-        self.file.seek(self._begin)
-        return self.file
-
-
-class _Remote(_Source):
-    """An object behind a URI."""
-
-    owned = True
-
-    def __init__(self, file: RemoteFile) -> None:
-        self.remote, self.size = file, file.size
-
-    def open(self) -> Any:
-        return self.remote.system.open_input_file(self.remote.path)
-
-
-class _Pipe(_Source):
-    """Bytes that can be read once."""
-
-    def __init__(self, open_once: Callable[[], Any], owned: bool) -> None:
-        self._open_once: Callable[[], Any] | None = open_once
-        self.owned = owned
-
-    def open(self) -> Any:
-        if self._open_once is None:
-            raise ValueError("it is a pipe, which can be read only once; save it as a file first")
-        file, self._open_once = self._open_once(), None
-        return file
-
-
 def _ignore(value: object) -> None:
     pass
 
@@ -395,63 +320,20 @@ def _text_encoding(name: str) -> str:
     return codec.name
 
 
-def _resolved(given: InputSource) -> list[tuple[str, _Source]]:
-    """The names and sources that a path, a glob, "-" or an open file stand for."""
-    if not isinstance(given, (str, Path)):
-        return [_of_open_file(given, "the open file")]
-    if given == "-":
-        if sys.stdin is None:
-            raise BadFile("standard input", "cannot be read: it is closed.")
-        file = sys.stdin.buffer
-        return [_of_open_file(getattr(file, "raw", file), "standard input")]  # a thread may be left waiting for it
-    if is_uri(given):
-        return [(file.name, _Remote(file)) for file in remote_files(given)]
-    if _exists(given) or not glob.has_magic(str(given)):
-        return [(str(given), _of_path(given))]
-    names = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207  absolute patterns too
-    if not names:
-        raise BadFile(given, "no file matches this pattern.")
-    return [(name, _of_path(name)) for name in names]
+def _resolved(given: Readable) -> list[ByteSource]:
+    with _readable(given if isinstance(given, (str, Path)) else "the open file"):
+        return sources_of(given)
 
 
-def _exists(path: str | Path) -> bool:
+@contextmanager
+def _readable(name: str | Path) -> Iterator[None]:
+    """Errors of the system as one sentence."""
     try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _of_open_file(file: BinaryIO, name: str) -> tuple[str, _Source]:
-    if not hasattr(file, "read"):
-        raise BadFile(
-            name, f"a {type(file).__name__} cannot be read from; give a path or a file opened in binary mode."
-        )
-    if isinstance(file, io.TextIOBase):
-        raise BadFile(name, "is open as text; open it in binary mode, 'rb'.")
-    try:
-        return name, _Seekable(file) if file.seekable() else _Pipe(lambda: file, owned=False)
-    except (AttributeError, OSError):
-        return name, _Pipe(lambda: file, owned=False)
-    except ValueError as error:
-        raise unreadable(name, error) from None
-
-
-def _of_path(name: str | Path) -> _Source:
-    path = Path(name)
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise BadFile(name, f"is a directory; name the files in it, for instance {path / '*'}.")
-        if not stat.S_ISREG(about.st_mode):
-            return _Pipe(lambda: path.open("rb", buffering=0), owned=True)
-        path.open("rb").close()
-    except FileNotFoundError:
-        raise BadFile(name, "there is no such file.") from None
-    except BadFile:
-        raise
+        yield
+    except FileNotFoundError as error:
+        raise BadFile(error.filename or name, "there is no such file.") from None
     except (OSError, ValueError) as error:
-        raise unreadable(str(name), error) from None
-    return _File(path, about.st_size)
+        raise unreadable(str(getattr(error, "filename", None) or name), error) from None
 
 
 class Chunk(NamedTuple):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from chainfold.errors import BadFile
 from chainfold.readers.columns import NO_COLUMN, Choice, Stretch
 from chainfold.readers.inputs import Stream, TableKind
-from chainfold.readers.table_sizes import rows_at_once
 from chainfold.readers.tables import ROWS, check_types, is_text, keeping, one_sentence, seekable, stretches_of_batches
+
+_AT_ONCE = 128 << 20  # bytes of a batch, about
 
 
 class ParquetReader:
-    """Parquet, a row group at a time."""
+    """Parquet, a row group at a time, in batches of bounded size."""
 
     def __init__(self, columns: Sequence[str] | None = None, symbols: Choice = NO_COLUMN) -> None:
         self._columns, self._symbols = columns, symbols
@@ -26,42 +23,42 @@ class ParquetReader:
 
     def groups(self, stream: Stream, low: int, high: int | None) -> Iterator[Stretch]:
         """The rows of some row groups; high: None for the end."""
-        import pyarrow.parquet as pq  # with file systems, TLS and encryption: other formats do without
-
-        where = seekable(stream, "Parquet")
         with one_sentence(stream.name, "cannot be read as Parquet"):
-            file = pq.ParquetFile(where, pre_buffer=False)
+            file = _opened(stream)
             schema = file.schema_arrow
             check_types(schema, self._columns, self._symbols, stream.name)
             texts = [field.name for field in schema if is_text(field.type)]
-            file = pq.ParquetFile(where, pre_buffer=False, read_dictionary=texts)
+            file = _opened(stream, read_dictionary=texts)
             rows = max(file.metadata.num_rows, 1)
             some = range(low, file.num_row_groups if high is None else high)
-            batches = keeping(_batches_of_groups(file, where, stream.name, some), TableKind.PARQUET, schema, stream)
+            batches = keeping(_batches(file, some), TableKind.PARQUET, schema, stream)
             first = 1 + sum(file.metadata.row_group(group).num_rows for group in range(low))
             for stretch in stretches_of_batches(batches, self._columns, self._symbols, stream.name, first):
                 yield stretch
                 stream.reached(int(stretch.lines[-1]) / rows)
 
 
-def group_sizes(stream: Stream) -> list[int]:
-    """The bytes of each row group, as they lie in the file."""
-    import pyarrow.parquet as pq
+def group_sizes(stream: Stream, size: int) -> list[int]:
+    """About the bytes of each row group in a file of this size.
 
-    where = seekable(stream, "Parquet")
+    The metadata of columns would say it exactly, but where these are damaged pyarrow ends the process.
+    """
     with one_sentence(stream.name, "cannot be read as Parquet"):
-        about = pq.ParquetFile(where, pre_buffer=False).metadata
-        groups = [about.row_group(k) for k in range(about.num_row_groups)]
-        return [sum(group.column(k).total_compressed_size for k in range(group.num_columns)) for group in groups]
+        about = _opened(stream).metadata
+        sizes = [max(about.row_group(k).total_byte_size, 1) for k in range(about.num_row_groups)]
+        return [each * size // sum(sizes) for each in sizes]
 
 
-def _batches_of_groups(file: Any, where: Any, name: str, some: range) -> Iterator[Any]:
-    """Row groups of a Parquet file in batches that take little memory; its row groups as one where they are small."""
-    if not file.metadata.num_rows:
-        return
-    with open(where, "rb") if isinstance(where, Path) else nullcontext(where) as raw:  # noqa: PTH123
-        sizes = rows_at_once(raw, file.schema, ROWS, name, some)
-        if len(sizes) != file.num_row_groups:
-            raise BadFile(name, "cannot be read as Parquet: its footer is damaged; fetch the file again.")
-        for size, groups in groupby(some, key=sizes.__getitem__):
-            yield from file.iter_batches(batch_size=size, row_groups=list(groups))
+def _opened(stream: Stream, **options: Any) -> Any:
+    import pyarrow.parquet as pq  # with file systems, TLS and encryption: other formats do without
+
+    return pq.ParquetFile(seekable(stream, "Parquet"), pre_buffer=False, **options)
+
+
+def _batches(file: Any, groups: range) -> Iterator[Any]:
+    """Batches of at most `ROWS` rows, and of about `_AT_ONCE` bytes."""
+    sizes = [ROWS]
+    for group in map(file.metadata.row_group, groups):
+        if group.num_rows > 0:
+            sizes.append(max(1, group.num_rows * _AT_ONCE // max(group.total_byte_size, 1)))
+    yield from file.iter_batches(batch_size=min(sizes), row_groups=list(groups))

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,10 +23,9 @@ from chainfold.errors import BadFile, EmptyInput
 from chainfold.readers.columns import Stretch
 from chainfold.readers.conll import ConllReader
 from chainfold.readers.formats import NO_ROWS, Format, InputReader, RowReader, SameColumns
-from chainfold.readers.inputs import CHUNK, Input, Inputs, Meter, count_of
+from chainfold.readers.inputs import CHUNK, Input, Meter, count_of, input_at
 from chainfold.readers.parquet import ParquetReader
 from chainfold.readers.text import HASH, TextReader
-from chainfold.system.storage import is_uri
 
 _FIRST_LOOK, _LOOK = 1 << 12, 1 << 14  # bytes read at first for the rows before a place, and at once for those after it
 _HEAD = 1 << 16  # bytes at the beginning of a file, where a header may come after blank lines and comments
@@ -196,9 +194,7 @@ class PieceReader:
         return first
 
     def _input(self, about: PlannedFile, metered: bool = True) -> Input:
-        (source,) = Inputs(about.address if is_uri(about.address) else Path(about.address), self._encoding)
-        if metered and self._progress is not None:
-            source.progress = self._progress
+        source = input_at(about.address, self._encoding, self._progress if metered else None)
         if (source.source.size, changed_at(source)) != (about.size, about.changed):
             raise BadFile(about.name, "was changed since its encoding began; encode the files again.")
         return source

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, ChainfoldError
-from chainfold.readers.columns import BAG, NUMBER, VALUES_SUFFIX, Choice, Stretch
-from chainfold.readers.inputs import RawRows, Stream, TableKind, unreadable
-from chainfold.readers.table_sizes import check_cells
+from chainfold.readers.columns import BAG, NUMBER, SYMBOL, VALUES_SUFFIX, Choice, Stretch
+from chainfold.readers.inputs import LONGEST_LINE, RawRows, Stream, TableKind, unreadable
 from chainfold.readers.text import counted
 
 ROWS = 65536
@@ -76,9 +75,20 @@ def stretches_of_batches(
             starts = np.zeros(part.num_rows, np.bool_)
             starts[0] = row == 1
             part.validate(full=True)  # before any value is read
-            check_cells(part, lines, source)
-            yield Stretch(normal(part, symbols, lines, source), starts, lines, source, "row")
+            rows = normal(part, symbols, lines, source)
+            _check_cells(rows, lines, source)
+            yield Stretch(rows, starts, lines, source, "row")
             row += part.num_rows
+
+
+def _check_cells(batch: Any, lines: NDArray[np.int64], source: str) -> None:
+    """Raise if a text is longer than a line may be."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        texts = column.values if column.type == BAG else column
+        if texts.type == SYMBOL and (pc.max(pc.binary_length(texts.dictionary)).as_py() or 0) > LONGEST_LINE:
+            where = f"rows {lines[0]} to {lines[-1]}, column {name!r}"
+            problem = f"a cell has more than {LONGEST_LINE >> 20} MB; shorten it, or leave the column out"
+            raise BadFile(source, f"{where}: {problem}.")
 
 
 def _named(batch: Any, names: Sequence[str] | None, source: str) -> Any:
@@ -223,10 +233,10 @@ def seekable(stream: Stream, format_name: str) -> Any:
     """The path or the file behind a stream, for a format whose index is at the end."""
     if stream.compression:
         raise BadFile(stream.name, f"is {format_name} inside {stream.compression} data; decompress it first.")
-    where = stream.path or stream.input.file
-    if where is None:
+    source = stream.input.source
+    if source.size is None:
         raise BadFile(stream.name, f"{format_name} cannot be read from a pipe: its index is at the end; name the file.")
-    return where
+    return source.path or source.open()
 
 
 @contextmanager

@@ -27,9 +27,7 @@ from chainfold.readers.inputs import (
     may_be_marked,
 )
 
-_UNDECODABLE = "chainfold.undecodable"
 MARK = "\udcff".encode(errors="surrogatepass")  # no UTF-8: the line that has it is found to be wrong
-codecs.register_error(_UNDECODABLE, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 _KEPT = 1000  # bytes of a line that is too long
 
 
@@ -128,5 +126,18 @@ def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
     """A function that makes UTF-8 of further bytes; what cannot be decoded becomes a mark that is no UTF-8."""
     if encoding == UTF8:
         return lambda data, final: data
-    decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
-    return lambda data, final: decoder.decode(data, final).encode(errors="surrogatepass")
+    decoder = codecs.getincrementaldecoder(encoding)()
+
+    def decoded(data: bytes, final: bool) -> bytes:
+        parts = []
+        while True:
+            _, state = decoder.getstate()
+            try:
+                parts.append(decoder.decode(data, final).encode(errors="surrogatepass"))
+                return b"".join(parts)
+            except UnicodeDecodeError as error:  # of the bytes that the decoder holds and these
+                decoder.setstate((b"", state))
+                parts += [decoder.decode(error.object[: error.start]).encode(errors="surrogatepass"), MARK]
+                data = error.object[error.end :]
+
+    return decoded

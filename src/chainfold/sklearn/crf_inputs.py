@@ -5,7 +5,7 @@ An input is one of
     sequences   lists of items, as `chain_from_sequences` takes them; any iterable, read once; their labels beside them
     arrays      a NumPy array or a SciPy matrix for each sequence, a row for each position; their labels beside them
     sentences   lists of tokens with their labels beside them, or mappings with a list of tokens and one of labels
-    files       paths, globs or open files, as `encode` takes them; or the path of a stored chain
+    files       a `pathlib.Path` or several, which may be patterns, or open files; or the path of a stored chain
     a table     of Arrow, pandas, polars or NumPy
     a source    a chain in memory, a stored one, or anything else that gives blocks
 
@@ -41,7 +41,7 @@ from chainfold.features.row_columns import symbols
 from chainfold.inference.tagger import BLOCK, blocks_of
 from chainfold.readers.sequences import KEPT
 from chainfold.readers.tables import is_lazy
-from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut
+from chainfold.sklearn.arrays import are_arrays, chain_of_arrays, cut, is_list
 from chainfold.sklearn.sentences import are_sentences, chain_of_sentences, labels_of
 from chainfold.system.files import temporary_directory
 from chainfold.training.loop import Development
@@ -280,29 +280,34 @@ def _reading(encoding: Encoding) -> Any:
 
 
 def _kind(inputs: Any, labels: Any) -> str:
-    """What an input is: sequences, arrays, sentences, files, table or source. The last three have labels in them."""
+    """Sequences, arrays, sentences, or files, a table or a source, which have labels in them."""
     if callable(getattr(inputs, "block", None)):
         kind = "source"
     elif _is_file(inputs) or (isinstance(inputs, (list, tuple)) and inputs and all(map(_is_file, inputs))):
         kind = "files"
     elif _is_table(inputs):
         kind = "table"
-    elif are_arrays(inputs):
-        return "arrays"
     else:
-        return "sentences" if are_sentences(inputs) else "sequences"
+        check_no_text(inputs)
+        return "arrays" if are_arrays(inputs) else "sentences" if are_sentences(inputs) else "sequences"
     if labels is not None:
-        what, remedy = "files, tables and chains", ""
-        if kind == "table":
-            remedy = ", or give `lengths` if X is the rows of all sequences"
-        elif kind == "files" and not isinstance(inputs, (str, Path)):
-            what, remedy = "the texts in X are paths of files, which", ", or give a list of items for each sequence"
-        raise ChainfoldError(f"{what} contain their labels; leave out `y`{remedy}.")
+        remedy = ", or give `lengths` if X is the rows of all sequences" if kind == "table" else ""
+        raise ChainfoldError(f"files, tables and chains contain their labels; leave out `y`{remedy}.")
     return kind
 
 
+def check_no_text(inputs: Any) -> None:
+    """Raise for a text and for a flat list of texts: neither sequences of items nor paths of files."""
+    first = next(iter(inputs), None) if is_list(inputs) else inputs
+    if isinstance(first, str):
+        raise ChainfoldError(
+            'X is a text or a flat list of texts; give a list of sequences, such as [["cat", "abc"]], and files as '
+            "pathlib.Path."
+        )
+
+
 def _is_file(one: Any) -> bool:
-    return isinstance(one, (str, Path)) or callable(getattr(one, "read", None))
+    return isinstance(one, Path) or callable(getattr(one, "read", None))
 
 
 def _is_table(inputs: Any) -> bool:

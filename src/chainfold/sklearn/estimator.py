@@ -62,9 +62,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     X is a list of sequences, each a list of items, each a dict or a list of strings, and y a list of lists of labels;
     iterators are supported. A sequence may also be an array with a row for each position, dense or sparse, or a list of
-    tokens; with `lengths`, X is all sequences one after another. X may also be a path or a list of paths, a table
-    (Arrow, pandas, polars), a chain, or a list of dicts with `tokens` and `tags`; these contain their labels, and y is
-    left out. Labels that are whole numbers or booleans are returned as such.
+    tokens; with `lengths`, X is all sequences one after another. X may also be a `pathlib.Path` of a file or a list of
+    such, a table (Arrow, pandas, polars), a chain, or a list of dicts with `tokens` and `tags`; these contain their
+    labels, and y is left out. Labels that are whole numbers or booleans are returned as such.
 
     None is CRFsuite's default or, for parameters that CRFsuite does not have, that of the algorithm. Parameters are
     checked by `fit`, which raises `ChainfoldError` for those that are wrong.

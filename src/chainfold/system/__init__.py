@@ -2,6 +2,7 @@
 
     files           atomic writes, locks, temporary folders
     storage         folders of files, here or behind a URI
+    sources         what inputs are read from: files, pipes, open files, objects behind URIs
     spill           arrays in unnamed temporary files
     outputs         checks outputs against inputs and locks them
     archive         files of named arrays and JSON with a checksum: models, runs, states

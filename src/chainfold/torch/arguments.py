@@ -1,4 +1,4 @@
-"""What a CRF is asked about: a batch of emissions and the scores of transitions, checked once.
+"""Arguments of every operation: a batch of emissions and the scores of transitions, checked once.
 
 Emissions come padded, [B, T, N] or [T, B, N], with or without a mask, or packed, [P, N] with `cu_seqlens`. The chain of
 a sequence is its unmasked positions, wherever they are.
@@ -53,12 +53,18 @@ class Arguments(NamedTuple):
         return torch.float64 if self.emissions.dtype == torch.float64 else torch.float32
 
     def place(self, row: int) -> str:
-        """Where a row of the flattened emissions is."""
+        """Place of a row of the flattened emissions, in words."""
         if self.cu_seqlens is not None:
             return f"row {row}"
         first, second = divmod(row, self.emissions.shape[1])
         sequence, position = (first, second) if self.batch_first else (second, first)
         return f"sequence {sequence}, position {position}"
+
+
+def most_labellings(k: int, n_labels: int, length: int) -> int:
+    """min(k, n_labels^length) without numbers much larger than k."""
+    labellings: int = n_labels ** min(length, k.bit_length())
+    return min(k, labellings)
 
 
 def check_tensors(**given: object) -> None:
@@ -113,8 +119,8 @@ def check_arguments(inputs: Arguments) -> None:
         )
 
 
-def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> None:
-    """Raise `ChainfoldError` where tags or weights do not fit the emissions."""
+def check_tags(inputs: Arguments, tags: Tensor | None) -> None:
+    """Raise `ChainfoldError` where tags do not fit the emissions."""
     if tags is None:
         return
     leading = inputs.emissions.shape[:-1]
@@ -126,7 +132,3 @@ def check_tags(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -
         raise ChainfoldError(f"tags have dtype {tags.dtype}; give label numbers.")
     if tags.device != inputs.emissions.device:
         raise ChainfoldError(f"tags are on {tags.device} and emissions are on {inputs.emissions.device}.")
-    if weights is not None and weights.shape != leading:
-        raise ChainfoldError(f"weights must have shape {tuple(leading)}, got {tuple(weights.shape)}.")
-    if weights is not None and weights.device != inputs.emissions.device:
-        raise ChainfoldError(f"weights are on {weights.device} and emissions are on {inputs.emissions.device}.")

@@ -5,7 +5,7 @@
 
 Position t of the chain is row rows[t] of the emissions; starts[t] where a sequence starts. Stretch k has positions
 cuts[k] … cuts[k+1]-1: a sequence, or a part of one whose past and future are known. `places` are (rows, starts, cuts),
-`scores` (emissions, start, end, allowed), `steps` (edge, edge_t, shift, watch, tiles) of `engines.potentials`: tuples,
+`scores` (emissions, start, end, allowed), `steps` (edge, edge_t, shift, watch, tiles) of `engines.transitions`: tuples,
 which are quicker to pass than arrays one by one. The kept forward vectors are all that the way back needs.
 """
 
@@ -31,7 +31,7 @@ _TILE = 32  # positions whose edges are counted together
 
 @kernel(fastmath=STRICT)
 def pad_scores(transitions: Any, start: Any, end: Any, padded: Any, ends: Any) -> Any:
-    """padded: [N, width], -inf for padding; ends: [2, N], start and end. Is a start or an end forbidden?"""
+    """padded: [N, width], -inf for padding; ends: [2, N], start and end. Returns whether one of these is -inf."""
     n_labels, restricted = start.size, False
     for i in range(n_labels):
         for j in range(n_labels):
@@ -189,8 +189,8 @@ def backward_stretches(
 
 @kernel(fastmath=STRICT)
 def backward_general(lattice: Any, gamma: Any, factor: Any, out: Any, pairs: Any, edges: Any) -> None:
-    """Add factor times the flow of one sequence to `out`, and that of its edges to `pairs` or, where each position has
-    edges of its own, to `edges`; any lattice will do.
+    """Add factor times the posteriors of one sequence to `out`, and those of its edges to `pairs` or, where each
+    position has edges of its own, to `edges`; any lattice will do.
 
     gamma: [width], of the last position in. out: [B, N]; pairs: [N, width]; edges: [B, N, N] or empty.
     """
@@ -256,29 +256,24 @@ def score_tags(
 
 @kernel(fastmath=STRICT)
 def count_tags(
-    places: Any, tags: Any, weights: Any, low: Any, high: Any, factor: Any, gradient: Any, pairs: Any, ends: Any,
-    edges: Any,
-) -> None:  # fmt: skip
-    """Add factor[k] times the counts of the tags, with the weights of their positions ([R], or empty: ones).
-
-    An edge has the weight of the position that it comes from.
-    """
+    places: Any, tags: Any, low: Any, high: Any, factor: Any, gradient: Any, pairs: Any, ends: Any, edges: Any
+) -> None:
+    """Add factor[k] times the counts of the tags."""
     rows, starts, cuts = places
     for k in range(low, high):
         for t in range(cuts[k], cuts[k + 1]):
             row = rows[t]
-            tag, share = tags[row], factor[k] * (weights[row] if weights.size else 1.0)
-            gradient[row, tag] += share
+            tag = tags[row]
+            gradient[row, tag] += factor[k]
             if starts[t]:
-                ends[0, tag] += share
+                ends[0, tag] += factor[k]
             else:
-                origin = rows[t - 1]
-                moved = factor[k] * (weights[origin] if weights.size else 1.0)
-                pairs[tags[origin], tag] += moved
+                before = tags[rows[t - 1]]
+                pairs[before, tag] += factor[k]
                 if edges.size:
-                    edges[row, tags[origin], tag] += moved
+                    edges[row, before, tag] += factor[k]
             if t + 1 == starts.size or starts[t + 1]:
-                ends[1, tag] += share
+                ends[1, tag] += factor[k]
 
 
 @kernel(fastmath=STRICT)

@@ -1,8 +1,8 @@
 """Log likelihoods of a batch and their gradients, on the host with numba kernels.
 
 A sequence is worked on in doubles with one matrix of transitions (`batch_kernels`), a long one in stretches
-(`cpu_cuts`). One whose numbers leave the range of a double, or whose positions have weights or transitions of their
-own, takes the general way (`cpu_general`).
+(`cpu_cuts`). One whose numbers leave the range of a double, or whose positions have transitions of their own, takes the
+general way (`cpu_general`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from chainfold.torch.batch_kernels import (
 )
 from chainfold.torch.cpu_batch import CpuBatch, numpy_type
 from chainfold.torch.cpu_cuts import cut_backward, cut_forward
-from chainfold.torch.cpu_general import (
-    NO_NUMBERS,
-    GradientSums,
-    Observed,
-    add_sequence,
-    passed_sequence,
-    weighted_likelihoods,
-)
+from chainfold.torch.cpu_general import GradientSums, add_sequence, passed_sequence
 from chainfold.torch.cpu_threads import run
 from torch import Tensor
+
+
+class Observed(NamedTuple):
+    """The tags of a batch."""
+
+    tags: NDArray[np.int64]  # [R]
+    known: bool  # else some positions have a set of labels
 
 
 class Gradients(NamedTuple):
@@ -49,9 +49,7 @@ class Gradients(NamedTuple):
     edges: NDArray[np.float32] | Floats  # [R, N, N], or empty
 
 
-def log_likelihoods(
-    inputs: Arguments, tags: Tensor | None, weights: Tensor | None, alpha: Floats
-) -> tuple[Floats, bool]:
+def log_likelihoods(inputs: Arguments, tags: Tensor | None, alpha: Floats) -> tuple[Floats, bool]:
     """[S] log likelihoods, or log Z without tags; whether all tags are known.
 
     alpha: [P, width], the forward vectors out, not a number at the start of a sequence that has none.
@@ -59,9 +57,7 @@ def log_likelihoods(
     if tags is None:
         return _log_partitions(CpuBatch(inputs), alpha), True
     batch = CpuBatch(inputs._replace(allowed=None))
-    seen = _observed(batch, inputs, tags, weights)
-    if seen.weights.size:
-        return weighted_likelihoods(batch, seen, alpha), True
+    seen = _observed(batch, inputs, tags)
     log_z = _log_partitions(batch, alpha)
     if seen.known:
         score = _tag_scores(batch, seen)
@@ -71,9 +67,7 @@ def log_likelihoods(
         return score - log_z, seen.known
 
 
-def gradients(
-    inputs: Arguments, tags: Tensor | None, known: bool, weights: Tensor | None, alpha: Floats, factor: Floats
-) -> Gradients:
+def gradients(inputs: Arguments, tags: Tensor | None, known: bool, alpha: Floats, factor: Floats) -> Gradients:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
         batch = CpuBatch(inputs)
@@ -81,7 +75,7 @@ def gradients(
         _add_gradients(batch, alpha, factor, total)
     else:
         batch = CpuBatch(inputs._replace(allowed=None))
-        seen, total = Observed(_flat(tags), _doubles(weights), known), GradientSums.of(batch)
+        seen, total = Observed(_flat(tags), known), GradientSums.of(batch)
         _add_gradients(batch, alpha, -factor, total, seen)
         if not known:
             partial, again = CpuBatch(_allowing(inputs, seen)), np.empty_like(alpha)
@@ -100,33 +94,20 @@ def _flat(tags: Tensor) -> NDArray[np.int64]:
     return flat
 
 
-def _doubles(weights: Tensor | None) -> Floats:
-    """[R], or empty"""
-    if weights is None:
-        return NO_NUMBERS
-    return np.ascontiguousarray(weights.detach().double().numpy()).reshape(-1)
-
-
-def _observed(batch: CpuBatch, inputs: Arguments, tags: Tensor, weights: Tensor | None) -> Observed:
+def _observed(batch: CpuBatch, inputs: Arguments, tags: Tensor) -> Observed:
     """The tags, checked; raises where one is no label."""
-    flat, own = _flat(tags), _doubles(weights)
+    flat = _flat(tags)
     row, unknown = check_tags(batch.layout.rows, flat, inputs.n_labels, UNKNOWN)
     if row >= 0:
         raise ChainfoldError(
             f"the tag at {inputs.place(row)} is {int(flat[row])}, but tags go from 0 to {inputs.n_labels - 1} "
             f"({UNKNOWN} for an unknown one)."
         )
-    known = not unknown and inputs.allowed is None
-    if own.size:
-        if not (np.isfinite(own) & (own >= 0.0)).all():
-            raise ChainfoldError("weights must be finite numbers from 0 up.")
-        if not known:
-            raise ChainfoldError("weights require known tags: remove `weights`, or tags of -100 and `allowed`.")
-    return Observed(flat, own, known)
+    return Observed(flat, not unknown and inputs.allowed is None)
 
 
 def _allowing(inputs: Arguments, seen: Observed) -> Arguments:
-    """The same batch with the labels that agree with the tags."""
+    """A copy of the batch that allows only labels that agree with the tags."""
     allowed = np.arange(inputs.n_labels) == seen.tags[:, None]
     allowed[seen.tags == UNKNOWN] = True
     if inputs.allowed is not None:
@@ -175,20 +156,19 @@ def _tag_scores(batch: CpuBatch, seen: Observed) -> Floats:
 def _add_gradients(
     batch: CpuBatch, alpha: Floats, factor: Floats, total: GradientSums, seen: Observed | None = None
 ) -> None:
-    """Add factor times the gradient of log Z, or of its weighted flow, and take off that of the tags' scores.
+    """Add factor times the gradient of log Z, and take off that of the tags' scores.
 
     alpha: of `_log_partitions`
     """
     layout = batch.layout
     stretches, futures = cut_backward(batch, alpha)
     places, shares = layout.places(stretches), stretches.of_sequences(factor)
-    counted = seen is not None and seen.known
 
     def work(low: int, high: int) -> tuple[Floats, Floats]:
         pairs, ends = np.zeros_like(total.pairs), np.zeros_like(total.ends)
         backward_stretches(places, batch.steps, futures, low, high, alpha, shares, total.emissions, pairs, ends)
-        if seen is not None and counted:
-            count_tags(places, seen.tags, seen.weights, low, high, -shares, total.emissions, pairs, ends, total.edges)
+        if seen is not None and seen.known:
+            count_tags(places, seen.tags, low, high, -shares, total.emissions, pairs, ends, total.edges)
         return pairs, ends
 
     for pairs, ends in run(work, stretches.tasks):
@@ -196,4 +176,4 @@ def _add_gradients(
         total.ends[:] += ends
     present = np.flatnonzero(np.diff(layout.offsets))
     for s in present[np.isnan(alpha[layout.offsets[present], 0])]:
-        add_sequence(batch, int(s), float(factor[s]), total, seen)
+        add_sequence(batch, int(s), float(factor[s]), total)

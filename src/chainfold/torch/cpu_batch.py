@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.engines.potentials import Transitions
+from chainfold.engines.transitions import Transitions
 from chainfold.errors import BadSetting
 from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.layout import Floats
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
     stretches: Stretches  # of sequences, with all cuts that may be tried
 
     def places(self, stretches: Stretches) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
-        """As kernels take them."""
+        """Arguments `places` of kernels."""
         return self.rows, self.starts, stretches.cuts
 
 
@@ -96,7 +96,7 @@ class CpuBatch:
 
     @property
     def own_edges(self) -> bool:
-        """Has each position a transition matrix of its own?"""
+        """Whether each position has a transition matrix of its own"""
         return self.edges.size > 0
 
     @cached_property
@@ -133,7 +133,7 @@ def numbers(tensor: Tensor) -> NDArray[Any]:
 
 
 def numpy_type(tensor: Tensor) -> type[np.float32] | type[np.float64]:
-    """Of its `numbers`."""
+    """Type of its `numbers`."""
     return np.float64 if tensor.dtype == torch.float64 else np.float32
 
 

@@ -1,4 +1,4 @@
-"""Where long sequences are cut, so that threads can work on their stretches.
+"""Cuts of long sequences, so that threads can work on their stretches.
 
 The places that are tried depend on the length and the number of labels alone. A cut holds on the way forward if a halo
 before it has the same forward vector at its end for any past, and on the way back if a halo after it leaves one
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import lattice_of
 from chainfold.engines.certificate import Certificate
+from chainfold.engines.forward_pass import lattice_of
 from chainfold.kernels.faults import OK
 from chainfold.kernels.forward import forward, predict
 from chainfold.kernels.lattice import Lattice

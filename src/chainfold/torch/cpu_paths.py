@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 import torch
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import forward_pass, lattice_of
+from chainfold.engines.forward_pass import forward_pass, lattice_of
 from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
 from chainfold.kernels import posteriors, viterbi
 from chainfold.kernels.faults import NOT_FINITE, OK
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
-from chainfold.torch.arguments import Arguments
+from chainfold.torch.arguments import Arguments, most_labellings
 from chainfold.torch.cpu_batch import CpuBatch
 from chainfold.torch.cpu_threads import run
 from torch import Tensor
@@ -57,7 +57,7 @@ class Flat:
         return lattice, passed.exit.posterior()
 
     def error(self, not_finite: bool, position: int) -> ChainfoldError:
-        """What is wrong at a position of the chain."""
+        """The error for a score that is not finite, or for no possible label, at a position of the chain."""
         place = self.inputs.place(int(self.rows[position]))
         if not_finite:
             return ChainfoldError(f"a score is NaN or +inf at {place}: labels need scores below +inf.")
@@ -121,25 +121,25 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
 def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     flat = Flat(inputs)
-    _, top = best(inputs)
-    batch, size, present = flat.batch, flat.rows.size, np.count_nonzero(flat.lengths)
-    labels, gaps = np.empty((k, size), np.int64), np.empty((present, k))
-    if size:
-        states, edges = flat.states(), flat.edges()
-        back = np.empty((size, batch.n_labels, k), np.uint32)
-        finals = np.empty((present, k), np.int64)
-        start = np.full((batch.n_labels, k), -np.inf)
-        scores = batch.transitions.scores if edges is None else edges
-        viterbi.rank(flat.starts, flat.ends, states, scores, start, back, finals, gaps)
-        viterbi.trace_ranked(flat.ends, back, finals, np.full(k, -1, np.int64), labels)
-    results, sequence = [], 0
-    for s, part in enumerate(flat.split(labels)):
-        own = np.zeros(1)
-        if flat.lengths[s]:
-            own = gaps[sequence, gaps[sequence] > -np.inf]
-            sequence += 1
-        results.append((part[: own.size].tolist(), top[s] + torch.from_numpy(own).to(flat.result_type)))
-    return results
+    batch, offsets = flat.batch, flat.batch.layout.offsets
+    n, (_, top) = batch.n_labels, best(inputs)
+
+    def work(s: int) -> tuple[list[list[int]], Tensor]:
+        first, last = offsets[s : s + 2].tolist()
+        here, size = slice(first, last), last - first
+        most = most_labellings(k, n, size)
+        labels, gaps = np.empty((most, size), np.int64), np.zeros((1, most))
+        if size:
+            states, edges = batch.states(first, last), batch.edge_scores(first, last)
+            scores = batch.transitions.scores if edges is None else edges
+            back, finals = np.empty((size, n, most), np.uint32), np.empty((1, most), np.int64)
+            begin = np.full((n, most), -np.inf)
+            viterbi.rank(flat.starts[here], flat.ends[here], states, scores, begin, back, finals, gaps)
+            viterbi.trace_ranked(flat.ends[here], back, finals, np.full(most, -1, np.int64), labels)
+        own = gaps[0, gaps[0] > -np.inf]
+        return labels[: own.size].tolist(), top[s] + torch.from_numpy(own).to(flat.result_type)
+
+    return run(work, [(s,) for s in range(flat.lengths.size)])
 
 
 def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[Tensor]:

@@ -22,7 +22,7 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def run(work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
-    """What `work` gives for each job, in their order; the threads are those of `torch.set_num_threads`."""
+    """Call `work` with each job on the threads of `torch.set_num_threads`; results in the order of the jobs."""
     threads = torch.get_num_threads() if len(jobs) > 1 else 1
     if threads == 1:
         return [work(*job) for job in jobs]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import torch
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.torch.arguments import UNKNOWN, Arguments, check_tensors
+from chainfold.torch.arguments import Arguments, check_tensors
 from chainfold.torch.ops import best, crf, crf_backward
 from chainfold.torch.paths import Paths, best_paths, drawn_paths, path_entropies, ranked_paths
 from chainfold.torch.piecewise import StreamPart, stream_gradient
-from chainfold.torch.scripted import ScriptedCRF, reduced
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """What every method takes besides emissions and mask."""
+    """Options of every method besides emissions and mask."""
 
     edges: Tensor | None
     cu_seqlens: Tensor | None
@@ -87,55 +86,41 @@ class CRF(nn.Module):  # type: ignore[misc]
     def extra_repr(self) -> str:
         return f"num_tags={self.num_tags}"
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.extra_repr()})"
-
     def forward(
         self,
         emissions: Tensor,
         tags: Tensor,
         mask: Tensor | None = None,
         reduction: str = "sum",
-        *,
-        weights: Tensor | None = None,
-        label_weights: Tensor | None = None,
         **options: Unpack[Options],
     ) -> Tensor:
         """The log likelihood of the tags.
 
-        tags            [...] label numbers; -100 where the tag is unknown: its labels are summed over
-        reduction       "sum" or "mean" over sequences, "token_mean" for the sum by the number of positions, or "none"
-        weights         [...] of positions: Σ_t w_t log p(y_t | y_{t+1}, x up to t)
-        label_weights   [N] weights of positions by their tag
-        options         `allowed`, `edges` and `cu_seqlens`; tags that are known must be allowed
+        tags        [...] label numbers; -100 where the tag is unknown: its labels are summed over
+        reduction   "sum" or "mean" over sequences, "token_mean" for the sum by the number of positions, or "none"
+        options     `allowed`, `edges` and `cu_seqlens`; tags that are known must be allowed
 
         Returns a number, or [S] for reduction="none": float64 for emissions in float64, else float32. A sequence
         without positions has 0. A forbidden tag gives -inf, a NaN among the emissions NaN.
         """
-        check_tensors(tags=tags, weights=weights, label_weights=label_weights)
+        check_tensors(tags=tags)
         if tags is None:
             raise ChainfoldError("tags are None; give label numbers, or call `log_partition`, which needs none.")
-        if label_weights is not None:
-            if label_weights.shape != (self.num_tags,):
-                raise ChainfoldError(
-                    f"label_weights must have shape ({self.num_tags},), got {tuple(label_weights.shape)}."
-                )
-            own = label_weights[tags.long().clamp(0, self.num_tags - 1)]
-            weights = own if weights is None else weights * own
-        values, *_ = crf(*self._inputs(emissions, mask, **options), tags, weights)
-        return reduced(values, reduction, tags, mask)
+        values, *_ = crf(*self._inputs(emissions, mask, **options), tags)
+        return _reduced(values, reduction, tags, mask)
 
     def log_partition(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[S] log Z of each sequence, over the labels in `allowed` where it is given; it can be differentiated."""
-        values, *_ = crf(*self._inputs(emissions, mask, **options), None, None)
+        values, *_ = crf(*self._inputs(emissions, mask, **options), None)
         return values
 
     @torch.no_grad()
     def marginals(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> Tensor:
         """[..., N] the posterior of every label at every position, 0 where the mask is; without a graph."""
         inputs = self._inputs(emissions, mask, **options)
-        values, vectors, known = crf(*inputs, None, None)
-        return crf_backward(torch.ones_like(values), vectors, known, *inputs, None, None)[0]
+        inputs = inputs._replace(emissions=emissions.to(inputs.result_type))  # the type of the gradient
+        values, vectors, known = crf(*inputs, None)
+        return crf_backward(torch.ones_like(values), vectors, known, *inputs, None)[0]
 
     def decode(self, emissions: Tensor, mask: Tensor | None = None, **options: Unpack[Options]) -> list[list[int]]:
         """The best labels of each sequence, by Viterbi; of equal ones those of the smaller numbers.
@@ -221,11 +206,6 @@ class CRF(nn.Module):  # type: ignore[misc]
         check_tensors(emissions=emissions, mask=mask, edges=edges, cu_seqlens=cu_seqlens, allowed=allowed)
         return Arguments(emissions, *self.scores(), edges, mask, cu_seqlens, allowed, self.batch_first)
 
-    def __prepare_scriptable__(self) -> nn.Module:
-        """What `torch.jit.script` compiles in the place of this module."""
-        follows, first, last = (getattr(self, name) for name in _MASKS)
-        return ScriptedCRF(self, (follows, first, last) if self._restricted else None)
-
     def _restrict(
         self,
         constraints: Constraints | None,
@@ -254,6 +234,19 @@ class CRF(nn.Module):  # type: ignore[misc]
             self.register_buffer(name, mask, persistent=False)
 
 
+def _reduced(values: Tensor, reduction: str, tags: Tensor, mask: Tensor | None) -> Tensor:
+    """[S] log likelihoods as one number."""
+    if reduction == "none":
+        return values
+    if reduction == "sum":
+        return values.sum()
+    if reduction == "mean":
+        return values.mean()
+    if reduction != "token_mean":
+        raise ChainfoldError(f"invalid reduction: {reduction}; choose one of none, sum, mean, token_mean.")
+    return values.sum() / (tags.numel() if mask is None else mask.count_nonzero())
+
+
 def _count(k: int) -> int:
     if not isinstance(k, int) or k < 1:
         raise BadSetting("k", k, "a whole number from 1 up")
@@ -261,5 +254,3 @@ def _count(k: int) -> int:
 
 
 _MASKS = ("_never_follows", "_never_first", "_never_last")
-
-__all__ = ["CRF", "UNKNOWN", "Paths"]

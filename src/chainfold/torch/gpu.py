@@ -2,8 +2,8 @@
 
 A long sequence is cut into chunks, and what surrounds a chunk is certified: warps work on chunks of up to 32 labels,
 blocks on those of more. A short sequence is one chunk of a warp, or done in order by a block. So are sequences that
-cannot be certified, scores that do not fit into the range of the type, and weights of positions. The host waits for the
-card once, to learn whether all tags are labels.
+cannot be certified, and scores that do not fit into the range of the type. The host waits for the card once, to learn
+whether all tags are labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 UNKNOWN_TAGS, KNOWN, IN_NUMBERS = 0, 1, 2
-"""What is known after the forward pass: nothing of the tags; they are labels; and all vectors are numbers as well."""
+"""Results of the forward pass: some tags are unknown; all are labels; and all vectors are numbers as well."""
 
 
 class Gradient(NamedTuple):
@@ -46,12 +46,10 @@ def on_its_card(function: Function) -> Function:
 
 
 @on_its_card
-def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, int]:
+def log_likelihoods(inputs: Arguments, tags: Tensor | None) -> tuple[Tensor, Tensor, int]:
     """[S] log likelihoods, or log Z without tags; the forward vectors; what is known of the tags and the vectors."""
     if tags is None:
         return (*_forward(GpuBatch(inputs))[:2], KNOWN)
-    if weights is not None:
-        return _weighted(inputs, tags, weights)
     values, vectors, (wrong, unknown, flagged) = _forward(GpuBatch(inputs._replace(allowed=None), tags))
     if wrong:
         _raise_tag(inputs, tags)
@@ -63,13 +61,11 @@ def log_likelihoods(inputs: Arguments, tags: Tensor | None, weights: Tensor | No
 
 @on_its_card
 def gradients(
-    inputs: Arguments, tags: Tensor | None, known: int, weights: Tensor | None, vectors: Tensor, factor: Tensor
+    inputs: Arguments, tags: Tensor | None, known: int, vectors: Tensor, factor: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
     if tags is None:
         parts = _backward(inputs, None, vectors, factor, 1.0)
-    elif weights is not None:
-        parts = _backward(inputs._replace(allowed=None), tags, vectors, factor, -1.0, weights=weights)
     elif known:
         parts = _backward(inputs, tags, vectors, factor, -1.0, known == KNOWN)
     else:
@@ -96,7 +92,7 @@ def _raise_tag(inputs: Arguments, tags: Tensor) -> NoReturn:
 
 
 def _allowing(inputs: Arguments, tags: Tensor) -> Arguments:
-    """The same batch with the labels that agree with the tags."""
+    """A copy of the batch that allows only labels that agree with the tags."""
     labels = torch.arange(inputs.n_labels, device=tags.device)
     allowed = (labels == tags[..., None]) | (tags == UNKNOWN)[..., None]
     if inputs.allowed is not None:
@@ -146,39 +142,6 @@ def posteriors_of(inputs: Arguments, vectors: Tensor) -> Tensor:
     return _backward(inputs, None, vectors, factor, 1.0).emissions
 
 
-def sums_of(gpu: GpuBatch, name: str) -> Tensor:
-    """[S] the sums of a kernel's shares."""
-    values, count = gpu.room(gpu.sequences), gpu.parts(gpu.batch.group)
-    gpu.batch.scale, gpu.batch.values = gpu.space(count, dtype=torch.float64), values.data_ptr()
-    gpu.launch_warps(name, count)
-    gpu.launch_warps("sum_shares", gpu.sequences)
-    return values
-
-
-def _weighted(inputs: Arguments, tags: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, int]:
-    """[S] Σ_t w_t log p(y_t | y_{t+1}, x up to t) of each sequence."""
-    if not bool(((weights >= 0.0) & (weights < torch.inf)).all()):
-        raise ChainfoldError("weights must be finite numbers from 0 up.")
-    known, inputs = inputs.allowed is None, inputs._replace(allowed=None)
-    log_z, vectors, _ = _forward(GpuBatch(inputs))
-    gpu = GpuBatch(inputs, tags)
-    if gpu.empty:
-        return log_z, vectors, KNOWN
-    status = gpu.kernels.status()
-    status.numbers[:] = 0
-    gpu.batch.status, gpu.batch.vectors = status.pointer, vectors.data_ptr()
-    gpu.weigh(weights)
-    values = sums_of(gpu, "weighted")
-    gpu.kernels.wait(gpu.stream)
-    wrong, unknown, _ = status.numbers.tolist()
-    if wrong:
-        _raise_tag(inputs, tags)
-    if unknown or not known:
-        raise ChainfoldError("weights require known tags: remove `weights`, or tags of -100 and `allowed`.")
-    impossible = torch.where(log_z.isfinite(), 0.0, torch.nan)
-    return values + impossible, vectors, KNOWN
-
-
 def _backward(
     inputs: Arguments,
     tags: Tensor | None,
@@ -186,25 +149,21 @@ def _backward(
     factor: Tensor,
     sign: float,
     flagged: bool = True,
-    weights: Tensor | None = None,
 ) -> Gradient:
-    """flagged: may some sequence have a flag? With weights, all are done in order."""
+    """flagged: whether some sequence may have a flag"""
     emissions, n, dtype = inputs.emissions, inputs.n_labels, inputs.result_type
     gradient = emissions.new_empty(emissions.shape, dtype=dtype)
     gpu = GpuBatch(inputs, tags, gradient)
     batch = gpu.batch
-    if weights is not None:
-        gpu.weigh(weights)
     edges = gpu.room(0) if inputs.edges is None else gpu.zeros(*inputs.edges.shape)
     if gpu.empty:
         return Gradient(gradient, gpu.zeros(n, n), gpu.zeros(n), gpu.zeros(n), edges)
-    by_warps = gpu.by_warps and weights is None
-    in_order = flagged or not by_warps  # some of the sequences
+    in_order = flagged or not gpu.by_warps  # some of the sequences
     pairs, first, last = gpu.room(n, n), gpu.room(n), gpu.room(n)
     if in_order:
         gpu.flags()
     blocks = gpu.count_blocks if in_order else 0
-    batch.sign, batch.warps = sign, min(gpu.chunks, TABLES) if by_warps else 0
+    batch.sign, batch.warps = sign, min(gpu.chunks, TABLES) if gpu.by_warps else 0
     batch.table_count = batch.warps + blocks
     if factor.dtype != dtype:
         factor = factor.to(dtype)
@@ -212,7 +171,7 @@ def _backward(
     batch.vectors, batch.tables = vectors.data_ptr(), gpu.space(batch.table_count, n + 2, n, dtype=torch.float64)
     batch.edge_gradient = edges.data_ptr() if edges.numel() else None
     batch.pairs, batch.first, batch.last = pairs.data_ptr(), first.data_ptr(), last.data_ptr()
-    if by_warps:
+    if gpu.by_warps:
         if not batch.whole:
             batch.posteriors = gpu.space(gpu.chunks, n)
             gpu.launch_warps("chunk_future", gpu.chunks)
@@ -221,7 +180,7 @@ def _backward(
         gpu.launch_rounds("block_backward")
     if in_order:
         gpu.launch_labels("ordered_backward", gpu.sequences)
-        if not by_warps:
+        if not gpu.by_warps:
             batch.flag = None  # the counts of all
         gpu.launch_labels("counts", blocks)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))

@@ -60,7 +60,7 @@ class GpuBatch:
             self._place(longest)
 
     def _place(self, longest: int) -> None:
-        """Where the positions are, and where chunks begin. longest: positions of the longest packed sequence."""
+        """Set the places of positions and of chunks. longest: positions of the longest packed sequence."""
         inputs, batch = self.inputs, self.batch
         if inputs.cu_seqlens is None:
             first, second = inputs.emissions.shape[:2]
@@ -118,8 +118,8 @@ class GpuBatch:
 
     @property
     def in_chunks(self) -> bool:
-        """Are long sequences cut into chunks, or short ones done by warps?"""
-        return not self.batch.weights and (self.by_warps or not self.batch.whole)
+        """Whether long sequences are cut into chunks, or short ones done by warps"""
+        return self.by_warps or not self.batch.whole
 
     @property
     def count_blocks(self) -> int:
@@ -165,10 +165,6 @@ class GpuBatch:
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
-
-    def weigh(self, weights: Tensor) -> None:
-        """Give the positions weights; then they are done in order."""
-        self.batch.weights = self._keep(weights.detach().double())
 
     def flags(self) -> Tensor | None:
         """[S] zeros where sequences have several chunks, room where they have one, None where all are done in order."""

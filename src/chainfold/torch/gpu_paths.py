@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
-from chainfold.torch.arguments import Arguments
-from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of, sums_of
+from chainfold.torch.arguments import Arguments, most_labellings
+from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of
 from chainfold.torch.gpu_batch import GpuBatch
 from torch import Tensor
 
@@ -83,7 +83,7 @@ def _best_in_chunks(gpu: GpuBatch) -> None:
 
 
 def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
-    """Where each sequence begins among the labels, and its length."""
+    """First label and length of each sequence."""
     if inputs.cu_seqlens is not None:
         offsets = inputs.cu_seqlens.tolist()
         return [(low, high - low) for low, high in pairwise(offsets)]
@@ -99,7 +99,8 @@ def _lengths(inputs: Arguments) -> list[tuple[int, int]]:
 def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     _, top = best(inputs)
-    gpu = GpuBatch(inputs)
+    gpu, lengths = GpuBatch(inputs), _lengths(inputs)
+    k = max((most_labellings(k, gpu.n_labels, length) for _, length in lengths), default=1)
     gaps = gpu.zeros(gpu.sequences, k, dtype=torch.float64)
     labels = gpu.room(gpu.positions, k, dtype=torch.int64)
     if not gpu.empty:
@@ -112,7 +113,7 @@ def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
         gpu.launch("ranked", blocks, gpu.label_threads)
     results = []
     counts, paths = (gaps > -torch.inf).sum(1).tolist(), labels.T.tolist()
-    for s, (first, length) in enumerate(_lengths(inputs)):
+    for s, (first, length) in enumerate(lengths):
         count = counts[s] if length else 1
         results.append(([path[first : first + length] for path in paths[:count]], _scores(top[s], gaps[s, :count])))
     return results
@@ -144,12 +145,16 @@ def entropies(inputs: Arguments) -> Tensor:
         return gpu.zeros(gpu.sequences)
     posteriors = posteriors_of(inputs, vectors)
     gpu.batch.vectors, gpu.batch.gradient = vectors.data_ptr(), posteriors.data_ptr()
-    return sums_of(gpu, "entropy")
+    values, shares = gpu.room(gpu.sequences), gpu.parts(gpu.batch.group)
+    gpu.batch.scale, gpu.batch.values = gpu.space(shares, dtype=DOUBLE), values.data_ptr()
+    gpu.launch_warps("entropy", shares)
+    gpu.launch_warps("sum_shares", gpu.sequences)
+    return values
 
 
 def _passed(inputs: Arguments) -> tuple[GpuBatch, Tensor]:
     """A batch and its forward vectors; raises where a sequence has no labelling."""
-    values, vectors, _ = log_likelihoods(inputs, None, None)
+    values, vectors, _ = log_likelihoods(inputs, None)
     for s, value in enumerate(values.tolist()):
         if not math.isfinite(value):
             raise ChainfoldError(f"sequence {s} {_FAULTS[2 if value == -math.inf else 3]}")

@@ -23,8 +23,8 @@ _INPUTS = (
     "Tensor emissions, Tensor transitions, Tensor start, Tensor end, Tensor? edges, Tensor? mask, Tensor? cu_seqlens, "
     "Tensor? allowed, bool batch_first"
 )
-_ARGUMENTS = f"{_INPUTS}, Tensor? tags, Tensor? weights"
-_N_ARGUMENTS = 11
+_ARGUMENTS = f"{_INPUTS}, Tensor? tags"
+_N_ARGUMENTS = 10
 
 _library = torch.library.Library("chainfold", "DEF")
 _library.define(f"crf({_ARGUMENTS}) -> (Tensor, Tensor, Tensor)")
@@ -41,19 +41,19 @@ Results = tuple[Tensor, Tensor, Tensor]
 Gradient = tuple[Tensor, ...]
 
 
-def _checked(*arguments: Any) -> tuple[Arguments, Tensor | None, Tensor | None]:
-    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
+def _checked(*arguments: Any) -> tuple[Arguments, Tensor | None]:
+    inputs, tags = Arguments(*arguments[:-1]), arguments[-1]
     check_arguments(inputs)
-    check_tags(inputs, tags, weights)
-    return inputs, tags, weights
+    check_tags(inputs, tags)
+    return inputs, tags
 
 
 def _host(*arguments: Any) -> Results:
     from chainfold.torch.cpu import log_likelihoods
 
-    inputs, tags, weights = _checked(*arguments)
+    inputs, tags = _checked(*arguments)
     vectors = _new_vectors(inputs)
-    values, known = log_likelihoods(inputs, tags, weights, vectors.numpy())
+    values, known = log_likelihoods(inputs, tags, vectors.numpy())
     return torch.from_numpy(values).to(inputs.result_type), vectors, torch.tensor(int(known))
 
 
@@ -65,7 +65,7 @@ def _card(*arguments: Any) -> Results:
 
 
 def _fake(*arguments: Any) -> Results:
-    inputs, _, _ = _checked(*arguments)
+    inputs, _ = _checked(*arguments)
     values = inputs.emissions.new_empty(inputs.n_sequences, dtype=inputs.result_type)
     return values, _new_vectors(inputs), torch.empty((), dtype=torch.int64)
 
@@ -74,8 +74,8 @@ def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: A
     from chainfold.torch.cpu import gradients
     from chainfold.torch.cpu_batch import doubles
 
-    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
-    parts = gradients(inputs, tags, bool(known), weights, vectors.numpy(), doubles(factor))
+    inputs, tags = Arguments(*arguments[:-1]), arguments[-1]
+    parts = gradients(inputs, tags, bool(known), vectors.numpy(), doubles(factor))
     return tuple(_like(tensor, torch.from_numpy(part)) for tensor, part in zip(inputs[:5], parts, strict=True))
 
 
@@ -90,8 +90,7 @@ def _like(tensor: Tensor | None, part: Tensor) -> Tensor:
 def _card_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
     from chainfold.torch.gpu import gradients
 
-    inputs, tags, weights = Arguments(*arguments[:-2]), *arguments[-2:]
-    return gradients(inputs, tags, int(known), weights, vectors, factor)
+    return gradients(Arguments(*arguments[:-1]), arguments[-1], int(known), vectors, factor)
 
 
 def _fake_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
@@ -119,8 +118,8 @@ class _Likelihood(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, *arguments: Any) -> Results:
         with torch._C._AutoDispatchBelowAutograd():
             results: Results = crf(*arguments)
-        *tensors, ctx.batch_first, tags, weights = arguments
-        ctx.save_for_backward(results[1], results[2], *tensors, tags, weights)
+        *tensors, ctx.batch_first, tags = arguments
+        ctx.save_for_backward(results[1], results[2], *tensors, tags)
         ctx.mark_non_differentiable(results[1], results[2])
         ctx.set_materialize_grads(False)
         return results
@@ -129,8 +128,8 @@ class _Likelihood(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, factor: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if factor is None:
             return (None,) * _N_ARGUMENTS
-        vectors, known, *tensors, tags, weights = ctx.saved_tensors
-        parts = _without_derivative(factor, vectors, known, *tensors, ctx.batch_first, tags, weights)
+        vectors, known, *tensors, tags = ctx.saved_tensors
+        parts = _without_derivative(factor, vectors, known, *tensors, ctx.batch_first, tags)
         asked = zip(parts, ctx.needs_input_grad, strict=False)
         return (*(part if wanted else None for part, wanted in asked), *(None,) * (_N_ARGUMENTS - 5))
 

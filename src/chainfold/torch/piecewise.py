@@ -104,21 +104,21 @@ def _enter(scores: Scores, emissions: Tensor, tags: Tensor, last: _Piece | None)
     whole = torch.zeros(2, dtype=torch.int32, device=emissions.device)
     inputs = Arguments(emissions, *scores(), None, None, whole, None, True)
     check_arguments(inputs)
-    check_tags(inputs, tags, None)
+    check_tags(inputs, tags)
     if bool((tags < 0).any()) or bool((tags >= inputs.n_labels).any()):
         raise ChainfoldError(f"a tag of the stream is not from 0 to {inputs.n_labels - 1}; all tags must be known.")
     with torch.no_grad():
         numbers = emissions.detach().double()
         before = None if last is None else last.after
         free = _inputs(scores, numbers[None], _start(scores, before), torch.zeros_like(numbers[0]))
-        log_z, vectors, known = crf(*free, None, None)
+        log_z, vectors, known = crf(*free, None)
         if not bool(torch.isfinite(log_z).all()):
             raise ChainfoldError("a piece of the stream has scores that are not numbers, or no possible labelling.")
-        after = crf_backward(torch.ones_like(log_z), vectors, known, *free, None, None)[0][0, -1]
+        after = crf_backward(torch.ones_like(log_z), vectors, known, *free, None)[0][0, -1]
         rare, after = (after < _NEGLIGIBLE).nonzero()[:, 0], after.log()
         for label in rare:  # the future may make up for it where a chain does not forget: it is pinned, in logarithms
             pinned = torch.full_like(free.end, -torch.inf).index_fill_(0, label, 0.0)
-            after[label] = (crf(*free._replace(end=pinned), None, None)[0] - log_z)[0]
+            after[label] = (crf(*free._replace(end=pinned), None)[0] - log_z)[0]
     tag_before = None if last is None else last.tags[-1]
     return _Piece(emissions, numbers, tags.long(), before, tag_before, after, float(log_z))
 
@@ -152,8 +152,8 @@ def _boundary(scores: Scores, after: Tensor, later: Tensor, ends: Tensor) -> Ten
     emissions = emissions.clone()
     emissions[:, -1] += ends
     inputs = _inputs(scores, emissions, after, torch.zeros_like(after))
-    log_z, vectors, known = crf(*inputs, None, None)
-    return crf_backward(torch.ones_like(log_z), vectors, known, *inputs, None, None)[0][:, 0]
+    log_z, vectors, known = crf(*inputs, None)
+    return crf_backward(torch.ones_like(log_z), vectors, known, *inputs, None)[0][:, 0]
 
 
 def _back(scores: Scores, piece: _Piece, end: Tensor | None, scale: float, lookahead: int) -> StreamPart:
@@ -168,7 +168,7 @@ def _back(scores: Scores, piece: _Piece, end: Tensor | None, scale: float, looka
         else:
             end = end.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
         inputs = _inputs(scores, numbers[None], _start(scores, piece.before), end)
-        log_z = crf(*inputs, None, None)[0].sum()
+        log_z = crf(*inputs, None)[0].sum()
         (scale * (score - log_z)).backward()
     assert numbers.grad is not None
     if piece.emissions.requires_grad:

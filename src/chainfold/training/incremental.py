@@ -1,9 +1,9 @@
-"""Learning from pieces that come one after another: the model grows by what is new in each, and keeps what it has.
+"""Training on pieces that come one after another: the model grows by the new labels and attributes of each.
 
-    IncrementalState           a model, and what its optimiser keeps beside the weights
-    learn            one pass over a piece
-    learn_online     likewise in order and in constant memory, by AdaGrad on hashed attributes
-    online_trainer   what goes from one such pass to the next
+    IncrementalState   a model, and the vectors that its optimiser keeps beside the weights
+    learn              one pass over a piece
+    learn_online       one pass in order and in constant memory, by AdaGrad on hashed attributes
+    online_trainer     the trainer that goes from one such pass to the next
 
 A piece continues the numbers of the model: what it knows keeps its number, what is new has those that follow. So each
 weight has its place among more of them, and so has what the optimiser keeps of it: the moments of AdaGrad and Adam, the
@@ -40,14 +40,14 @@ from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 
 @dataclass(frozen=True, eq=False)
 class IncrementalState:
-    """What is known after some pieces."""
+    """The result of training on some pieces."""
 
     model: Model
     algorithm: str | None = None  # that of the vectors
     vectors: dict[str, Floats] = field(default_factory=dict)  # [M] each: what the optimiser keeps, by weight
     passes: int = 0
     steps: int = 0  # batches of descent, or pieces of a chain that were trained on, in all passes
-    goes_on: bool = False  # is the last sequence unfinished, so that the next row goes on with it?
+    goes_on: bool = False  # whether the last sequence is unfinished, and continues with the next row
 
 
 def learn(
@@ -162,7 +162,7 @@ def _merged(vocabulary: Vocabulary, model: Model) -> Vocabulary:
 
 
 def _kept(optimiser: Optimiser, layout: Layout, training: Training) -> tuple[dict[str, Floats], int]:
-    """What the optimiser keeps beside the weights, in their order, less what it begins with; and its steps so far."""
+    """The vectors of the optimiser, in the order of the weights, minus their initial value; and its steps so far."""
     state = optimiser.state()
     if training.algorithm in DESCENT:
         return {str(k): moment.copy() for k, moment in enumerate(state["moments"])}, int(state["steps"])
@@ -193,7 +193,7 @@ def _restore(optimiser: Optimiser, space: WeightSpace, training: Training, befor
 
 
 def _beginning(training: Training) -> float:
-    """What every number beside a weight begins with."""
+    """The initial value of the vector beside the weights."""
     return float(training.options.get("variance", 1.0)) if training.algorithm == "arow" else 0.0
 
 

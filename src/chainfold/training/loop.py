@@ -84,14 +84,14 @@ class Training:
         algorithm = ALIASES.get(self.algorithm, self.algorithm) if isinstance(self.algorithm, str) else None
         if algorithm not in ALGORITHMS:
             raise BadSetting("algorithm", self.algorithm, f"one of {', '.join(ALGORITHMS)}")
-        object.__setattr__(self, "algorithm", algorithm)
         known = option_names(algorithm)
         for name in self.options:
             if name not in known:
                 raise ChainfoldError(
-                    f"`{name}` does not apply to algorithm {algorithm!r}, whose settings are "
+                    f"`{name}` does not apply to algorithm {self.algorithm!r}, whose settings are "
                     f"{', '.join(f'`{setting}`' for setting in sorted(known))}."
                 )
+        object.__setattr__(self, "algorithm", algorithm)
         if not isinstance(self.patience, int) or self.patience < 1:
             raise BadSetting("patience", self.patience, "at least 1")
         if not isinstance(self.early_stopping, bool):
@@ -103,7 +103,7 @@ class Training:
 
     @property
     def sparse(self) -> bool:
-        """Are many of the weights zero?"""
+        """Whether many of the weights are zero."""
         return bool(self.options.get("c1")) or self.algorithm in PERCEPTRONS
 
     @property
@@ -111,7 +111,7 @@ class Training:
         return check_penalty("c2", self.options.get("c2", 1.0))
 
     def settings(self) -> LbfgsSettings | DescentSettings | PerceptronSettings:
-        """Those of the optimiser, checked."""
+        """The settings of the optimiser, checked."""
         options = dict(self.options)
         if self.algorithm == "lbfgs":
             options.pop("c2", None)
@@ -153,7 +153,7 @@ def option_names(algorithm: str) -> set[str]:
 
 
 class SaveInterval(NamedTuple):
-    """How often to save: after a number of iterations, or of seconds."""
+    """Number of iterations, or of seconds, after which to save."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -168,7 +168,7 @@ EVERY_MINUTE = SaveInterval(seconds=60.0)
 
 @dataclass(frozen=True)
 class Saving:
-    """Where and how often the state of a run is saved; with `resume`, the run continues from it.
+    """The file of the state of a run, and how often it is saved; with `resume`, the run continues from it.
 
     The caller removes the file once the model is stored.
 
@@ -313,14 +313,14 @@ def train(
 
 
 def only_label(vocabulary: Vocabulary | None) -> str:
-    """What is to be said of data with a single label."""
+    """A sentence about data with a single label."""
     return f"every position has the same label, {'0' if vocabulary is None else repr(vocabulary.labels[0])}"
 
 
 def _identity(
     space: WeightSpace, training: Training, dev: Development | None, start: Model | None, how: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What must be the same for a run to be resumed."""
+    """Settings and digests that must be equal for a run to be resumed."""
     masks = [mask for mask in (space.first, space.last) if mask is not None]
     return {
         "version of chainfold": __version__,
@@ -345,7 +345,8 @@ _DIFFERENCES = {  # what is compared by its digest
 }
 
 
-def _difference(name: str, then: Any, now: Any) -> str:
+def difference(name: str, then: Any, now: Any) -> str:
+    """A setting of a saved run that is not that of the present one, in words."""
     shown = f"`{name}`" if name.isidentifier() else f"a {name}"
     return f"the run was begun with {shown} = {spelt(then)}, and now {shown.removeprefix('a ')} is {now}"
 
@@ -470,7 +471,7 @@ class _Run:
             for name, now in self._identity.items():
                 then = about["run"].get(name)
                 if then != now:
-                    problem = _DIFFERENCES.get(name) or _difference(name, then, now)
+                    problem = _DIFFERENCES.get(name) or difference(name, then, now)
                     raise BadFile(path, f"{problem}; resume with the same settings, or discard the run with `fresh`.")
             given = Arrays(tensors)
             self._optimiser.restore(given.under("optimiser"))

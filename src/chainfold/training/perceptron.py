@@ -52,7 +52,7 @@ _OF_SOME = {"type": "pa", "c": "pa", "error_sensitive": "pa", "averaging": "ap p
 
 @dataclass(frozen=True)
 class PerceptronSettings:
-    """What to do and when to stop."""
+    """Settings of the perceptrons."""
 
     algorithm: str = "ap"  # ap, pa or arow
     type: int = 1  # of pa: 0 as far as it takes, 1 at most c, 2 softened by c
@@ -264,14 +264,14 @@ def _mask(layout: Layout, allowed: NDArray[np.bool_] | None) -> Floats:
 
 
 def _borders(source: Source, size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where blocks of at most `size` positions begin and end, and which of them end with a sequence."""
+    """The borders of blocks of at most `size` positions, and whether each block ends with a sequence."""
     found = borders(source, size)
     closed = [bool(source.block(end, end + 1).starts[0]) for end in found[1:-1].tolist()]
     return found, np.array([*closed, True])
 
 
 def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:
-    """Where the pieces of a block begin, its end behind them."""
+    """The begin of each piece of a block, and the end of the block."""
     size = block.labels.size
     begins = np.union1d([0], np.flatnonzero(block.starts))
     lengths = np.diff(np.append(begins, size))

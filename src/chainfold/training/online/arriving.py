@@ -1,7 +1,7 @@
-"""Rows for online training, in blocks with hashed attributes: of files, of a pipe, or of a chain that has them hashed.
+"""Rows for online training, in blocks with hashed attributes: from files, a pipe, or a chain with hashed attributes.
 
 Bins and scales of numbers are fitted on the first rows, which are held until there are enough. Rows that continue an
-earlier pipe are read as those were: columns, attributes and labels are known, and there may be no more rows.
+earlier pipe have its columns, attributes and labels; there may be none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Arriving:
     """Blocks to train on."""
 
     blocks: Iterable[Block]
-    vocabulary: Vocabulary  # without the labels
-    labels: list[str]  # those so far
-    again: bool  # can the same rows be read again?
+    vocabulary: Vocabulary  # without labels
+    labels: list[str]  # labels so far
+    again: bool  # whether the same rows can be read again
     waiting: Callable[[], Block] = lambda: NOTHING
-    """The rows that are in no block yet, as the template looks ahead: their block if no row follows."""
+    """Rows of a pipe that are in no block yet, because the template looks ahead; their block if no row follows."""
 
 
 def arriving(
@@ -56,9 +56,9 @@ def arriving(
     progress: InputProgress | None = None,
     **options: Any,
 ) -> Arriving:
-    """The rows of inputs; `piped` is the vocabulary of earlier rows of a pipe, which standard input or a pipe continue.
+    """Blocks of the inputs; the options are the fields of `InputSpec`. Groups may occur again.
 
-    The options are the fields of `InputSpec`. Groups may occur again.
+    piped: the vocabulary of earlier rows of a pipe, which standard input or a pipe continues.
     """
     spec, progress = InputSpec.of(**options), progress or InputProgress()
     if is_chain(inputs):
@@ -77,9 +77,7 @@ def arriving(
 def _continued(
     files: Inputs, spec: InputSpec, hash_bits: int | None, before: Vocabulary, progress: InputProgress
 ) -> Arriving:
-    """The rows that follow on those of an earlier pipe, perhaps none."""
-    assert before.template is not None, "it was made for rows of columns"
-    assert before.columns is not None, "it was made for rows of columns"
+    """Rows that continue an earlier pipe; there may be none."""
     reading = spec.reading(groups_return=None, labels=True, one_sequence=spec.one_sequence or None)
     model_input = ModelInput(before, reading, progress)
     rows = model_input.stretches(files)
@@ -98,7 +96,7 @@ def _continued(
     )
     given = spec.parsed_template
     if given is not None and not needs_fit(given := given.resolved(list(kinds))):
-        schema = replace(schema, template=given)  # the run raises if it is another
+        schema = replace(schema, template=given)  # the run raises if it differs
     check_roles(kinds, first.source, label=schema.label, group=schema.group, weight=schema.weight)
     return _of_rows(chained([first], rows), schema, Labels(schema.unknown, before.labels), again=False)
 
@@ -122,6 +120,8 @@ def _of_rows(rows: Iterator[Stretch], schema: Schema, labels: Labels, again: boo
         columns=schema.columns_json(),
     )
     blocks = (numbered.block for numbered in numberer.numbered(rows, ahead=again))
+    if again:
+        return Arriving(blocks, vocabulary, labels.names, again)
     return Arriving(blocks, vocabulary, labels.names, again, lambda: numberer.foreseen().block)
 
 
@@ -136,22 +136,19 @@ def _of_chain(path: str | Path, spec: InputSpec) -> Arriving:
 
 
 def _fitted(template: Template, rows: Iterator[Stretch]) -> tuple[Template, Iterator[Stretch]]:
-    """The template with its bins and scales, and all rows; the first ones are held until it is fitted."""
+    """The template with bins and scales fitted on the first rows, and all rows."""
     if not needs_fit(template):
         return template, rows
     held: list[Stretch] = []
-    count = 0
-    while count < FITTED_ROWS and (stretch := next(rows, None)) is not None:
+    first: list[Stretch] = []
+    left = FITTED_ROWS
+    while left and (stretch := next(rows, None)) is not None:
+        size = min(left, stretch.lines.size)
         held.append(stretch)
-        count += stretch.lines.size
-    return fit(template, _first_of(held, FITTED_ROWS)), chained(held, rows)
-
-
-def _first_of(held: list[Stretch], count: int) -> Iterator[Any]:
-    """The first `count` rows of the stretches."""
-    for stretch in held:
-        size = min(count, stretch.lines.size)
-        yield stretch._replace(
-            batch=stretch.batch.slice(0, size), starts=stretch.starts[:size], lines=stretch.lines[:size]
+        first.append(
+            stretch._replace(
+                batch=stretch.batch.slice(0, size), starts=stretch.starts[:size], lines=stretch.lines[:size]
+            )
         )
-        count -= size
+        left -= size
+    return fit(template, iter(first)), chained(held, rows)

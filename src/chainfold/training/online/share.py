@@ -1,13 +1,12 @@
-"""The share of some positions in the gradient, from a window of the chain.
+"""The gradient of a batch as part of its sequence, computed in a window of the chain.
 
-A window has the positions to train on, some before and some after them. Their attributes are renumbered by those that
-occur in it, under the weights of these alone. Where the chain forgets within the window, the share is that of the whole
-chain (`engines.stretch`); elsewhere a larger window is needed, and `share_in` says on which side.
+A window has the positions of the batch, and some before and after them. Its attributes are renumbered, so that the cost
+does not depend on the size of the model. Where the chain forgets within the window, the gradient is exact
+(`engines.stretch`); otherwise a larger window is needed, and `share_in` says on which side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from chainfold.inference.decoder import Decoder, Scorer
 from chainfold.kernels.viterbi import trace
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
+from chainfold.training.online.adagrad import OnlineWeights
 
 _NO_EDGES = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
 
@@ -35,17 +35,17 @@ NOTHING = Block(
     frozen(None, np.float64),
     *_NO_EDGES,
 )
-"""No positions."""
+"""A block without positions."""
 
 
 class Renumbering:
-    """Numbers that some attributes of many have among themselves."""
+    """Consecutive numbers for the attributes of a window."""
 
     def __init__(self, size: int) -> None:
         self._table = np.empty(size, np.int32)
 
     def __call__(self, ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The distinct ids, by their last appearance, and the number of each id among them."""
+        """The distinct ids in order of their last appearance, and the number of each id among them."""
         order = np.arange(ids.size, dtype=np.int32)
         self._table[ids] = order
         distinct = ids[self._table[ids] == order]
@@ -55,40 +55,35 @@ class Renumbering:
 
 @dataclass(frozen=True, eq=False)
 class TrainingWindow:
-    """Positions with what is around them; those to train on are low … high-1."""
+    """A block whose positions low … high-1 are the batch."""
 
     block: Block
     low: int
     high: int
-    begun: bool  # does a sequence start with the first of its positions?
-    ended: bool  # does one end with the last?
+    begun: bool  # whether a sequence starts with the first position
+    ended: bool  # whether a sequence ends with the last
 
 
 class WindowShare(NamedTuple):
-    """What the positions to train on add to the gradient of the negative log likelihood, and what they are worth."""
+    """The gradient of a batch, and how the batch was tagged before the step."""
 
-    loss: float
-    ids: NDArray[np.int32]  # their attributes, each once
+    loss: float  # negative log likelihood
+    ids: NDArray[np.int32]  # attributes of the batch, each once
     rows: Floats  # [ids, N]
     transitions: Floats  # [N, N]
-    labels: NDArray[np.int32]  # the best labels of the positions to train on
-    past_known: bool  # nothing before the window could change the share
-    future_known: bool  # nothing after it
+    labels: NDArray[np.int32]  # best labels of the batch
+    past_known: bool  # whether positions before the window cannot change the gradient
+    future_known: bool  # whether positions after it cannot
 
 
-def share_in(
-    window: TrainingWindow,
-    renumbering: Renumbering,
-    weights: Callable[[NDArray[np.int32]], Floats],
-    transitions: Floats,
-) -> WindowShare:
-    """The share of a window's positions; without what is outside, where that is not known to make no difference."""
+def share_in(window: TrainingWindow, renumbering: Renumbering, weights: OnlineWeights) -> WindowShare:
+    """The gradient of the batch of a window, at the present weights."""
     block = join_blocks([window.block])
     ids, local = renumbering(block.ids)
     starts, labels = block.starts.copy(), block.labels.copy()
-    starts[0] = True  # of the window, if not of a sequence
-    labels[window.high :] = 0  # they do not matter, and may have no weights as yet
-    n_labels = len(transitions)
+    starts[0] = True
+    labels[window.high :] = 0  # they do not count, and may have no weights yet
+    n_labels = weights.n_labels
     chain = Chain(
         *block._replace(labels=frozen(labels, np.int32), starts=frozen(starts, np.bool_), ids=frozen(local, np.int32)),
         n_labels=n_labels,
@@ -96,11 +91,11 @@ def share_in(
         n_edge_attributes=0,
     )
     layout = Layout.full(n_labels, ids.size)
-    model = Model(layout, np.concatenate([weights(ids).ravel(), transitions.ravel()]))
+    model = Model(layout, np.concatenate([weights.current(ids).ravel(), weights.transitions.ravel()]))
     problem, whole = Problem(model, chain, Settings()), Halo(chain.positions, chain.positions)
     potentials = Potentials.of(problem)
     tally, past, future = share(problem, potentials, window.low, window.high, whole)
-    assert tally.observed is not None, "positions to train on are labelled"
+    assert tally.observed is not None, "the batch is labelled"
     gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
     occurs = np.zeros(ids.size, np.bool_)
     occurs[local[block.offsets[window.low] : block.offsets[window.high]]] = True
@@ -116,7 +111,7 @@ def share_in(
 
 
 def _best(model: Model, potentials: Potentials, block: Block) -> NDArray[np.int32]:
-    """The best labels of all positions of a block that begins and ends a sequence."""
+    """The best labels of a block that is one sequence or several."""
     scorer = Scorer(model, potentials)
     back, finals, _ = Decoder(scorer).viterbi(0, scorer.score(0, block, True))
     labels = np.empty(block.labels.size, np.int32)

@@ -1,12 +1,11 @@
-"""Learning as data arrives: one pass, in memory that does not depend on how much there is.
+"""Training on blocks of rows as they come, one batch at a time.
 
-Blocks of any size come in; they are cut into batches anew. A batch ends before the last start mark in reach or, where
-there is none, in the midst of a sequence. It is trained on when enough is known of what follows: nothing, where a
-sequence ends with it; else as much as the certificate asks for, up to 4096 positions. The same goes for what comes
-before it, of which as much is kept. So its gradient is its share in that of the whole sequence, at the weights of the
-moment. Where a chain does not forget within those positions the share is approximate, and that is counted.
+A batch ends before the last sequence start in reach or, where there is none, inside a sequence. Its gradient is its
+part of the gradient of the whole sequence at the present weights: positions after the batch are awaited, and positions
+before it kept, as far as the certificate needs them, up to 4096 on either side. Where the chain does not forget within
+these, the gradient is approximate, and the batch is counted as such.
 
-What is learnt depends on the rows alone, not on the blocks in which they came.
+The result depends on the rows alone, not on the blocks in which they come.
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from chainfold import __version__
-from chainfold.chain.block import Block, join_blocks
+from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.vocabulary import MARKS, Vocabulary
 from chainfold.engines.stretch import HALO
 from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
-from chainfold.system.validate import MOST, Arrays, finite, need, under
+from chainfold.system.validate import LARGEST, MOST, Arrays, ascending, finite, need, under, within
 from chainfold.training.online.adagrad import OnlineSettings, OnlineWeights
-from chainfold.training.online.row_arrays import arrays_of, block_of
 from chainfold.training.online.share import NOTHING, Renumbering, TrainingWindow, WindowShare, share_in
+
+_KEPT = Block._fields[:5]  # arrays of a block in a state; edge attributes and weights are not supported
 
 
 class BatchResult(NamedTuple):
-    """A batch that was trained on, and how it was tagged before."""
+    """A batch, and how it was tagged before its step."""
 
     positions: int
     right: int
@@ -43,12 +43,12 @@ class BatchResult(NamedTuple):
 
 @dataclass
 class OnlineTotals:
-    """What has happened so far."""
+    """Sums over all batches."""
 
     batches: int = 0
-    right: int = 0  # positions that were tagged right before they were trained on
-    loss: float = 0.0  # the sum of what the labels were worth before that, as -log likelihood
-    approximate: int = 0  # batches whose share is not exact: the chain did not forget
+    right: int = 0  # positions tagged right before the step on them
+    loss: float = 0.0  # negative log likelihood before the step
+    approximate: int = 0  # batches with an approximate gradient
 
 
 class OnlineTrainer:
@@ -58,32 +58,42 @@ class OnlineTrainer:
         self.settings = settings or OnlineSettings()
         self.weights = OnlineWeights(n_attributes, 0, self.settings)
         self.totals = OnlineTotals()
-        self.rows = 0  # that have come
+        self.rows = 0  # added so far
         self._renumbering = Renumbering(n_attributes)
-        self._held = NOTHING  # those before the next batch, and those that are to be trained on
-        self._past = 0  # how many of them are before it
-        self._new: list[Block] = []  # what has come since they were put together
-        self._coming = 0  # positions in these
-        self._needed = self.settings.batch + 1  # positions that must have come before anything can be done
+        self._held = NOTHING  # rows before the next batch, and rows to train on
+        self._past = 0  # number of rows before the next batch
+        self._new: list[Block] = []  # blocks that are not in `_held` yet
+        self._coming = 0  # positions of these
+        self._needed = self.settings.batch + 1  # rows after `_past` without which there is no next batch
 
     @property
     def positions(self) -> int:
-        """Positions that were trained on."""
+        """Number of positions trained on."""
         return self.weights.time
 
     def add(self, block: Block) -> None:
-        """Append rows; they are trained on by `learn`."""
+        """Append rows; `learn` trains on them."""
+        self.check(block)
         if block.labels.size:
-            self.check(block)
             self.rows += block.labels.size
-            edges = {name: getattr(NOTHING, name) for name in ("edge_offsets", "edge_ids", "edge_values")}
-            self._new.append(block._replace(**edges))  # of which there are none
+            self._new.append(NOTHING._replace(**{name: getattr(block, name) for name in _KEPT}))
             self._coming += block.labels.size
 
-    def learn(self, ended: bool = False) -> Iterator[BatchResult]:
-        """Learn from what has come, a batch at a time, as far as enough is known of what follows.
+    def check(self, block: Block) -> None:
+        """Raise unless the rows, which would be added next, can be trained on."""
+        if block.edge_ids.size:
+            raise ChainfoldError("online training does not support edge attributes; leave them out.")
+        if block.weights.size:
+            raise ChainfoldError("online training does not support weights of sequences; leave out `weight`.")
+        unknown = np.flatnonzero(block.labels < 0)
+        if unknown.size:
+            row = self.rows + int(unknown[0]) + 1
+            raise ChainfoldError(f"row {row:,} has no label, and all are needed to learn online; leave such rows out.")
 
-        With `ended` from all of it: nothing more is known.
+    def learn(self, ended: bool = False) -> Iterator[BatchResult]:
+        """Train on the rows added, batch by batch, as far as enough rows after them are known.
+
+        ended: no more rows follow, so that all are trained on.
         """
         if not ended and self._held.labels.size - self._past + self._coming < self._needed:
             return
@@ -96,24 +106,13 @@ class OnlineTrainer:
         self._gather()
 
     def _gather(self) -> None:
-        """Join the new rows, and free those that are not needed any more."""
+        """Append the new blocks to the rows held, and free rows that are no longer needed."""
         kept = max(0, self._past - HALO.last)
         self._held = join_blocks([self._held.part(kept, self._held.labels.size), *self._new])
         self._past, self._new, self._coming = self._past - kept, [], 0
 
-    def check(self, block: Block, after: int = 0) -> None:
-        """Raise unless the rows can be trained on; they come after `after` others."""
-        if block.edge_ids.size:
-            raise ChainfoldError("online training does not support edge attributes; leave them out.")
-        if block.weights.size:
-            raise ChainfoldError("online training does not support position weights; leave out `weight`.")
-        unknown = np.flatnonzero(block.labels < 0)
-        if unknown.size:
-            row = self.rows + after + int(unknown[0]) + 1
-            raise ChainfoldError(f"row {row:,} has no label, and all are needed to learn online; leave such rows out.")
-
     def _batch_end(self, ended: bool) -> int:
-        """Where the next batch ends; where it begins, if that is not known yet."""
+        """The end of the next batch; its begin, if the end is not known yet."""
         low, size, batch = self._past, self._held.labels.size, self.settings.batch
         self._needed = batch + 1
         if size - low <= batch and not ended:
@@ -124,7 +123,10 @@ class OnlineTrainer:
         return min(low + batch, size)
 
     def _share(self, high: int, ended: bool) -> WindowShare | None:
-        """That of the batch which ends before `high`, from a window that grows until it is exact; None: too early."""
+        """The gradient of the batch that ends before `high`; None if more rows must be known first.
+
+        The window grows until the gradient is exact.
+        """
         low, size, starts = self._past, self._held.labels.size, self._held.starts
         self.weights.grow(int(self._held.labels[low:high].max()) + 1)
         before = after = HALO.first
@@ -141,7 +143,7 @@ class OnlineTrainer:
             elif end == size and ended:
                 closed = True
             window = TrainingWindow(self._held.part(begin, end), low - begin, high - begin, bool(starts[begin]), closed)
-            share = share_in(window, self._renumbering, self.weights.current, self.weights.transitions)
+            share = share_in(window, self._renumbering, self.weights)
             more_before = not share.past_known and before < HALO.last and begin > 0
             more_after = not share.future_known and after < HALO.last
             if not (more_before or more_after):
@@ -150,12 +152,12 @@ class OnlineTrainer:
             before, after = before << more_before, after << more_after
 
     def _begin(self, begin: int, low: int) -> int:
-        """The last start before a batch, if the window reaches it."""
+        """The last start of a sequence from `begin` to `low`; `begin` if there is none."""
         marks = np.flatnonzero(self._held.starts[begin : low + 1])
         return begin + int(marks[-1]) if marks.size else begin
 
     def _step(self, high: int, share: WindowShare) -> BatchResult:
-        """Follow the gradient of a batch."""
+        """Follow the gradient of the batch that ends before `high`."""
         batch = self._held.part(self._past, high)
         rows = f"rows {self.positions + 1:,} to {self.positions + batch.labels.size:,}"
         remedy = "take a smaller rate, or rescale the values"
@@ -174,12 +176,12 @@ class OnlineTrainer:
         return BatchResult(batch.labels.size, right, share.loss)
 
     def model(self, vocabulary: Vocabulary, n_labels: int = 0) -> Model:
-        """The model as it is by now; the vocabulary has the names of the labels, and all else but the counts.
+        """The present model, with the names of the vocabulary and the counts of the trainer.
 
-        It has at least `n_labels` labels: weights of those not trained on yet are zero.
+        n_labels: the least number of labels; those not trained on yet have weights of zero.
         """
         weights = copy.copy(self.weights)
-        weights.grow(n_labels)  # in arrays of its own
+        weights.grow(n_labels)  # makes new arrays
         n = weights.n_labels
         order = np.argsort(weights.ids)
         ids, size = weights.ids[order], weights.size
@@ -200,7 +202,7 @@ class OnlineTrainer:
         )
 
     def record(self) -> dict[str, Any]:
-        """What was done, as JSON has it."""
+        """The training record of the model."""
         return {
             "chainfold": __version__,
             "algorithm": "adagrad",
@@ -214,31 +216,47 @@ class OnlineTrainer:
         }
 
     def state(self) -> Tensors:
-        """All that is needed to go on, as arrays."""
+        """Arrays from which `of_state` continues."""
         self._gather()
         counts = np.array([self._past, self.rows, self.totals.batches, self.totals.right, self.totals.approximate])
         return {
             **under("weights", self.weights.state()),
-            **under("held", arrays_of(self._held)),
+            **under("held", {name: getattr(self._held, name) for name in _KEPT}),
             "counts": counts,
             "loss": np.array(self.totals.loss),
         }
 
     @classmethod
     def of_state(cls, state: Tensors, n_attributes: int, n_labels: int, settings: OnlineSettings) -> Self:
-        """The trainer whose state it was; n_labels: those that rows may have."""
+        """Continue from a state, with labels below `n_labels`; raises for arrays that `state` cannot have given."""
         given = Arrays(state)
         made = cls(n_attributes, settings)
-        made._held = block_of(given.under("held"), n_attributes, n_labels)
+        made._held = _block_of(Arrays(given.under("held")), n_attributes, n_labels)
         size = made._held.labels.size
         made.weights = OnlineWeights.of_state(given.under("weights"), n_attributes, settings)
         time = made.weights.time
         need(made.weights.n_labels <= n_labels, "it has weights of labels without a name")
         made._past, made.rows, *totals = given.counts("counts", size, MOST, time, time, time)
-        need(made.rows - time == size - made._past, "it was trained on other rows than have come")
+        need(made.rows - time == size - made._past, "it was trained on other rows than it has")
         loss = given.take("loss", np.float64)
         finite("loss", loss)
         given.check_empty()
         batches, right, approximate = totals
         made.totals = OnlineTotals(batches, right, float(loss), approximate)
         return made
+
+
+def _block_of(given: Arrays, n_attributes: int, n_labels: int) -> Block:
+    """The rows of a state, checked."""
+    kinds = {name: getattr(NOTHING, name).dtype for name in _KEPT}
+    block = NOTHING._replace(**{name: frozen(given.take(name, kind, None), kind) for name, kind in kinds.items()})
+    given.check_empty()
+    within("starts", block.starts.view(np.uint8), 0, 1)
+    size = block.labels.size
+    need(block.starts.size == size and block.offsets.size == size + 1, "its rows are not all there")
+    ascending("offsets", block.offsets, block.ids.size)
+    need(block.values.size in (0, block.ids.size), "its values are not those of its attributes")
+    within("labels", block.labels, 0, n_labels - 1)
+    within("ids", block.ids, 0, n_attributes - 1)
+    within("values", block.values, -LARGEST, LARGEST)
+    return block

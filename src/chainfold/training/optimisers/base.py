@@ -1,4 +1,4 @@
-"""What the optimisers share: what they tell of an iteration, how they are driven, when they have come far enough."""
+"""The interface of optimisers, their report of an iteration, and tests for convergence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Optimiser(Protocol):
 
     @property
     def point(self) -> Floats:
-        """Where it stands: a read-only view that later work changes; copy it to keep it."""
+        """The present point: a read-only view that later work changes; copy it to keep it."""
         ...
 
     @property
@@ -96,7 +96,7 @@ def frozen_view(array: Floats) -> Floats:
 
 
 class Trail:
-    """The objective after the last iterations: has it stopped falling?"""
+    """The objective after the last iterations, to see whether it has stopped falling."""
 
     def __init__(self, period: int, delta: float) -> None:
         self._delta = delta

@@ -245,7 +245,7 @@ class Lbfgs:
         )
 
     def _look_around(self, new: int = -1) -> _Here:
-        """What there is to know of the point; pair `new`, if any, becomes its difference from what now is the trial."""
+        """Norms and counts of the point; pair `new`, if any, becomes its difference from the present trial."""
         x, g, x_before, g_before = self._point, self._gradient, self._trial, self._trial_gradient
         pairs = self._pairs
         how = (x, x_before, g, g_before, self._c1, self._downhill, pairs.rows, new)

@@ -1,4 +1,4 @@
-"""How far along a direction: searches over φ(t), the objective at x + t·d, for a step that is good enough.
+"""Line searches: find a step t along a direction d with a good enough φ(t), the objective at x + t·d.
 
 Good enough is Wolfe's: φ has fallen by a share of what the slope at 0 promised, and the slope is flatter than it was,
 
@@ -40,7 +40,7 @@ Probe = Callable[[float], Trial]
 
 
 class _Search:
-    """What the searches share: the start, the trials so far, the conditions."""
+    """The start, the trials so far, and the conditions of a search."""
 
     def __init__(self, probe: Probe, start: Trial, most: int) -> None:
         self._probe, self._start, self._left = probe, start, most
@@ -93,7 +93,7 @@ def strong_backtracking(probe: Probe, start: Trial, step: float, most: int) -> T
 
 
 def kept(before: float, promised: float, after: float) -> float:
-    """How much to keep, 0.1 to 0.5, of a step that was too long.
+    """The factor, 0.1 to 0.5, by which to shorten a step that was too long.
 
     To the lowest point of the parabola through what was before, what the slope there promised, and what came of it.
     """
@@ -162,7 +162,7 @@ class _Bracket:
         return guess if inside and not slowly else 0.5 * (low + other)
 
     def spent(self, step: float) -> bool:
-        """Is the bracket so narrow that rounding hides what is inside?"""
+        """Whether the bracket is so narrow that rounding hides what is inside."""
         return step == self.low.step or self._widths[1] <= _NARROWEST * step
 
 
@@ -209,5 +209,5 @@ def _cubic(a: Trial, b: Trial) -> float:
 
 
 def _secant(a: Trial, b: Trial) -> float:
-    """Where the slope is zero if it changes evenly; the slopes differ."""
+    """The step at which a slope that changes linearly is zero; the slopes differ."""
     return b.step - b.slope * (b.step - a.step) / (b.slope - a.slope)

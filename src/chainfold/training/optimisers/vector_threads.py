@@ -21,12 +21,12 @@ _LEAST_SHARED = 1 << 16  # elements; a shorter vector is processed by the callin
 
 
 class VectorThreads:
-    """The calling thread and a pool of others, which is started when it is first needed."""
+    """The calling thread and a pool of others, which starts when it is first needed."""
 
     def __init__(self, threads: int = 1) -> None:
         check_whole("threads", threads, 1)
         self._threads = int(threads)
-        self._helpers: ThreadPoolExecutor | None = None
+        self._helpers = ThreadPoolExecutor(max(1, self._threads - 1))
 
     def run(self, kernel: Callable[..., None], size: int, sums: int, *arguments: Any) -> NDArray[np.float64]:
         """One pass over vectors of a size; returns `sums` sums."""
@@ -37,7 +37,7 @@ class VectorThreads:
         jobs: list[Future[None]] = []
         try:
             for low, high in others:
-                jobs.append(self._pool().submit(kernel, low, high, of_chunks, *arguments))
+                jobs.append(self._helpers.submit(kernel, low, high, of_chunks, *arguments))
             kernel(*own, of_chunks, *arguments)
         finally:  # after an interrupt too, no thread writes any more
             wait(jobs)
@@ -45,8 +45,3 @@ class VectorThreads:
             job.result()
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks whether a sum is finite
             return np.asarray(of_chunks.sum(axis=0))
-
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._helpers is None:
-            self._helpers = ThreadPoolExecutor(self._threads - 1)
-        return self._helpers

@@ -1,0 +1,100 @@
+"""Forward over scored positions: in doubles where they have the range, in wide numbers where they have not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfold.chain.block import frozen
+from chainfold.engines.belief import Belief
+from chainfold.engines.transitions import Transitions
+from chainfold.kernels.faults import OK, check
+from chainfold.kernels.few import forward_few
+from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide
+from chainfold.kernels.lattice import EDGE_RANGE, Lattice
+from chainfold.model.layout import Floats
+
+_NO_WEIGHTS, _NO_FLOW = frozen(None, np.float64), np.empty(0)
+
+
+class Passed(NamedTuple):
+    """A block after the forward pass."""
+
+    alpha: Floats  # [B, width], wide: [B, 2 · width]
+    predicted: Floats  # the same
+    edge: Floats  # [B or 1, N · width]  E_t, wide: e_t
+    shift: Floats  # [B or 1]  what was taken out of e_t; zero where numbers are wide
+    entry: Belief  # the forward vector before the block, wide where the others are
+    exit: Belief  # the forward vector of its last position
+    log_scale: tuple[float, float]  # a sum: the block's share of log Z
+
+    @property
+    def wide(self) -> bool:
+        return self.entry.wide
+
+
+def forward_pass(
+    transitions: Transitions,
+    low: int,
+    starts: NDArray[np.bool_],
+    states: Floats,
+    edges: Floats | None,
+    entry: Belief,
+    score_again: Callable[[], None],
+    *,
+    predicted: Floats | None = None,
+    shift: Floats | None = None,
+    watch: bool = False,
+    wide: bool = False,
+) -> Passed:
+    """Forward over the block that begins at position `low`: in doubles where they have the range, else in wide numbers.
+
+    states       [B, width]  the state scores, which the forward vectors replace
+    edges        [B, N · width]  the edge scores, likewise, or None where all positions share one matrix
+    entry        the forward vector before the block
+    score_again  computes states and edges once more, in place
+    predicted, shift   arrays for the results, [B, width] and [B]
+    watch        forward vectors of all labels matter, however improbable they are
+    wide         use wide numbers
+    """
+    p = transitions
+    real = None if wide or (p.only_wide and edges is None) else entry.real()
+    if real is not None:
+        edge, moved = p.edge, p.shift
+        if edges is not None:
+            edge, moved = edges, np.empty(starts.size) if shift is None else shift
+        if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
+            ahead = np.empty_like(states) if predicted is None else predicted
+            careful = watch or p.watch or edges is not None
+            kernel = forward_few if p.few and edges is None else forward
+            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
+            if status == OK:
+                leaving, _ = Belief(states[-1]).normalised()
+                return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
+        score_again()
+    edge = p.scores if edges is None else edges
+    before = Belief(entry.widened(), wide=True)
+    alpha, ahead = np.empty((2, starts.size, 2 * p.width))
+    status, log_scale, fault = forward_wide(starts, states, edge, before.values, p.n_labels, alpha, ahead)
+    check(status, low + fault)
+    leaving, _ = Belief(alpha[-1], wide=True).normalised()
+    return Passed(alpha, ahead, edge, np.zeros(1), before, leaving, log_scale)
+
+
+def lattice_of(
+    starts: NDArray[np.bool_],
+    labels: NDArray[np.int32],
+    alpha: Floats,
+    predicted: Floats,
+    edge: Floats,
+    entry: Belief,
+    weights: Floats = _NO_WEIGHTS,
+    change: Floats = _NO_FLOW,
+    totals: Floats = _NO_FLOW,
+) -> Lattice:
+    """Positions after the forward pass, as kernels take them."""
+    n_labels = edge.shape[1] // entry.parts.size
+    return Lattice(starts, alpha, predicted, edge, entry.values, labels, weights, change, totals, entry.wide, n_labels)
