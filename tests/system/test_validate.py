@@ -39,6 +39,10 @@ def text(change: Callable[[Any], None]) -> Change:
     return changed
 
 
+def no_columns(tensors: Tensors, about: dict[str, Any]) -> None:
+    about["again"], about["meaning"]["columns"] = False, None
+
+
 def stream(**settings: Any) -> Valid:
     model, chain = model_of(2, edges=True), chain_of(2, 60, edges=True, values=False)
     chain = replace(chain, starts=np.arange(60) == 0)
@@ -155,6 +159,18 @@ FORGERIES: dict[str, dict[str, Change]] = {
         "rows that never came": put("counts", 0, 1),
         "hash bits beyond memory": say(40, "meaning", "hash_bits"),
         "hash bits that are text": say("5", "meaning", "hash_bits"),
+        "no hash bits": say(None, "meaning", "hash_bits"),
+        "labels that are numbers": say([1, 2, 3], "meaning", "labels"),
+        "no labels": say(None, "meaning", "labels"),
+        "no columns of a pipe": no_columns,
+        "a template that is a number": say(7, "meaning", "template"),
+        "again as a number": say(1, "again"),
+        "no settings": say(None, "settings"),
+        "settings of nothing": say({}, "settings"),
+        "fewer labels than rows": make("held.labels", lambda array: array[:-1]),
+        "offsets of parts": make("held.offsets", lambda array: array.astype(float)),
+        "fewer counts": make("counts", lambda array: array[:3]),
+        "fewer counts of intervals": make("prequential.counts", lambda array: array[:1]),
         "labels twice": say(["P", "P", "P"], "meaning", "labels"),
         "too few labels": say(["P"], "meaning", "labels"),
         "a template that is none": say("{", "meaning", "template"),
