@@ -58,6 +58,10 @@ VERBS = [
     ("train data.txt --dev a.chain -o a", INPUT),  # whose chain would be a.chain
     ("train a.chain --dev data.txt -o data.txt", INPUT),
     ("train a.chain --model a.run -o a", INPUT),
+    ("train a.run -o a --fresh", INPUT),
+    ("train data.txt --dev data.txt -o data.txt", INPUT),
+    ("export a.model -o a.model --format crfsuite", INPUT),
+    ("import a.model -o a.model", INPUT),
     ("learn data.txt --prequential new -o new", TWO),
     ("learn data.txt --prequential new.run -o new", TWO),
     ("learn data.txt --prequential data.txt -o new", INPUT),
