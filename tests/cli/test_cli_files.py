@@ -68,7 +68,7 @@ def test_a_model_remembers_its_encoding(folder: Path, follow: bool) -> None:
     given = succeeded("tag", folder / "latin.model", "-", "--encoding", "utf-8", given=ROWS.encode())
     assert given == expected
     assert "0xe9 is not UTF-8" in failed("tag", folder / "rows.model", folder / "latin")
-    assert cf.CRF.load(folder / "latin.model").predict(str(folder / "latin")).size == 2
+    assert cf.CRF.load(folder / "latin.model").predict(folder / "latin").size == 2
 
 
 # Delimiters
