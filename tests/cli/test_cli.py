@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ import pytest
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, open_model
 from chainfold.chain.stored import write_chain
 from chainfold.cli.options import parse_size
-from chainfold.engines.registry import ENGINES
 from processes import PATIENCE, chainfold, command, running, wait_until_busy
 from verbs import failed, run, succeeded
 
@@ -83,22 +80,6 @@ def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
     assert {"seconds", "peak_rss_mb", "lookahead_mean", "lookahead_max", "gradient_sha256"} <= facts.keys()
 
 
-def test_gradient_sha256_is_the_same_for_any_number_of_threads() -> None:
-    arguments = ("gradient", "--synthetic", "40000:4:20:3", "--json", "--threads")
-    digests = {json.loads(told(*arguments, threads))["gradient_sha256"] for threads in ("1", "2", "3", "8", "2")}
-    assert len(digests) == 1
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_gradient_by_every_engine(engine: str) -> None:
-    facts = json.loads(
-        told("gradient", "--synthetic", "300:2:4:2", "--edge-attributes", "2", "--engine", engine, "--json")
-    )
-    source = SyntheticChain(300, 2, 4, 2, n_edge_attributes=2)
-    truth = log_likelihood(Model(Layout.full(2, 4, 2), source.true_weights()), source, "fb")
-    assert facts["log_z"] == pytest.approx(truth.log_z, rel=1e-12)
-
-
 def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
     source = SyntheticChain(1000, 3, 10, 2)
     path = tmp_path / "chain.arrow"
@@ -150,18 +131,6 @@ def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) ->
     assert 0.5 * float((weights**2).sum()) - found["log_likelihood"] == pytest.approx(trained["objective"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("train", "tag", "eval", "inspect", "export", "import", "encode"),
-        *("data", "gradient", "warm"),
-    ],
-)
-def test_every_verb_has_help_with_an_example(verb: str) -> None:
-    text = told(verb, "--help")
-    assert f"Example: chainfold {verb}" in " ".join(text.split())
-
-
 def test_version_and_help() -> None:
     assert chainfold("--version").stdout.startswith("chainfold 0.")
     assert "gradient" in chainfold("--help").stdout
@@ -177,11 +146,3 @@ def test_interrupt_is_one_line(engine: str) -> None:
     assert process.returncode == 130
     assert output == b""
     assert error == b"chainfold: interrupted.\n"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
-def test_a_closed_pipe_ends_quietly() -> None:
-    done = subprocess.run(
-        f"{sys.executable} -m chainfold --help | true", shell=True, capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""

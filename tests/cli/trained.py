@@ -42,10 +42,8 @@ class Trained:
         """The probability of each predicted label."""
         return self.posteriors[np.arange(len(self.labels)), [self.names.index(label) for label in self.labels]]
 
-    def tagged(self, separator: str = " ") -> bytes:
+    def tagged(self) -> bytes:
         """The lines of the test set with their labels."""
         pairs = zip(ROWS, self.by_sentence(), strict=True)
-        lines = [
-            "".join(f"{separator.join((*row, y))}\n" for row, y in zip(rows, ys, strict=True)) for rows, ys in pairs
-        ]
-        return "\n".join(lines).encode()
+        parts = ["".join(f"{' '.join((*row, y))}\n" for row, y in zip(rows, ys, strict=True)) for rows, ys in pairs]
+        return "\n".join(parts).encode()
