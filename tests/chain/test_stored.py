@@ -232,15 +232,6 @@ def test_any_arrow_tool_shows_the_names_and_they_are_written_once(tmp_path: Path
     assert reader.stats.num_record_batches == 4
 
 
-@pytest.mark.parametrize(("active", "rows"), [(0, 65_536), (16, 65_536), (41, 16_384), (512, 2_048), (10**7, 1)])
-def test_wide_rows_make_small_batches(active: int, rows: int, tmp_path: Path) -> None:
-    chain = dataclasses.replace(made(names="none"), ids=np.zeros(50 * min(active, 2000), np.int32))
-    with mock.patch.object(Chain, "active", active), mock.patch.object(store, "_checked_blocks") as blocks:
-        blocks.return_value = iter([])
-        store._surveyed(chain)
-    assert blocks.call_args.args[1] == rows
-
-
 class Once:
     """A source that tells how many sequences it has, and can be read once."""
 
@@ -462,15 +453,6 @@ def test_a_damaged_batch_is_named_and_the_others_are_read(field: str, tmp_path: 
     assert damaged.block(32, 50).labels.size == 18
 
 
-def test_a_batch_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = open_chain(written(made(), tmp_path / "chain"))
-    checksum = mock.Mock(side_effect=reading.checksum)
-    monkeypatch.setattr(reading, "checksum", checksum)
-    for low, high in ((0, 3), (3, 20), (0, 50), (48, 50)):
-        stored.block(low, high)
-    assert [call.args[2] for call in checksum.call_args_list] == [0, 1, 2, 3]
-
-
 def test_batches_that_were_exchanged_are_refused(tmp_path: Path) -> None:
     path = written(made(), tmp_path / "chain")
     reader = pa.ipc.open_file(path)
@@ -621,15 +603,6 @@ def test_each_thread_holds_few_batches_and_reads_no_batch_twice_in_a_row(
             stored.block(max(low - 1, 0), low + 1)
     assert [call.args[0] for call in read_batch.call_args_list] == read
     assert len(stored._held.batches) == min(most, 4)
-
-
-def test_large_batches_are_held_two_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = open_chain(written(made(), tmp_path / "chain"))
-    assert isinstance(stored, StoredChain)
-    monkeypatch.setattr(reading, "_HELD_BYTES", 2 * stored.block(0, stored.batch).nbytes // 3)
-    for low in range(50):
-        stored.block(low, low + 1)
-        assert len(stored._held.batches) <= 2
 
 
 FORKED = """

@@ -11,15 +11,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from chainfold.inference import whole_chain
 from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model
 from cli.trained import COLUMNS, ROWS, Trained
-from verbs import conll, failed, succeeded
+from verbs import failed, succeeded
 
 pytestmark = pytest.mark.quick
 
@@ -66,23 +64,6 @@ def test_the_labels_of_the_input_are_not_looked_at(trained: Trained, tmp_path: P
     assert [line[-1] for line in fields(succeeded("tag", trained.path, "-", given=renamed.encode()))] == trained.labels
 
 
-@pytest.mark.parametrize(("delimiter", "suffix"), [(",", "csv"), ("\t", "tsv")])
-def test_tables_as_text(delimiter: str, suffix: str, trained: Trained, tmp_path: Path) -> None:
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(["number", "tag", "shape", "word", "sentence"])  # in another order, with others between
-    for number, rows in enumerate(ROWS):
-        writer.writerows([len(word), tag, shape, word, number] for word, shape, tag in rows)
-    path = tmp_path / f"test.{suffix}"
-    path.write_text(out.getvalue())
-    lines = out.getvalue().splitlines()
-    expected = [f"{lines[0]}{delimiter}predicted"]
-    expected += [f"{line}{delimiter}{label}" for line, label in zip(lines[1:], trained.labels, strict=True)]
-    got = succeeded("tag", trained.path, path, "--group", "sentence").decode()
-    assert got == "\n".join([*expected, ""])
-    assert f"{path}: several labellings of a sequence" in failed("tag", trained.path, path, "--nbest", "2")
-
-
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 @pytest.mark.parametrize("verb", ["tag", "eval"])
 def test_tables_through_a_pipe(verb: str, delimiter: str, trained: Trained, tmp_path: Path) -> None:
@@ -100,29 +81,6 @@ def test_tables_through_a_pipe(verb: str, delimiter: str, trained: Trained, tmp_
         assert succeeded(verb, trained.path, "-", "--follow", given=out.getvalue().encode()).count(b"\n") == 1 + len(
             rows
         )
-
-
-def table() -> pa.Table:
-    flat = [(*row, number) for number, rows in enumerate(ROWS) for row in rows]
-    return pa.table(dict(zip(("word", "shape", "tag", "sentence"), zip(*flat, strict=True), strict=True)))
-
-
-def test_parquet_and_arrow(trained: Trained, tmp_path: Path) -> None:
-    pq.write_table(table(), tmp_path / "t.parquet", row_group_size=50)
-    how = ("--group", "sentence", "--marginals")
-    succeeded("tag", trained.path, tmp_path / "t.parquet", "-o", tmp_path / "out.parquet", *how)
-    found = pq.read_table(tmp_path / "out.parquet")
-    assert found.select(table().column_names).equals(table())
-    assert found["predicted"].to_pylist() == trained.labels
-    np.testing.assert_allclose(found["probability"].to_numpy(), trained.of_best())
-    assert "cannot go to standard output" in failed("tag", trained.path, tmp_path / "t.parquet")
-    with pa.ipc.new_file(tmp_path / "t.arrow", table().schema) as writer:
-        writer.write_table(table())
-    piped = succeeded("tag", trained.path, tmp_path / "t.arrow", *how)
-    assert pa.ipc.open_stream(piped).read_all()["predicted"].to_pylist() == trained.labels
-    sentence = failed("tag", trained.path, tmp_path / "t.parquet", "-o", tmp_path / "n", "--nbest", "2", *how[:2])
-    assert "only as CoNLL or CRFsuite lines" in sentence
-    assert not (tmp_path / "n").exists()
 
 
 def test_lines_of_attributes(tmp_path: Path) -> None:
@@ -151,35 +109,6 @@ def test_attributes_that_the_model_does_not_know_say_nothing(trained: Trained) -
     assert marginal["one"] == marginal["other"]
 
 
-@pytest.mark.parametrize("algorithm", ["lbfgs", "pa"])
-def test_hashed_models(algorithm: str, trained: Trained, tmp_path: Path) -> None:
-    train = conll(tmp_path / "t", 60)
-    how = (*COLUMNS, "--hash-bits", "12", "--algorithm", algorithm)
-    facts = json.loads(succeeded("train", train, "-o", tmp_path / "m", *how, "--json"))
-    assert facts["attributes"] == 2**12
-    labels = [line[-1] for line in fields(succeeded("tag", tmp_path / "m", trained.text))]
-    if algorithm == "lbfgs":
-        agree = np.mean([one == other for one, other in zip(labels, trained.labels, strict=True)])
-        assert agree > 0.9, "few attributes share a number"
-    scores = json.loads(succeeded("eval", tmp_path / "m", tmp_path / "m.chain", "--json"))
-    assert scores["accuracy"] > 0.8
-    assert "attributes hashed to 12 bits" in failed("tag", tmp_path / "m", trained.chain)
-
-
-def test_a_chain_gives_lines_of_labels(trained: Trained) -> None:
-    expected = "\n".join("".join(f"{label}\n" for label in labels) for labels in trained.by_sentence())
-    assert succeeded("tag", trained.path, trained.chain).decode() == expected
-    with_more = fields(succeeded("tag", trained.path, trained.chain, "--marginals", "--samples", "2"))
-    assert [line[0] for line in with_more] == trained.labels
-    assert {len(line) for line in with_more} == {4}
-    best = succeeded("tag", trained.path, trained.chain, "--nbest", "3").decode()
-    by_file = succeeded("tag", trained.path, trained.text, "--nbest", "3").decode()
-    assert [line.split()[-1] for line in best.splitlines() if line] == [
-        line.split()[-1] for line in by_file.splitlines() if line
-    ]
-    assert best.count("\n\n") == by_file.count("\n\n")
-
-
 # Probabilities
 
 
@@ -203,21 +132,11 @@ def test_samples(trained: Trained) -> None:
     assert others != lines
 
 
-def test_the_best_labellings(trained: Trained) -> None:
-    blocks = succeeded("tag", trained.path, trained.text, "--nbest", "4").decode().rstrip("\n").split("\n\n")
-    position = 0
-    for rows, best in zip(ROWS, whole_chain.nbest(trained.model, trained.source, 4), strict=True):
-        for rank, (labels, log_probability) in enumerate(zip(best.labels, best.log_probabilities, strict=True)):
-            head, *lines = blocks[position].splitlines()
-            assert head.split()[:2] == ["#", str(rank)]
-            assert float(head.split()[2]) == pytest.approx(np.exp(log_probability), rel=1e-5)
-            named = [trained.names[label] for label in labels]
-            assert lines == [" ".join((*row, label)) for row, label in zip(rows, named, strict=True)]
-            position += 1
-    assert position == len(blocks)
-    for option in (("--marginals",), ("--all-marginals",), ("--samples", "1")):
-        sentence = failed("tag", trained.path, trained.text, "--nbest", "2", *option)
-        assert "--nbest cannot be combined with --marginals" in sentence
+@pytest.mark.parametrize("option", ["--marginals", "--all-marginals", "--samples"])
+def test_several_labellings_have_no_probabilities_of_rows(option: str, trained: Trained) -> None:
+    more = ("1",) if option == "--samples" else ()
+    sentence = failed("tag", trained.path, trained.text, "--nbest", "2", option, *more)
+    assert "--nbest cannot be combined with --marginals" in sentence
 
 
 @pytest.mark.parametrize("option", [(), ("--nbest", "2")], ids=["best", "n best"])
