@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,24 @@ def test_a_run_that_was_interrupted_ends_where_nothing_more_comes(tmp_path: Path
         "chainfold: there is no unfinished run to resume; a new one begins.",
         "chainfold: standard input: is empty.",
     ]
+
+
+@pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
+def test_a_pipe_that_is_left_loses_no_row_that_waits_for_others(attributes: str, tmp_path: Path) -> None:
+    """Rows that come when the run goes on are a new sequence, as after a blank line."""
+    how, lines = HOW | {"attributes": attributes}, conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
+    blank = lines.index("\n", 50)
+    parts = [lines[low:high] for low, high in pairwise([0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)])]
+    (tmp_path / "t").write_text("\n".join("".join(part) for part in parts))
+    OnlineRun(tmp_path / "whole", SETTINGS).run(arriving([str(tmp_path / "t")], **how))
+    for part in (part for part in parts if any(line.strip() for line in part)):
+        online, last = OnlineRun(tmp_path / "m", SETTINGS, save_every=40), part is parts[-1]
+        if online.state_path.exists():
+            online.restore()
+        pipe: Any = Lines(part) if last else Endless(part)
+        with nullcontext() if last else pytest.raises(Stopped):
+            online.run(arriving([pipe], piped=online.piped, **how))
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:

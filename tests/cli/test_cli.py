@@ -80,14 +80,6 @@ def test_gradient_json_agrees_with_the_library(tmp_path: Path) -> None:
     assert {"seconds", "peak_rss_mb", "lookahead_mean", "lookahead_max", "gradient_sha256"} <= facts.keys()
 
 
-def test_gradient_of_a_stored_chain(tmp_path: Path) -> None:
-    source = SyntheticChain(1000, 3, 10, 2)
-    path = tmp_path / "chain.arrow"
-    write_chain(path, source)
-    facts = json.loads(told("gradient", str(path), "--seed", "5", "--json"))
-    assert facts["log_z"] == log_likelihood(Model.random(Layout.full(3, 10), seed=5), source).log_z
-
-
 def test_a_chain_encoded_without_labels_has_no_gradient(tmp_path: Path) -> None:
     rows, path = tmp_path / "rows", tmp_path / "chain"
     rows.write_text("a b\nb a\n")
@@ -112,12 +104,6 @@ def test_a_chain_without_labels_has_no_gradient(tmp_path: Path) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
-
-
-def test_the_table_of_a_gradient() -> None:
-    text = told("gradient", "--synthetic", "1000:3:10:2")
-    assert "log likelihood" in text
-    assert "lookahead max" in text
 
 
 def test_gradient_of_a_trained_model_is_that_of_its_objective(tmp_path: Path) -> None:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import csv
-import io
-import itertools
 import json
 import random
 import re
 import signal
 import subprocess
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from chainfold.errors import ChainfoldError
 from chainfold.model.file import open_model
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import arriving
-from chainfold.training.online.run import OnlineRun, Stopped, StopRequested
+from chainfold.training.online.run import OnlineRun
 from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
@@ -73,73 +70,11 @@ def test_numbers_are_fitted_on_the_first_rows(tmp_path: Path) -> None:
 # What is left and resumed
 
 
-class Dripping(io.RawIOBase):
-    """A pipe that gives a text in pieces, and then whatever ends the waiting for more."""
-
-    def __init__(self, text: bytes, dice: random.Random, end: type[BaseException] | None) -> None:
-        self._text, self._dice, self._end = text, dice, end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        if not self._text and self._end is not None:
-            raise self._end
-        piece = self._text[: min(len(target), self._dice.choice((1, 5, 20, 200)))]
-        target[: len(piece)], self._text = piece, self._text[len(piece) :]
-        return len(piece)
-
-
-@pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
-def test_a_pipe_that_is_left_loses_no_row_that_waits_for_others(attributes: str, tmp_path: Path) -> None:
-    """Rows that come when the run goes on are a new sequence, as after a blank line."""
-    how: Any = MADE | {"attributes": attributes, "format": "conll"}
-    settings, dice = OnlineSettings(batch=16), random.Random(0)
-    lines = conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
-    blank = lines.index("\n", 50)
-    cuts = [0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)]
-    parts = ["".join(lines[low:high]) for low, high in itertools.pairwise(cuts)]
-    (tmp_path / "t").write_text("\n".join(parts))
-    OnlineRun(tmp_path / "whole", settings).run(arriving([str(tmp_path / "t")], **how))
-    for part in (part for part in parts if part.strip()):
-        online = OnlineRun(tmp_path / "m", settings, save_every=40)
-        if online.state_path.exists():
-            online.restore()
-        pipe: Any = Dripping(part.encode(), dice, None if part == parts[-1] else StopRequested)
-        with nullcontext() if part == parts[-1] else pytest.raises(Stopped):
-            online.run(arriving([pipe], piped=online.piped, **how))
-    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-def test_rows_without_labels_are_refused_before_they_are_kept(tmp_path: Path) -> None:
-    pipe: Any = Dripping(b"a x A\nb x _\n", random.Random(0), StopRequested)
-    how: Any = MADE | {"format": "conll", "unknown": "_"}
-    with pytest.raises(ChainfoldError, match="row 2 has no label"):
-        OnlineRun(tmp_path / "m", OnlineSettings()).run(arriving([pipe], **how))
-    assert not (tmp_path / "m.run").exists()
-
-
-class Pipe:
+def piped(*arguments: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A command with a pipe to it."""
-
-    def __init__(self, *arguments: object) -> None:
-        line, pipe = command("learn", "-", *arguments, "--json", "-v"), subprocess.PIPE
-        self.process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
-        assert self.process.stdin is not None
-        self.stdin = self.process.stdin
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with self.process:
-            self.process.kill()
-
-    def end(self, how: int | None = None) -> tuple[int, str, str]:
-        if how is not None:
-            self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=60)
-        return self.process.returncode, out.decode(), err.decode()
+    pipe = subprocess.PIPE
+    line = command("learn", "-", *arguments, "--json", "-v")
+    return running(line, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
 
 
 def some_rows(low: int, high: int) -> bytes:
@@ -163,17 +98,17 @@ def until(exists: Path) -> None:
 
 def test_rows_of_a_pipe_after_the_last_save_are_lost_by_a_kill(tmp_path: Path) -> None:
     model = tmp_path / "m"
-    with Pipe(*PIPED, "-o", model, "--save-every", 1000) as pipe:
-        pipe.stdin.write(some_rows(0, 20_000))
+    with piped(*PIPED, "-o", model, "--save-every", 1000) as process:
+        assert process.stdin is not None
+        process.stdin.write(some_rows(0, 20_000))
         until(model)
-        assert pipe.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     kept = OnlineRun(model, OnlineSettings(batch=64))
     kept.restore()
     assert 1000 <= kept.rows <= 20_000
-    with Pipe(*PIPED, "-o", model, "--resume") as pipe:
-        pipe.stdin.write(some_rows(20_000, 21_000))
-        status, out, err = pipe.end()
-    assert (status, err.splitlines()[0]) == (
+    with piped(*PIPED, "-o", model, "--resume") as process:
+        out, err = (text.decode() for text in process.communicate(some_rows(20_000, 21_000), PATIENCE))
+    assert (process.returncode, err.splitlines()[0]) == (
         0,
         f"chainfold: resuming after row {kept.rows:,}; any rows that the pipe had given after it are lost.",
     )
@@ -207,14 +142,15 @@ def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_pat
 
 def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) -> None:
     model = tmp_path / "m"
-    with Pipe(*PIPED, "-o", model, "--save-every", 1000) as pipe:
-        pipe.stdin.write(some_rows(0, 20_000))
+    with piped(*PIPED, "-o", model, "--save-every", 1000) as process:
+        assert process.stdin is not None
+        process.stdin.write(some_rows(0, 20_000))
         until(model)
         time.sleep(1.0)
-        pipe.process.send_signal(signal.SIGINT)
-        pipe.process.wait(PATIENCE)
-        status, out, err = pipe.end()
-    assert (status, out) == (130, "")
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+        out, err = (text.decode() for text in process.communicate())
+    assert (process.returncode, out) == (130, "")
     learnt = open_model(model).training["positions"]
     kept = OnlineRun(model, OnlineSettings(batch=64))
     kept.restore()
