@@ -22,7 +22,7 @@ from chainfold.chain.parts import ChainInParts
 from chainfold.chain.stored import write_chain, write_part, write_vocabulary
 from chainfold.chain.views import View
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.errors import BadFile
+from chainfold.errors import BadChain, BadFile
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.system.storage import LocalStorage
@@ -86,6 +86,8 @@ def test_a_chain_in_parts_reads_like_a_single_one(kind: str, cuts: tuple[int, ..
     assert [part.first for part in parts.parts] == [0, *cuts]
     assert [parts.part_of(position) for position in (0, 49)] == [0, len(cuts)]
     assert parts.size == sum(path.stat().st_size for path in (tmp_path / "parts").iterdir() if path.name != INDEX)
+    with pytest.raises(BadChain, match="positions 40 to 50 are not in the chain, which has 50"):
+        parts.block(40, 51)
 
 
 def test_the_gradient_has_the_same_bits(tmp_path: Path) -> None:

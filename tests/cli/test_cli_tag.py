@@ -77,6 +77,9 @@ def test_tables_through_a_pipe(verb: str, delimiter: str, trained: Trained, tmp_
     got = succeeded(verb, trained.path, "-", given=out.getvalue().encode())
     assert got == expected.replace(bytes(path), b"standard input")
     if verb == "tag":
+        assert "several labellings of a sequence" in failed(
+            verb, trained.path, "-", "--nbest", 2, given=path.read_bytes()
+        )
         assert got.startswith(delimiter.join(("word", "shape", "tag", "predicted")).encode())
         assert succeeded(verb, trained.path, "-", "--follow", given=out.getvalue().encode()).count(b"\n") == 1 + len(
             rows
