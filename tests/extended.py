@@ -29,7 +29,7 @@ class Exact(NamedTuple):
     log_likelihood: Decimal | None
     expected: Row
     gradient: Row | None
-    magnitude: Row  # of each expected count: with |value| for value, and |w_t - w_{t+1}| for w_t - w_{t+1} in the flow
+    magnitude: Row  # of each expected count: with |value| for value
 
     def errors(self, found: Evaluation) -> NDArray[np.float64]:
         """[M] the error of each expected count, by the magnitude of its terms; those below 1e-120 may vanish."""
@@ -65,6 +65,8 @@ class _Pass:
         self.n_state = model.layout.n_state
         self.edge = [_exp(weight) for weight in self.weights[self.n_state :]]
         self.starts = chain.starts.tolist()
+        factors = chain.weights.tolist() if chain.weights.size else [1.0] * chain.positions
+        self.factors = [Decimal(factor) for factor in factors]  # the weights of the positions' sequences
         self.active = self._attributes()
         self.potential = self._memoised(self._score)
 
@@ -103,51 +105,36 @@ class _Pass:
             predicted.append(ahead)
             alpha.append([p * b for p, b in zip(ahead, self.potential(active), strict=True)])
             if t == last or self.starts[t + 1]:
-                log_z += sum(alpha[-1], _ZERO).ln()
+                log_z += self.factors[t] * sum(alpha[-1], _ZERO).ln()
         expected, magnitude = self._back(alpha, predicted)
         likelihood = gradient = None
         if self.chain.labelled:
             observed = self._observed()
             gradient = [o - e for o, e in zip(observed, expected, strict=True)]
-            likelihood = self._likelihood(alpha, predicted)
+            likelihood = self._likelihood(observed, log_z)
         return Exact(log_z, likelihood, expected, gradient, magnitude)
 
-    @property
-    def position_weights(self) -> Row:
-        weights = self.chain.weights
-        return [Decimal(w) for w in weights.tolist()] if weights.size else [_ONE] * len(self.active)
-
     def _back(self, alpha: list[Row], predicted: list[Row]) -> tuple[Row, Row]:
-        """By the flow of the weights, which without weights is the posterior."""
-        n, w, labels = self.n, self.position_weights, self.chain.labels.tolist()
-        weighted = self.chain.weights.size > 0
+        n = self.n
         expected, magnitude = [_ZERO] * len(self.weights), [_ZERO] * len(self.weights)
-        flow: Row = []
-        size: Row = []  # the flow without its signs
+        gamma: Row = []
         for t in range(len(self.active) - 1, -1, -1):
             if t + 1 == len(self.active) or self.starts[t + 1]:
                 total = sum(alpha[t], _ZERO)
-                flow = [w[t] * a / total for a in alpha[t]]
-                size = flow.copy()
+                gamma = [self.factors[t] * a / total for a in alpha[t]]
             for a, x in self.active[t]:
                 for j in range(n):
-                    expected[a * n + j] += Decimal(x) * flow[j]
-                    magnitude[a * n + j] += abs(Decimal(x)) * size[j]
-            if self.starts[t]:
-                continue
-            if weighted:
-                flow[labels[t]] -= w[t] - w[t - 1]
-                size[labels[t]] += abs(w[t] - w[t - 1])
-            flow = self._step(alpha[t - 1], predicted[t], flow, expected)
-            size = self._step(alpha[t - 1], predicted[t], size, magnitude) if weighted else flow
-        if not weighted:
-            magnitude[self.n_state :] = expected[self.n_state :]
+                    expected[a * n + j] += Decimal(x) * gamma[j]
+                    magnitude[a * n + j] += abs(Decimal(x)) * gamma[j]
+            if not self.starts[t]:
+                gamma = self._step(alpha[t - 1], predicted[t], gamma, expected)
+        magnitude[self.n_state :] = expected[self.n_state :]
         return expected, magnitude
 
-    def _step(self, alpha: Row, predicted: Row, flow: Row, counts: Row) -> Row:
-        """The flow one position before, the pairs on the way counted."""
+    def _step(self, alpha: Row, predicted: Row, gamma: Row, counts: Row) -> Row:
+        """γ one position before, the pairs on the way counted."""
         n, edge = self.n, self.edge
-        v = [f / p if p else _ZERO for f, p in zip(flow, predicted, strict=True)]
+        v = [g / p if p else _ZERO for g, p in zip(gamma, predicted, strict=True)]
         before = [_ZERO] * n
         for i in range(n):
             for j in range(n):
@@ -157,29 +144,19 @@ class _Pass:
         return before
 
     def _observed(self) -> Row:
-        n, w, labels = self.n, self.position_weights, self.chain.labels.tolist()
+        n, labels = self.n, self.chain.labels.tolist()
         observed = [_ZERO] * len(self.weights)
         for t, active in enumerate(self.active):
             for a, x in active:
-                observed[a * n + labels[t]] += w[t] * Decimal(x)
+                observed[a * n + labels[t]] += self.factors[t] * Decimal(x)
             if not self.starts[t]:
-                observed[self.n_state + labels[t - 1] * n + labels[t]] += w[t - 1]
+                observed[self.n_state + labels[t - 1] * n + labels[t]] += self.factors[t]
         return observed
 
-    def _likelihood(self, alpha: list[Row], predicted: list[Row]) -> Decimal | None:
-        """Σ_t w_t log p(y_t | y_{t+1}, x up to t); None where the labels are impossible."""
-        n, w, labels = self.n, self.position_weights, self.chain.labels.tolist()
-        total = _ZERO
-        for t in range(len(self.active)):
-            y = labels[t]
-            if t + 1 == len(self.active) or self.starts[t + 1]:
-                part, whole = alpha[t][y], sum(alpha[t], _ZERO)
-            else:
-                part, whole = alpha[t][y] * self.edge[y * n + labels[t + 1]], predicted[t + 1][labels[t + 1]]
-            if not part:
-                return None
-            total += w[t] * (part / whole).ln()
-        return total
+    def _likelihood(self, observed: Row, log_z: Decimal) -> Decimal | None:
+        """None where the labels are impossible."""
+        score = sum((o * w for o, w in zip(observed, self.weights, strict=True) if o), _ZERO)
+        return score - log_z if score.is_finite() else None
 
 
 def _exp(score: Decimal) -> Decimal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,17 @@ def possible(model: Model, chain: Chain, t: int, label: int) -> bool:
     ends = t + 1 == chain.positions or chain.starts[t + 1]
     begins_well = model.first is None or not chain.starts[t] or model.first[label]
     return bool(begins_well and (model.last is None or not ends or model.last[label]))
+
+
+def enumerate_sequences(model: Model, chain: Chain) -> Truth:
+    """Each sequence by itself, every number times its weight."""
+    low, total = np.flatnonzero(chain.starts), Truth(0.0, 0.0, *(np.zeros(model.layout.size) for _ in range(3)))
+    for begin, end in zip(low, [*low[1:], chain.positions], strict=True):
+        block = chain.block(int(begin), int(end))._replace(weights=np.empty(0))
+        one = enumerate_paths(model, Chain(*block, chain.n_labels, chain.n_attributes, chain.n_edge_attributes))
+        pairs = zip(astuple(total), astuple(one), strict=True)
+        total = Truth(*(sums + chain.weights[begin] * terms for sums, terms in pairs))
+    return total
 
 
 def enumerate_paths(model: Model, chain: Chain) -> Truth:

@@ -14,7 +14,9 @@ import chainfold
 
 HOMES = [(chainfold, name) for name in chainfold.__all__]
 HOMES += [(chainfold.metrics, name) for name in chainfold.metrics.__all__ if name.endswith(("_score", "_report"))]
-HOMES += [(chainfold.pycrfsuite, name) for name in ("ItemSequence", "Tagger", "TrainLogParser", "Trainer")]
+HOMES += [
+    (chainfold.pycrfsuite, name) for name in ("BaseTrainer", "ItemSequence", "Tagger", "TrainLogParser", "Trainer")
+]
 
 
 @pytest.mark.parametrize(("home", "name"), HOMES, ids=lambda value: value if isinstance(value, str) else "")

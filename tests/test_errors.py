@@ -324,6 +324,8 @@ def test_every_error_is_one_sentence_and_a_value_error() -> None:
         errors.BadFile("x", "there is no such file."),
         errors.AlreadyAppended("x", 1000),
         errors.NotOpened(),
+        errors.NoModelFile(),
+        errors.MissingPackage("a figure", "matplotlib", "plot"),
         errors.EmptyInput("x", "is empty."),
         errors.BadLines("x", "line 1 has 2 columns.", lambda: [1]),
     ]

@@ -328,7 +328,7 @@ def test_big_endian_chains_and_machines_are_refused(tmp_path: Path, monkeypatch:
     [
         ({"values": "x"}, "the attribute values are not numbers"),
         ({"values": [[1.0]]}, "the attribute values have 2 dimensions"),
-        ({"weights": ["x"]}, "the weights of positions are not numbers"),
+        ({"weights": ["x"]}, "the weights are not numbers"),
         ({"n_attributes": 1.5}, "the number of attributes is 1.5, but must be a whole number"),
         ({"n_attributes": np.ones(2)}, "the number of attributes is array"),
         ({"n_labels": np.zeros((2, 2))}, r"n_labels is array\(\[\[0., 0.\], \[0., 0.\]\]\), but must be"),

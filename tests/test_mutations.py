@@ -39,7 +39,7 @@ class Mutant(NamedTuple):
 
 _SHORT = ("engines/test_short_sequences.py",)
 _WEIGHTS, _WINDOW, _ROUNDING = (
-    ("engines/test_position_weights.py",),
+    ("engines/test_weights.py",),
     ("inference/test_stream_window.py",),
     ("engines/test_rounding.py",),
 )
@@ -134,8 +134,8 @@ MUTANTS = [
     Mutant(
         "stream",
         "engines/stream.py",
-        "self._collect(self._backward(block_pass, gamma))",
-        "self._backward(block_pass, gamma)",
+        "self._collect(self._backward(block_pass, certificate.gamma))",
+        "self._backward(block_pass, certificate.gamma)",
         "forget",
     ),
     Mutant("stream", "kernels/certificate.py", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
@@ -180,9 +180,9 @@ MUTANTS = [
     Mutant(
         "every engine",
         "kernels/backward.py",
-        "                held = load_tile(gamma, 0, tile)\n            for c",
-        "            for c",
-        "labels and random",
+        "number(lattice.weights, t - 1) if weighted and t > 0 else 1.0",
+        "1.0",
+        "length and 9",
         _WEIGHTS,
     ),
     Mutant("every engine", "kernels/backward.py", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
@@ -197,23 +197,18 @@ MUTANTS = [
         "number(counts.sparse, entry) + 0.0 * share",
         "sparse",
     ),
-    Mutant(
-        "every engine",
-        "kernels/backward.py",
-        "    gamma[label] -= change\n",
-        "    gamma[0] -= change\n",
-        "labels and random",
-        _WEIGHTS,
+    *(
+        Mutant("every engine", file, line, broken, tests, _WEIGHTS)
+        for file, line, broken, tests in (
+            ("engines/block_pass.py", "gamma *= self.block.weights[-1]", "pass", "enumeration and 3"),
+            ("engines/block_pass.py", "gamma = self.passed.entry.doubles()", "pass", "length and 2-"),
+            ("kernels/backward.py", "weigh(gamma, number(lattice.weights, t - 1), rows.tiles)", "pass", "length and 9"),
+            ("kernels/backward.py", "gamma[i] *= lattice.weights[t - 1]", "pass", "enumeration and edge"),
+            ("kernels/few.py", "spread_few(weight, few) * (previous", "(previous", "length and 2-"),
+            ("kernels/few.py", "held = spread_few(number(weights, t - 1), few) * held", "pass", "length and 2-"),
+            ("kernels/whole_sequences.py", "weight * scale[0]", "scale[0]", "length and 9"),
+        )
     ),
-    Mutant(
-        "stream",
-        "engines/block_pass.py",
-        "    gamma = belief.posterior(weight)\n",
-        "    gamma = belief.posterior()\n",
-        "3 or long",
-        _WEIGHTS,
-    ),
-    Mutant("stream", "engines/stream.py", ", own), keep=True)", ", own))", "long", _WEIGHTS),
     Mutant(
         "every engine",
         "engines/potentials.py",
@@ -222,7 +217,6 @@ MUTANTS = [
         "masks",
         _WEIGHTS,
     ),
-    Mutant("every engine", "kernels/backward.py", "    gamma[largest] += total - sum_\n", "", "own_size", _ROUNDING),
     Mutant(
         "every engine", "kernels/forward.py", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto", _ROUNDING
     ),

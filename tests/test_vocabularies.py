@@ -95,7 +95,7 @@ def ranked(chain: Source) -> list[Any]:
 
 def stretches(chain: Source) -> list[Any]:
     (found,) = cf.Tagger(model()).run(chain, cf.Want(posteriors=True, given=True))
-    (viterbi,) = cf.Tagger(model()).viterbi(chain)
+    (viterbi,) = cf.Tagger(model()).run(chain)
     return [found.labels, found.posteriors, found.given, found.sequences.given, viterbi.labels]
 
 
@@ -243,16 +243,6 @@ def test_labels_alone_may_have_other_numbers() -> None:
     found = cf.log_probabilities(cf.train(ours), theirs)
     assert found == cf.log_probabilities(cf.train(ours), ours, [1, 0])
     assert found < cf.log_probabilities(cf.train(ours), ours)
-
-
-def test_labels_are_needed_where_positions_have_weights() -> None:
-    weighted = replace(made("cb", "ax"), weights=np.ones(4))
-    with pytest.raises(errors.UnseenLabel, match="position 3"):
-        cf.log_likelihood(model(), weighted, observe=False)
-    pieces = cf.PiecewiseGradient(model(), observe=False)
-    with pytest.raises(errors.UnseenLabel, match="position 3"):
-        pieces.add(weighted)
-    assert names(cf.tag(model(), weighted)[:2]) == ["C", "B"]
 
 
 def test_a_label_that_does_not_occur_need_not_be_known() -> None:

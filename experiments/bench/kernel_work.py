@@ -68,7 +68,7 @@ def _round(problem: Problem) -> dict[str, float]:
     layout, potentials = problem.model.layout, Potentials.of(problem)
     n, width = layout.n_labels, layout.width
     alphas, predictions, counts = aligned(_BLOCK, width), aligned(_BLOCK, width), layout.view(aligned(layout.slots))
-    entry, gamma, pairs, nothing = aligned(width), aligned(width), aligned(width, width), np.empty(0)
+    entry, gamma, pairs = aligned(width), aligned(width), aligned(width, width)
     entry[:n] = 1.0 / n
     seconds: dict[str, float] = defaultdict(float)
     found = None
@@ -93,8 +93,6 @@ def _round(problem: Problem) -> dict[str, float]:
             entry,
             block.labels,
             block.weights,
-            nothing,
-            nothing,
             False,
             n,
         )

@@ -76,7 +76,7 @@ def _encoded(
 
         sequences = [ItemSequence(items) for items in prepared]
         runs[_PREPARED] = lambda: taggers[CRFSUITE.package](sequences)
-    runs[OURS] = lambda: [tagged.labels for tagged in Tagger(model).viterbi(blocks_of(open_chain(chain)))]
+    runs[OURS] = lambda: [tagged.labels for tagged in Tagger(model).run(blocks_of(open_chain(chain)))]
     return runs
 
 

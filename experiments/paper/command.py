@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from chainfold.cli.console import console, table
 from chainfold.cli.options import parse_size
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import BadSetting, require
 from chainfold.escape import visible
 from experiments import ROOT
 from experiments.runner import new_display
@@ -63,8 +62,7 @@ def paper(
     """
     if max_length < 1000:
         raise BadSetting("max_length", max_length, "at least 1000 positions")
-    if find_spec("matplotlib") is None:
-        raise ChainfoldError("the figures need matplotlib: pip install 'chainfold[plot]', and run it again.")
+    require("plot", "a run with figures")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes that are measured: as in the command line
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from experiments.paper.experiment import PAGE, redraw, run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +30,26 @@ class ChainfoldWarning(UserWarning):
     >>> import warnings
     >>> warnings.simplefilter("error", ChainfoldWarning)
     """
+
+
+_EXTRAS = {"dask": ("dask", "distributed"), "plot": ("matplotlib",), "sklearn": ("sklearn",), "torch": ("torch",)}
+
+
+class MissingPackage(ChainfoldError, ImportError):
+    """A package of an extra is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed; in a clone of chainfold, run "
+            f"`pip install '.[{extra}]'`."
+        )
+
+
+def require(extra: str, what: str) -> None:
+    """Raise `MissingPackage` unless the packages of an extra, which something needs, are installed."""
+    for package in _EXTRAS[extra]:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackage(what, package, extra)
 
 
 class UnknownEngine(ChainfoldError):
@@ -174,6 +195,13 @@ class NotOpened(ChainfoldError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("the tagger has no model; open one first.")
+
+
+class NoModelFile(ChainfoldError, AttributeError):
+    """An estimator was asked for the file that its model is in."""
+
+    def __init__(self) -> None:
+        super().__init__("a CRF has no `modelfile`: its model is in memory; `save` and `model_filename` write it.")
 
 
 class AlreadyAppended(BadFile):

@@ -6,6 +6,11 @@ sequence_accuracy   the share of sequences with every label right
 
 from __future__ import annotations
 
+# ruff: noqa: E402
+from chainfold.errors import require
+
+require("sklearn", "chainfold.scorers")
+
 from sklearn.metrics import make_scorer
 
 from chainfold.metrics.flat import flat_accuracy_score, sequence_accuracy_score

@@ -58,13 +58,16 @@ def made(
     if edges:
         edge = dict(zip(("edge_offsets", "edge_ids", "edge_values"), lists(n_edge_attributes), strict=True))
         edge["n_edge_attributes"] = n_edge_attributes
+    known = None if labels == "none" else random.integers(-1 if labels == "partly" else 0, n_labels, positions)
+    starts = random.random(positions) < 0.2
+    starts[0] = True
     chain = Chain.from_arrays(
         offsets=offsets,
         ids=ids,
         values=numbers,
-        labels=None if labels == "none" else random.integers(-1 if labels == "partly" else 0, n_labels, positions),
-        starts=random.random(positions) < 0.2,
-        weights=random.exponential(size=positions) if weights else None,
+        labels=known,
+        starts=starts,
+        weights=random.exponential(size=positions)[np.cumsum(starts) - 1] if weights else None,
         n_labels=n_labels,
         n_attributes=n_attributes,
         **edge,

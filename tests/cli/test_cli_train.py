@@ -250,12 +250,12 @@ def test_a_development_set_stops_the_run_and_keeps_the_best(text: Path, tmp_path
     assert (tmp_path / "m").read_bytes() == (tmp_path / "n").read_bytes()
 
 
-def test_weights_of_positions(tmp_path: Path) -> None:
-    rows = [("a", "x", 1), ("b", "y", 3), ("a", "y", 1), ("b", "x", 0)]
-    (tmp_path / "w.csv").write_text("word,label,w\n" + "".join(f"{w},{y},{k}\n" for w, y, k in rows))
-    (tmp_path / "plain.csv").write_text("word,label\n" + "".join(f"{w},{y}\n" for w, y, _ in rows))
-    (tmp_path / "ones.csv").write_text("word,label,w\n" + "".join(f"{w},{y},1\n" for w, y, _ in rows))
-    how = ("--label", "label", "--attributes", "word")
+def test_a_column_of_weights(tmp_path: Path) -> None:
+    rows = [("a", "x", 1), ("b", "y", 3), ("a", "y", 2), ("b", "x", 0.5)]
+    (tmp_path / "w.csv").write_text("s,word,label,w\n" + "".join(f"{k},{w},{y},{k}\n" for w, y, k in rows))
+    (tmp_path / "plain.csv").write_text("s,word,label\n" + "".join(f"{k},{w},{y}\n" for w, y, k in rows))
+    (tmp_path / "ones.csv").write_text("s,word,label,w\n" + "".join(f"{k},{w},{y},1\n" for w, y, k in rows))
+    how = ("--label", "label", "--attributes", "word", "--group", "s")
     found = {}
     for name in ("w", "ones", "plain"):
         weight = () if name == "plain" else ("--weight", "w")

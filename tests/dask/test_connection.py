@@ -66,7 +66,7 @@ def test_an_interrupt_is_for_the_client_alone() -> None:
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ChainfoldError, match=r"requires the package 'dask'.*pip install 'chainfold\[dask\]'"):
+    with pytest.raises(ChainfoldError, match=r"needs the package 'dask'.*pip install '\.\[dask\]'"):
         chainfold.dask.train  # noqa: B018
     with pytest.raises(AttributeError):
         chainfold.dask.nothing  # noqa: B018

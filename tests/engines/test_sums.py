@@ -20,7 +20,7 @@ SETTINGS = Settings(block=100)
 
 
 def numbered(leaf: int) -> Node:
-    return Node(leaf, 1, StretchSums([1.0], [0.0], np.array([float(1 << leaf)]), None, ArrayPool()))
+    return Node(leaf, 1, StretchSums([1.0], np.array([float(1 << leaf)]), None, ArrayPool()))
 
 
 def sums_of(problem: Problem, runs: list[tuple[int, int]]) -> Tally:

@@ -263,8 +263,8 @@ def test_an_interrupted_verb_says_how_to_go_on(tmp_path: Path, monkeypatch: pyte
 def test_without_matplotlib_it_says_so_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.paper.command.find_spec", lambda name: None)
-    assert "pip install 'chainfold[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
+    monkeypatch.setattr("chainfold.errors.importlib.util.find_spec", lambda name: None)
+    assert "pip install '.[plot]'" in failed("paper", "--quick", "--out", str(tmp_path / "out"), program=app)
     assert not (tmp_path / "out").exists()
 
 

@@ -175,13 +175,13 @@ def test_labels_that_look_like_numbers(tmp_path: Path) -> None:
     assert chain.vocabulary.labels == ("1", "0")
 
 
-WEIGHTED = "word,w,label,session\na,1,X,1\nb,0.5,Y,1\nc,0,X,2\n"
+WEIGHTED = "word,w,label,session\na,0.5,X,1\nb,0.5,Y,1\nc,0,X,2\n"
 
 
 @pytest.mark.parametrize("options", [{}, {"attributes": "word[1] word"}, {"symbols": ["w"]}])
 def test_a_column_of_weights(tmp_path: Path, options: dict[str, Any]) -> None:
     chain = encoded(tmp_path, WEIGHTED, "log.csv", weight="w", group="session", **options)
-    assert chain.weights.tolist() == [1.0, 0.5, 0.0]
+    assert chain.weights.tolist() == [0.5, 0.5, 0.0]
     assert chain.starts.tolist() == [True, False, True]
     assert chain.vocabulary is not None
     assert chain.vocabulary.label == "label"
@@ -191,7 +191,7 @@ def test_a_column_of_weights(tmp_path: Path, options: dict[str, Any]) -> None:
 
 
 def test_the_last_column_is_not_the_label_if_it_is_the_weight(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, "a X 1\nb Y 2\n", weight="2")
+    chain = encoded(tmp_path, "a X 1\nb Y 1\n", weight="2")
     assert chain.vocabulary is not None
     assert chain.vocabulary.labels == ("X", "Y")
     assert attributes_of(chain) == [["0=a"], ["0=b"]]
@@ -205,6 +205,11 @@ def test_the_last_column_is_not_the_label_if_it_is_the_weight(tmp_path: Path) ->
         ("a,1,X,1\nb,inf,Y,1\n", "w", "line 3, column 'w': the weight is inf"),
         ("a,1,X,1\nb,,Y,1\n", "w", "line 3, column 'w': the weight is missing"),
         ("a,1,X,1\nb,2,Y,1\n", "word", "line 2, column 'word': the weight is 'a'"),
+        (
+            "a,1,X,1\nb,2,Y,1\n",
+            "w",
+            r"log\.csv: line 3, column 'w': the weight is 2\.0, but that of the row before it in its sequence is 1\.0;",
+        ),
         ("a,1,X,1\n", "v", "no weight column 'v'; the columns are word, w, label, session"),
         ("a,1,X,1\n", "session", "cannot be `weight` and something else"),
     ],
@@ -215,9 +220,9 @@ def test_bad_weights(tmp_path: Path, rows: str, weight: str, sentence: str) -> N
 
 
 def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
-    encoded(tmp_path, WEIGHTED, "log.csv", weight="w")
-    chain = gather(cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True))
-    assert chain.weights.tolist() == [1.0, 0.5, 0.0] * 2
+    encoded(tmp_path, WEIGHTED, "log.csv", weight="w", group="session")
+    chain = gather(cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True, group="session"))
+    assert chain.weights.tolist() == [0.5, 0.5, 0.0] * 2
     (tmp_path / "plain.csv").write_text("word,label,session\na,X,1\n")
     with pytest.raises(cf.ChainfoldError, match="no weight column 'w'"):
         cf.encode(tmp_path / "plain.csv", tmp_path / "out.chain", append=True)
@@ -231,10 +236,31 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
         cf.encode(tmp_path / "log.csv", tmp_path / "out.chain", append=True)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_weights_that_change_within_a_sequence_are_found_wherever_the_input_is_cut(rows: int) -> None:
+    texts = ["a,1,X,1", "b,1,Y,1", "c,2,X,2", "d,2,X,2"]
+    columns = [list(column) for column in zip(*(text.split(",") for text in texts), strict=True)]
+    columns[1] = list(map(float, columns[1]))
+    names = ["word", "w", "label", "session"]
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    chain = cf.chain_from_table(
+        pa.Table.from_batches(table.to_batches(max_chunksize=rows)), weight="w", group="session", label="label"
+    )
+    assert chain.weights.tolist() == [1.0, 1.0, 2.0, 2.0]
+    columns[1][3] = 3.0
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    with pytest.raises(
+        cf.ChainfoldError, match=r"row 4, column 'w': the weight is 3\.0, but that of the row before it"
+    ):
+        cf.chain_from_table(
+            pa.Table.from_batches(table.to_batches(max_chunksize=rows)), weight="w", group="session", label="label"
+        )
+
+
 def test_weights_from_the_shell(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(WEIGHTED)
-    succeeded("encode", tmp_path / "log.csv", "--weight", "w", "-o", tmp_path / "out")
-    assert b"weights of positions" in succeeded("data", tmp_path / "out")
+    succeeded("encode", tmp_path / "log.csv", "--weight", "w", "--group", "session", "-o", tmp_path / "out")
+    assert b"weights of sequences" in succeeded("data", tmp_path / "out")
     assert b'"weights": true' in succeeded("data", tmp_path / "out", "--json")
 
 

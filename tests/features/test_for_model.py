@@ -402,7 +402,7 @@ def test_growing_from_sequences() -> None:
 
 
 def test_weights_are_looked_at_where_a_vocabulary_grows(tmp_path: Path) -> None:
-    vocabulary = meaning(encoded(tmp_path, "a X 1\nb Y 2\n", weight="2"))
+    vocabulary = meaning(encoded(tmp_path, "a X 1\nb Y 1\n", weight="2"))
     for text, labels, weights in (("a X 3\n", [0], [3.0]), ("a X\n", [0], []), ("a\n", [-1], [])):
         (tmp_path / "new.txt").write_text(text)
         options: Any = {"labels": True if labels == [0] else None}

@@ -63,7 +63,7 @@ def log(dice: random.Random, rows: int, quoted: bool = False, host: int = 0) -> 
         host += dice.random() < 0.1
         text = '"a, ""b""\nc"' if quoted and dice.random() < 0.3 else f"t{dice.randrange(20)}"
         size = "" if dice.random() < 0.05 else f"{dice.lognormvariate(3, 2):.3f}"
-        lines.append(f"h{host},{size},{text},{dice.choice([0.5, 1, 2])},{dice.choice('XYZ')}\n")
+        lines.append(f"h{host},{size},{text},{(0.5, 1, 2)[host % 3]},{dice.choice('XYZ')}\n")
     return "".join(lines)
 
 
@@ -210,6 +210,14 @@ def test_the_chain_is_that_of_one_encoding(
     check_same(chain, singles(name))
     assert len(chain.parts) == 1 if size == 10**9 else len(chain.parts) > 1 or name in UNCUT
     assert not [path for path in (tmp_path / "chain").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("change", range(20, 50))
+def test_weights_that_change_within_a_sequence_are_found_where_parts_meet(change: int, tmp_path: Path) -> None:
+    rows = "".join(f"a,{1 + (row >= change)},X,g\n" for row in range(80))  # of 8 bytes: a part has about thirty
+    (tmp_path / "log.csv").write_text("word,w,label,group\n" + rows)
+    with pytest.raises(ChainfoldError, match=f"line {change + 2}, column 'w': the weight is 2"):
+        encode_in_parts(tmp_path / "log.csv", tmp_path / "chain", part_size=250, group="group", weight="w")
 
 
 @pytest.mark.parametrize("name", ["sentences", "edges, one sequence", "hash_bits", "row groups", "attribute lines"])

@@ -39,9 +39,9 @@ def answered(folder: Path, only: str) -> Answers:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.freeze", description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write answers.json")
+    parser.add_argument("--record", action="store_true", help="write answers.json, or its parts in --only")
     parser.add_argument("--models", action="store_true", help="train the fixed models anew first")
-    parser.add_argument("--only", default="", help="parts whose names begin so; nothing is recorded")
+    parser.add_argument("--only", default="", help="parts whose names begin so")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -49,13 +49,16 @@ def main() -> int:
             samples.write_models(folder, [*samples.made_up(folder), *samples.real(folder)])
             learned.write_models()
         answers = answered(folder, options.only)
-    if options.record and not options.only:
-        answers.write()
+    if options.record:
+        kept = {
+            name: answer for name, answer in recorded().items() if options.only and not name.startswith(options.only)
+        }
+        Answers(kept | answers).write()
         print(f"{len(answers)} answers recorded.")
         return 0
     old = recorded()
     if options.only:
-        old = Answers({name: answer for name, answer in old.items() if name in answers})
+        old = Answers({name: answer for name, answer in old.items() if name.startswith(options.only)})
     return 1 if compare(answers, old) else 0
 
 

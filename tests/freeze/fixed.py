@@ -80,12 +80,12 @@ def _tables(answers: Answers, sample: Sample, folder: Path) -> None:
     format_options = ["--format", "conllu"] if ".conllu" in sample.test.name else []
     rows = b"".join(text.splitlines(keepends=True)[:20_000])
     tag("/follow", *format_options, "--follow", "--marginals", given=rows)
-    tag("/max-lag", *format_options, "--follow", "--max-lag", 2, given=rows)
     evaluation = ["eval", model, sample.test, *options]
     answers.exact(f"{name}/eval", chainfold(*evaluation, "--confusion", folder=folder))
     answers.exact(f"{name}/eval/json", _without_seconds(chainfold(*evaluation, "--json", folder=folder)))
-    answers.exact(f"{name}/inspect", chainfold("inspect", model, folder=folder))
-    answers.exact(f"{name}/inspect/json", chainfold("inspect", model, "--json", folder=folder))
+    (folder / model.name).write_bytes(model.read_bytes())  # its path is part of what is shown
+    answers.exact(f"{name}/inspect", chainfold("inspect", model.name, folder=folder))
+    answers.exact(f"{name}/inspect/json", chainfold("inspect", model.name, "--json", folder=folder))
     explained = chainfold("explain", model, sample.test, *options, "--position", 2, "--json", folder=folder)
     answers.exact(f"{name}/explain/json", explained)
 

@@ -89,21 +89,24 @@ def _estimator(answers: Answers) -> None:
         )
         answers.exact(f"learned/estimator/{algorithm}/labels", [list(labels) for labels in crf.predict(unseen)])
     crf = cf.CRF.load(MODELS / "items.model")
-    answers.exact("estimator/labels", [list(labels) for labels in crf.predict(unseen)])
-    answers.exact("estimator/single", [list(crf.predict_single(x)) for x in unseen])
-    answers.close("estimator/marginals", _table(crf.predict_marginals(unseen), crf.classes_))
+    answers.exact("learned/items/labels", [list(labels) for labels in crf.predict(unseen)])
+    answers.exact("learned/items/single", [list(crf.predict_single(x)) for x in unseen])
+    answers.close("learned/items/marginals", _table(crf.predict_marginals(unseen), crf.classes_))
     single = [crf.predict_marginals_single(x) for x in unseen]
-    answers.close("estimator/marginals/single", _table(single, crf.classes_))
-    answers.exact("estimator/nbest", [[list(labels) for labels, _ in best] for best in crf.predict_nbest(unseen, k=3)])
-    answers.close("estimator/entropy", crf.entropy(unseen))
-    answers.close("estimator/score", crf.score(unseen, gold))
-    answers.close("estimator/log_probability", crf.log_probability(unseen, gold))
-    tagger, labels = cf.StreamTagger(MODELS / "items.model", marginals=True), []
-    for x in unseen:
-        for row in x:
-            labels += [int(label) for label in tagger.push([row], start=row is x[0]).labels]
-    labels += [int(label) for label in tagger.flush().labels]
-    answers.exact("estimator/stream", labels)
+    answers.close("learned/items/marginals/single", _table(single, crf.classes_))
+    answers.exact(
+        "learned/items/nbest", [[list(labels) for labels, _ in best] for best in crf.predict_nbest(unseen, k=3)]
+    )
+    answers.close("learned/items/entropy", crf.entropy(unseen))
+    answers.close("learned/items/score", crf.score(unseen, gold))
+    answers.close("learned/items/log_probability", crf.log_probability(unseen, gold))
+    for lag in (None, 1):
+        tagger, labels = cf.StreamTagger(MODELS / "items.model", marginals=True, max_lag=lag), []
+        for x in unseen:
+            for row in x:
+                labels += [int(label) for label in tagger.push([row], start=row is x[0]).labels]
+        labels += [int(label) for label in tagger.flush().labels]
+        answers.exact(f"learned/items/stream/lag-{lag}", [labels, tagger.unproven])
     pieces = cf.CRF(algorithm="adagrad", rate=0.5)
     for low in range(0, 60, 20):
         pieces.partial_fit(x_train[low : low + 20], y[low : low + 20])
@@ -129,17 +132,17 @@ def _pycrfsuite(answers: Answers, folder: Path) -> None:
     tagger = pycrfsuite.Tagger()
     tagger.open(str(MODELS / "items.crfsuite"))
     unseen, gold = items(20, seed=22)
-    answers.exact("pycrfsuite/labels", [tagger.tag(x) for x in unseen])
+    answers.exact("learned/crfsuite/labels", [tagger.tag(x) for x in unseen])
     probabilities, marginals = [], []
     for x, labels in zip(unseen, gold, strict=True):
         tagger.set(x)
         probabilities.append(tagger.probability(labels))
         marginals += [tagger.marginal(label, t) for t in range(len(x)) for label in tagger.labels()]
-    answers.close("pycrfsuite/probabilities", probabilities)
-    answers.close("pycrfsuite/marginals", marginals)
+    answers.close("learned/crfsuite/probabilities", probabilities)
+    answers.close("learned/crfsuite/marginals", marginals)
     dump = folder / "dump.txt"
     tagger.dump(str(dump))
-    answers.exact("pycrfsuite/dump", dump.read_bytes())
+    answers.exact("learned/crfsuite/dump", dump.read_bytes())
 
 
 def write_models() -> None:

@@ -23,7 +23,7 @@ from fuzz.forging import Forgery
 from fuzz.nasty import INTEGERS, REALS, anything, damaged, word
 
 ROWS = 4  # in a batch
-TEXT = "the D x 1 0.5\ncat N y 2 1\nsat V x 3 2\n\na D x 4 0\ndog N z 5 1\n\nran V q 6 1\nand C x 7 1\n"
+TEXT = "the D x 1 0.5\ncat N y 2 0.5\nsat V x 3 0.5\n\na D x 4 0\ndog N z 5 0\n\nran V q 6 2\nand C x 7 2\n"
 KINDS: dict[str, dict[str, Any]] = {
     "named": {"template": "U00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\n"},
     "edges": {"template": "U00:%x[0,0]\nB01:%x[0,1]\nB\n"},

@@ -356,15 +356,16 @@ def chain_of(seed: int, positions: int, edges: bool, values: bool, weights: bool
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 4, positions))])
     edge_offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 3, positions))])
+    starts = rng.random(positions) < 0.1
     return Chain.from_arrays(
         offsets=offsets,
         ids=rng.integers(0, 11, offsets[-1]),
         values=rng.normal(size=offsets[-1]) if values else None,
         labels=rng.integers(0, 3, positions),
-        starts=rng.random(positions) < 0.1,
+        starts=starts,
         edge_offsets=edge_offsets if edges else None,
         edge_ids=rng.integers(0, 4, edge_offsets[-1]) if edges else None,
-        weights=rng.random(positions) if weights else None,
+        weights=rng.random(positions + 1)[np.cumsum(starts)] if weights else None,
         n_labels=3,
         n_attributes=11,
         n_edge_attributes=4 if edges else None,

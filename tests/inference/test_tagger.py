@@ -218,7 +218,7 @@ def test_ties_go_to_the_smaller_label() -> None:
 
 
 def tag_in_blocks(model: Model, chain: Chain, size: int, **options: Any) -> NDArray[Any]:
-    found = [one.labels for one in Tagger(model, **options).viterbi(blocks_of(chain, size)) if one.labels is not None]
+    found = [one.labels for one in Tagger(model, **options).run(blocks_of(chain, size)) if one.labels is not None]
     return np.concatenate(found)
 
 
@@ -528,10 +528,10 @@ def test_only_what_was_asked_for() -> None:
     np.testing.assert_array_equal(found.given, chain.labels)
 
 
-def test_weights_of_positions_change_nothing() -> None:
+def test_weights_of_sequences_change_nothing() -> None:
     model, chain, _ = solved("start marks in pairs")
     plain = run(model, chain, 2)
-    weighted = run(model, replace(chain, weights=frozen(np.linspace(0.0, 2.0, chain.positions), np.float64)), 2)
+    weighted = run(model, replace(chain, weights=frozen(np.cumsum(chain.starts) - 1, np.float64)), 2)
     for name, array in plain.items():
         np.testing.assert_array_equal(array, weighted[name])
 

@@ -59,7 +59,7 @@ def test_sequences_that_do_not_fit() -> None:
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ChainfoldError, match="flat_f1_score requires scikit-learn"):
+    with pytest.raises(ChainfoldError, match=r"flat_f1_score needs the package 'sklearn'.*pip install '\.\[sklearn\]'"):
         metrics.flat_f1_score([["A"]], [["A"]])
 
 

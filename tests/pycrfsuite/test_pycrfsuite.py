@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pycrfsuite._dumpparser import CRFsuiteDumpParser
 from pycrfsuite._logparser import TrainLogParser as PeerLogParser
 
 import pycrfsuite as peer
+from chainfold import pycrfsuite
 from chainfold.errors import BadChain, BadFile, BadSetting, ChainfoldError, EmptyChain, NotOpened
 from chainfold.pycrfsuite import ItemSequence, Tagger, Trainer, TrainLogParser
 from chainfold.pycrfsuite import instances as instances_module
@@ -116,6 +118,32 @@ def test_items_are_those_of_python_crfsuite() -> None:
     for wrong in ("foo", ["foo"], [[{"foo": 1.0}]]):
         with pytest.raises(BadChain):
             ItemSequence(wrong)
+
+
+class Sky(str, Enum):  # noqa: UP042  # StrEnum shows its text, and not its name
+    CLEAR = "clear"
+    GREY = "grey"
+
+
+@pytest.mark.parametrize("kind", [Sky, np.str_])
+def test_a_text_is_its_characters_whatever_its_class(kind: Any, tmp_path: Path) -> None:
+    clear, grey = kind("clear"), kind("grey")
+    items = [{"sky": clear, grey: 0.5, "of": {clear: grey}}, {"sky": grey}]
+    assert ItemSequence(items).items() == peer.ItemSequence(items).items()
+    taggers = []
+    for module, tagger in ((pycrfsuite, Tagger()), (peer, peer.Tagger())):
+        trainer = module.Trainer("lbfgs", {"c2": 0.1, "epsilon": 1e-9, "delta": 1e-12}, verbose=False)
+        for _ in range(5):
+            trainer.append(items, [clear, grey])
+        trainer.train(str(tmp_path / module.__name__))
+        tagger.open(str(tmp_path / module.__name__))
+        taggers.append(tagger)
+    ours, reference = taggers
+    assert ours.labels() == reference.labels() == ["clear", "grey"]
+    assert set(ours.info().attributes) == set(reference.info().attributes)
+    assert ours.tag(items) == reference.tag(items)
+    assert ours.probability([clear, grey]) == pytest.approx(reference.probability(["clear", "grey"]), rel=1e-4)
+    assert ours.marginal(grey, 1) == pytest.approx(reference.marginal("grey", 1), rel=1e-4)
 
 
 def test_what_is_appended_is_copied_and_wrong_sequences_add_nothing(tmp_path: Path) -> None:
@@ -263,6 +291,40 @@ def test_the_parser_reads_the_log_of_crfsuite_as_python_crfsuite_does(algorithm:
     for name in ("featgen_percent", "featgen_num_features", "featgen_seconds", "training_seconds"):
         assert getattr(ours, name) == getattr(reference, name)
     assert ours.storing_seconds == (reference.storing_seconds or 0.0)
+
+
+def test_a_base_trainer_gives_every_line_to_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Listening(pycrfsuite.BaseTrainer):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def message(self, message: str) -> None:
+            self.lines.append(message)
+
+    listening, printing = Listening(), pycrfsuite.BaseTrainer()
+    for trainer in (listening, printing):
+        trainer.append(X[0], Y[0])
+        trainer.train(tmp_path / "a.model")
+    assert listening.lines[0] == "Feature generation\n"
+    assert capsys.readouterr().out.startswith("Feature generation\n")
+    assert issubclass(Trainer, pycrfsuite.BaseTrainer)
+
+
+def test_errors_are_of_the_class_of_the_interface(tmp_path: Path) -> None:
+    (tmp_path / "wrong").write_bytes(b"lCRFabc")
+    wrong: list[Any] = [
+        lambda: Trainer("newton"),
+        lambda: Trainer(params={"nothing": 1}),
+        lambda: Trainer(verbose=False).train(tmp_path / "model"),
+        lambda: Trainer().append([{}], ["A", "B"]),
+        lambda: ItemSequence([1]),
+        lambda: Tagger().labels(),
+        lambda: Tagger().open(tmp_path / "wrong"),
+    ]
+    for call in wrong:
+        with pytest.raises(pycrfsuite.CRFSuiteError) as caught:
+            call()
+        assert isinstance(caught.value, ChainfoldError)
 
 
 def test_an_error_in_a_message_ends_training(tmp_path: Path) -> None:

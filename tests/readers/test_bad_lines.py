@@ -37,7 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # the last are lines
     "tabs": ("a\tB\nb\tI\n", {"columns": ["w", "l"]}, "conll", "a\tB|a|a\tB |a\tB\tC||#\tB|a b|\t"),
     "numbers": ("1 B\n2 B\n", {"columns": ["n", "l"], "attributes": "log(n)"}, "conll", "3 B|x B|nan B|1_0 B"),
     "groups": ("a x u\nb x v\n\nc y u\n", GROUPS, "conll", "a x u|b x v|c y u|bad|\xff y u|"),
-    "weights": ("a 1 u\nb 2 v\n", WEIGHTS, "conll", "a 1 u|b 0.5 v|a -1 u|a inf u|a b u|a|"),
+    "weights": ("a 1 u\nb 1 v\n", WEIGHTS, "conll", "a 1 u|b 1 v|a -1 u|a inf u|a b u|a|"),
     "comments": ("a x\nb y\n", {"columns": ["w", "l"], "comments": "1"}, "conll", "a x|1|1\xff|a||b y"),
     "crfsuite": (
         "A\tx\nB\ty\n",

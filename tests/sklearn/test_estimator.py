@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
-from chainfold import Chain, ChainfoldError, encode, encode_sequences, write_chain
+from chainfold import Chain, ChainfoldError, StreamTagger, encode, encode_sequences, write_chain
+from chainfold.errors import NoModelFile
 from chainfold.features.encode import chain_from_sequences
 from chainfold.inference.whole_chain import tag
 from chainfold.model.file import open_model
@@ -88,8 +90,7 @@ def flat_f1(y: Any, predicted: Any, **options: Any) -> float:
 
 
 def test_its_parameters_are_those_of_sklearn_crfsuite() -> None:
-    left_out = {"keep_tempfiles", "trainer_cls"}
-    left_out |= {f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials")}
+    left_out = {f"calibration_{name}" for name in ("eta", "rate", "samples", "candidates", "max_trials")}
     ours = inspect.signature(CRF).parameters
     for name, parameter in inspect.signature(sklearn_crfsuite.CRF).parameters.items():
         assert (name in ours) != (name in left_out), name
@@ -364,16 +365,99 @@ def test_partial_fit_keeps_the_type_of_labels_as_long_as_all_have_it() -> None:
     assert set(CRF("adagrad").partial_fit(X, digits).partial_fit(X, numbers).classes_) == {"0", "1", "2"}
 
 
-def test_predictions_compare_lists_as_a_whole(fitted: CRF) -> None:
+class Colour(str, Enum):  # noqa: UP042  # StrEnum shows its text, and not its name
+    RED = "red"
+    BLUE = "blue"
+    GREEN = "green"
+
+
+class Shouted(str):
+    """A text that shows itself as another one."""
+
+    def __str__(self) -> str:
+        return self.upper()
+
+    __repr__ = __format__ = __str__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Colour, Shouted, np.str_])
+def test_a_text_is_its_characters_whatever_its_class(kind: Any) -> None:
+    red, blue = kind("red"), kind("blue")
+    items = [{"k": red, red: 2.0, "of": {red: [blue]}}, {blue: "v", "k": [red]}, [red]]
+    plain = [{"k": "red", "red": 2.0, "of": {"red": ["blue"]}}, {"blue": "v", "k": ["red"]}, ["red"]]
+    labels, texts = [red, blue, red], ["red", "blue", "red"]
+    reference = CRF(c2=0.1).fit([plain], [texts])
+    assert set(sklearn_crfsuite.CRF().fit([items], [texts]).attributes_) == set(reference.attributes_)
+    estimator = CRF(c2=0.1).fit([items], [labels])
+    assert estimator.attributes_ == reference.attributes_
+    assert estimator.classes_ == reference.classes_ == ["red", "blue"]
+    assert (estimator.log_probability([items], [labels]) == reference.log_probability([plain], [texts])).all()
+    assert estimator.score([items], [labels]) == reference.score([plain], [texts])
+    vocabulary = chain_from_sequences([items], [labels]).vocabulary
+    assert vocabulary is not None
+    assert vocabulary.labels == ("red", "blue")
+    assert CRF("adagrad").partial_fit([plain], [texts], classes=[kind("green")]).classes_ == ["red", "blue", "green"]
+    stream = StreamTagger(reference.model_, marginals=True)
+    given = [stream.push(items), stream.flush()]
+    expected = reference.predict_marginals([plain])[0]
+    rows = [row for tagged in given if tagged.posteriors is not None for row in tagged.posteriors]
+    assert np.allclose(rows, [[row["red"], row["blue"]] for row in expected], rtol=1e-9)
+    for arrays in (CRF().fit([np.eye(3)], [labels]), CRF().fit([labels], [labels])):
+        assert arrays.classes_ == ["red", "blue"]
+
+
+def test_predictions_are_an_array_of_lists(fitted: CRF) -> None:
     predicted = fitted.predict(X)
-    expected = [list(labels) for labels in predicted]
-    assert (predicted == expected).all()
-    assert not (predicted != expected).any()
-    changed = [*expected[:-1], [*expected[-1], "O"]]
-    assert (predicted == changed).tolist() == [True] * (len(X) - 1) + [False]
-    assert bool((fitted.predict(X[:1]) == expected[0]).all()), "one list is compared with every one"
-    with pytest.raises(ValueError, match="cannot be compared with 1"):
-        predicted == expected[:1]  # noqa: B015
+    assert type(predicted) is np.ndarray
+    assert predicted.shape == (len(X),)
+    assert predicted.tolist() == [fitted.predict_single(items) for items in X]
+    assert (predicted == fitted.predict(X)).all()
+
+
+class Emptying:
+    """A sequence that empties another one when it is read, as another thread may."""
+
+    def __init__(self, items: list[Any], other: list[Any]) -> None:
+        self._items, self._other = items, other
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._other.clear()
+        return iter(self._items)
+
+
+@pytest.mark.parametrize("use", ["predict", "predict_marginals", "predict_nbest", "entropy"])
+def test_a_sequence_that_changes_while_it_is_read(fitted: CRF, use: str) -> None:
+    other = list(X[1])
+    with pytest.raises(ChainfoldError, match="the sequences were changed while they were read"):
+        getattr(fitted, use)([Emptying(X[0], other), other])
+
+
+def test_what_only_sklearn_crfsuite_has(fitted: CRF) -> None:
+    assert CRF(keep_tempfiles=True).fit(X[:5], Y[:5]).get_params()["keep_tempfiles"]
+    for learn in (CRF(trainer_cls=object).fit, CRF(trainer_cls=object).partial_fit):
+        with pytest.raises(ChainfoldError, match="`trainer_cls` is not supported; call that subclass"):
+            learn(X, Y)
+    for estimator in (CRF(), fitted):
+        assert not hasattr(estimator, "modelfile")
+        with pytest.raises(NoModelFile, match="`save` and `model_filename` write it"):
+            _ = estimator.modelfile
+
+
+def test_before_fit_attributes_are_none(fitted: CRF, tmp_path: Path) -> None:
+    theirs = sklearn_crfsuite.CRF()
+    for name in ("classes_", "attributes_", "size_", "state_features_", "tagger_", "training_log_"):
+        assert getattr(CRF(), name) is getattr(theirs, name) is None
+    fitted.save(tmp_path / "model")
+    assert CRF(model_filename=tmp_path / "model").training_log_.iterations
+
+
+@pytest.mark.parametrize("source", [3, None, ["names.model"]])
+def test_what_is_no_file(source: Any) -> None:
+    with pytest.raises(ChainfoldError, match="must be a path, the bytes of a file, or a file that is open for reading"):
+        CRF.load(source)
 
 
 def test_a_model_file_is_written_by_fit_and_read_without(tmp_path: Path) -> None:
@@ -540,9 +624,7 @@ def test_a_weight_of_two_is_a_copy_and_one_of_zero_is_none() -> None:
     weights[:20], weights[20:30] = 2.0, 0.0
     some = [*range(30, len(X)), *range(20), *range(20)]
     copies = CRF(**TIGHT, **EVERY).fit([X[k] for k in some], [Y[k] for k in some])
-    lengths = [len(sequence) for sequence in X]
-    chain = chain_from_sequences(X, Y)
-    for x, y, w in ((X, Y, weights), (chain, None, weights), (chain, None, np.repeat(weights, lengths))):
+    for x, y, w in ((X, Y, weights), (chain_from_sequences(X, Y), None, weights)):
         weighted = CRF(**TIGHT, **EVERY).fit(x, y, sample_weight=w)
         for name in ("state_features_", "transition_features_"):
             found, expected = getattr(weighted, name), getattr(copies, name)
@@ -556,14 +638,24 @@ def test_a_weight_of_two_is_a_copy_and_one_of_zero_is_none() -> None:
 def test_weights_that_do_not_fit(fitted: CRF) -> None:
     with pytest.raises(ChainfoldError, match="only 3 weights"):
         CRF().fit(X, Y, sample_weight=[1.0] * 3)
-    with pytest.raises(ChainfoldError, match="there are 3 sample weights, but 60 sequences with"):
+    with pytest.raises(ChainfoldError, match="there are 60 sequences, but 3 weights; give one for each sequence"):
         CRF().fit(chain_from_sequences(X, Y), sample_weight=[1.0] * 3)
     with pytest.raises(ChainfoldError, match="weight of sequence 0 is -1"):
         CRF().fit(X, Y, sample_weight=[-1.0] * len(X))
     with pytest.raises(ChainfoldError, match="has weight -1"):
         fitted.score(X, Y, sample_weight=[-1.0] * len(X))
-    with pytest.raises(ChainfoldError, match="2 sample weights, but 60 sequences"):
+    with pytest.raises(ChainfoldError, match="there are 60 sequences, but 2 weights; give one for each sequence"):
         fitted.score(X, Y, sample_weight=[1.0, 2.0])
+    of_positions = [[1.0] * len(sequence) for sequence in X]
+    for use in (
+        lambda: CRF().fit(X, Y, sample_weight=of_positions),
+        lambda: CRF().fit(chain_from_sequences(X, Y), sample_weight=of_positions),
+        lambda: fitted.score(X, Y, sample_weight=of_positions),
+    ):
+        with pytest.raises(ChainfoldError, match=r"the weights? (are not numbers|of sequence 0 is \[1.0)"):
+            use()
+    with pytest.raises(ChainfoldError, match=r"there are 60 sequences, but \d+ weights; give one for each sequence"):
+        CRF().fit(chain_from_sequences(X, Y), sample_weight=np.ones(sum(map(len, X))))
 
 
 def test_scores_may_be_weighted(fitted: CRF) -> None:

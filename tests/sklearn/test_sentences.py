@@ -45,7 +45,7 @@ def test_tokens_are_a_table_with_one_column(encoding: dict[str, str] | None, tmp
     of_file = CRF(c2=0.1, encoding=columns).fit(tmp_path / "train.txt")
     assert crf.attributes_ == of_file.attributes_
     assert (crf.model_.weights == of_file.model_.weights).all()
-    assert (crf.predict(TOKENS) == TAGS).all()
+    assert crf.predict(TOKENS).tolist() == TAGS
     assert crf.score(TOKENS, TAGS) == 1.0
     assert crf.predict_single(["the", "dog"]) == ["D", "N"]
     crf.save(tmp_path / "tokens.model")
@@ -56,7 +56,7 @@ def test_tokens_are_a_table_with_one_column(encoding: dict[str, str] | None, tmp
 def test_labels_of_tokens_may_be_numbers_and_pieces_extend_the_model() -> None:
     flags = [[tag == "D" for tag in tags] for tags in TAGS]
     crf = CRF(c2=0.1).fit(TOKENS, flags)
-    assert (crf.predict(TOKENS) == flags).all()
+    assert crf.predict(TOKENS).tolist() == flags
     assert crf.score(TOKENS, flags) == 1.0
     of_flags = CRF("adagrad").partial_fit(TOKENS[:1], [[True] * 3], classes=[True, False])
     assert of_flags.classes_ == [True, False]
@@ -113,7 +113,7 @@ def test_models_of_items_refuse_tokens_as_before() -> None:
 
 def test_rows_of_a_data_set() -> None:
     crf = CRF(c2=0.1, encoding={"label": "ner_tags", **CONTEXT}).fit(ROWS)
-    assert (crf.predict(ROWS) == [row["ner_tags"] for row in ROWS]).all()
+    assert crf.predict(ROWS).tolist() == [row["ner_tags"] for row in ROWS]
     assert crf.score(ROWS) == 1.0
     assert crf.predict([{"tokens": ["the", "cat"]}])[0] == [0, 1]
     assert crf.predict([["the", "cat"]])[0] == [0, 1]
@@ -149,7 +149,7 @@ class DataSet:
 
 def test_a_data_set_is_not_a_list_and_iterators_are_read_once() -> None:
     crf = CRF(c2=0.1).fit(DataSet())
-    assert (crf.predict(DataSet()) == [row["ner_tags"] for row in ROWS]).all()
+    assert crf.predict(DataSet()).tolist() == [row["ner_tags"] for row in ROWS]
 
     class Once:
         def __init__(self) -> None:
@@ -175,7 +175,7 @@ def test_a_lazy_table_of_polars() -> None:
     table = pl.DataFrame({"s": [1, 1, 2, 2], "word": list("abab"), "label": list("xyxy")})
     lazy = CRF(encoding={"group": "s"}).fit(table.lazy())
     assert (lazy.model_.weights == CRF(encoding={"group": "s"}).fit(table).model_.weights).all()
-    assert (lazy.predict(table.lazy().drop("label")) == [["x", "y"]] * 2).all()
+    assert lazy.predict(table.lazy().drop("label")).tolist() == [["x", "y"]] * 2
 
 
 # Rows for a model of columns
@@ -209,7 +209,7 @@ def test_rows_get_the_template_of_the_model(of_columns: CRF, tmp_path: Path) -> 
     lists = [[list(row.values()) for row in rows] for rows in TEST_ROWS]
     columns = [{name: [row[name] for row in rows] for name in ("word", "pos")} for rows in TEST_ROWS]
     for rows in (TEST_ROWS, full, lists, columns, iter(TEST_ROWS), [[tuple(row) for row in part] for part in lists]):
-        assert (of_columns.predict(rows) == expected).all()
+        assert of_columns.predict(rows).tolist() == expected
     assert of_columns.predict_single(TEST_ROWS[0]) == expected[0]
     assert of_columns.predict_marginals(TEST_ROWS)[1] == of_columns.predict_marginals(tmp_path / "test.txt")[1]
     assert list(of_columns.predict([[], TEST_ROWS[0], []])) == [[], expected[0], []]

@@ -26,12 +26,14 @@ def made(name: str) -> Chain:
 
 def long_chain(positions: int = 5000, starts: float = 0.02, weighted: bool = False) -> Chain:
     random = np.random.default_rng(3)
+    begins = random.random(positions) < starts
+    begins[0] = True
     return Chain.from_arrays(
         offsets=np.arange(positions + 1) * 3,
         ids=random.integers(0, 20, 3 * positions),
         labels=random.integers(0, 4, positions),
-        starts=random.random(positions) < starts,
-        weights=random.uniform(0.0, 2.0, positions) if weighted else None,
+        starts=begins,
+        weights=random.uniform(0.0, 2.0, positions)[np.cumsum(begins) - 1] if weighted else None,
     )
 
 
@@ -40,7 +42,8 @@ def long_chain(positions: int = 5000, starts: float = 0.02, weighted: bool = Fal
 def test_value_and_gradient(case: str, weighted: bool) -> None:
     chain = made(case)
     if weighted:
-        chain = replace(chain, weights=np.random.default_rng(1).uniform(0, 2, chain.positions))
+        weights = np.random.default_rng(1).uniform(0, 2, chain.positions + 1)
+        chain = replace(chain, weights=weights[np.cumsum(chain.starts)])
     space = WeightSpace.of(chain)
     objective = Objective(space, c2=0.7)
     point = np.random.default_rng(0).normal(size=space.layout.size)

@@ -7,8 +7,8 @@ Position t has the attributes ids[offsets[t] : offsets[t + 1]], with the values 
 all of value one; edge attributes likewise. A start mark separates a position from the sequence before it. Positions and
 entries are counted in int64.
 
-A position may have a weight: the log likelihood is then Σ_t w_t log p(y_t | y_{t+1}, x up to t), the chain rule read
-from the end. A sequence whose positions all have weight w counts like w copies of it.
+A sequence may have a weight w, which all of its positions bear, and counts like w copies of it: a factor on its log Z,
+its score and its counts. A sequence of weight 0 counts nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Block(NamedTuple):
     edge_offsets: NDArray[np.int64]  # [B + 1], or empty: no edge attributes
     edge_ids: NDArray[np.int32]
     edge_values: NDArray[np.float64]
-    weights: NDArray[np.float64] = frozen(None, np.float64)  # [B], or empty: all ones
+    weights: NDArray[np.float64] = frozen(None, np.float64)  # [B] of the positions' sequences, or empty: all ones
 
     def part(self, low: int, high: int) -> Block:
         """Positions low … high-1 of it, as views."""
@@ -127,7 +127,7 @@ class Source(Protocol):
 
 
 def has_weights(source: Source) -> bool:
-    """Do its positions have weights?"""
+    """Whether its sequences have weights."""
     return source.block(0, 1).weights.size > 0
 
 
@@ -158,14 +158,27 @@ def checked_labels(labels: ArrayLike, positions: int, n_labels: int | None) -> N
     return frozen(array, np.int32)
 
 
-def checked_weights(weights: ArrayLike | None, positions: int) -> NDArray[np.float64]:
-    """Weights of positions, from 0 to `MOST_WEIGHT`."""
-    array = reals(weights, "weights of positions")
-    if weights is not None and array.shape != (positions,):
-        raise BadChain(f"there are {positions} positions, but {array.size} weights of positions.")
+def checked_weights(weights: ArrayLike, of: str, size: int) -> NDArray[np.float64]:
+    """A weight from 0 to `MOST_WEIGHT` for each of some positions or sequences; of: what they are, in the singular."""
+    array = reals(weights, "weights")
+    if array.size != size:
+        raise BadChain(f"there are {size} {of}s, but {array.size} weights; give one for each {of}.")
     wrong = np.flatnonzero(~((array >= 0.0) & (array <= MOST_WEIGHT)))
     if wrong.size:
-        raise BadChain(f"position {int(wrong[0])} has weight {array[wrong[0]]}; weights are from 0 to {MOST_WEIGHT}.")
+        raise BadChain(f"{of} {int(wrong[0])} has weight {array[wrong[0]]}; weights are from 0 to {MOST_WEIGHT}.")
+    return array
+
+
+def position_weights(weights: ArrayLike, starts: NDArray[np.bool_], low: int = 0) -> NDArray[np.float64]:
+    """Weights of the positions from `low` on, if all positions of a sequence have one weight."""
+    array = checked_weights(weights, "position", starts.size)
+    wrong = np.flatnonzero((array[1:] != array[:-1]) & ~starts[1:])
+    if wrong.size:
+        before, here = array[wrong[0] : wrong[0] + 2].tolist()
+        raise BadChain(
+            f"position {low + int(wrong[0]) + 1} has weight {here}, but the position before it in its sequence has "
+            f"{before}; give all positions of a sequence one weight."
+        )
     return array
 
 
@@ -212,7 +225,7 @@ def check_block(block: Block, low: int, high: int, n_labels: int, n_attributes: 
     if block.labels.size != high - low or block.starts.size != high - low:
         raise BadChain(f"{where} are {block.labels.size} labels and {block.starts.size} start marks.")
     if block.weights.size:
-        checked_weights(block.weights, high - low)
+        position_weights(block.weights, block.starts, low)
     if low == 0 and not block.starts[0]:
         raise BadChain(f"{where}: the first position of a chain must be a start.")
     if not _within(block.labels, NO_LABEL, n_labels - 1):

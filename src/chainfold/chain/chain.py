@@ -18,10 +18,10 @@ from chainfold.chain.block import (
     Block,
     Source,
     checked_labels,
-    checked_weights,
     frozen,
     integers,
     position_of,
+    position_weights,
     reals,
     vocabulary_of,
 )
@@ -75,7 +75,7 @@ class Chain:
         labels                 [T], -1 where unknown; without labels a chain can be tagged and not trained on
         starts                 [T] marks of the first positions of sequences; one sequence unless given
         edge_offsets, edge_ids, edge_values   edge attributes, likewise
-        weights                [T] weights of positions; one unless given
+        weights                [T] weights of sequences, the same at all positions of one; one unless given
         n_labels, n_attributes, n_edge_attributes   sizes; the largest number plus one unless given
 
         Returns a `Chain`. Raises `ChainfoldError` (`BadChain`) where the arrays do not fit together.
@@ -103,7 +103,7 @@ class Chain:
             edge_offsets=edge[0],
             edge_ids=edge[1],
             edge_values=edge[2],
-            weights=checked_weights(weights, positions),
+            weights=frozen(None, np.float64) if weights is None else position_weights(weights, start_marks),
             n_labels=int(label_ids.max()) + 1 if n_labels is None else int(n_labels),
             n_attributes=state[3],
             n_edge_attributes=edge[3],

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from chainfold.chain.block import NO_LABEL
 from chainfold.chain.builder import Census
 from chainfold.chain.chain import Chain
-from chainfold.chain.vocabulary import Vocabulary
+from chainfold.chain.vocabulary import Vocabulary, label_name
 from chainfold.errors import BadChain
 
 
@@ -70,9 +70,9 @@ def _numbered(labels: NDArray[Any]) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels that are texts as numbers in order of first appearance, with their names; numbers as they are."""
     if labels.dtype.kind not in "UO":
         return labels, ()
-    names = dict.fromkeys(str(label) for label in labels.tolist() if label is not None)
-    number = {name: k for k, name in enumerate(names)}
-    return np.array([NO_LABEL if y is None else number[str(y)] for y in labels.tolist()]), tuple(names)
+    texts = list(map(label_name, labels.tolist()))
+    number = {name: k for k, name in enumerate(dict.fromkeys(name for name in texts if name is not None))}
+    return np.array([NO_LABEL if name is None else number[name] for name in texts]), tuple(number)
 
 
 def _marks(starts: ArrayLike | None, positions: int) -> NDArray[np.bool_] | None:

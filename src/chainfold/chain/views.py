@@ -1,7 +1,7 @@
 """Views of sources: other sources under the same interface, without a copy.
 
     View             the base: the sizes, names and blocks of another source, of which a subclass changes some
-    WeightedView     a source whose positions have weights
+    WeightedView     a source whose sequences have weights
     JoinedSource     sources one after another; positions at the beginning can be freed
 
 `chain.renumbered` has the view under the numbers of another vocabulary.
@@ -35,7 +35,7 @@ class View:
 
 
 class WeightedView(View):
-    """A source whose positions have the weights given."""
+    """A source with weights: [T], the same at all positions of a sequence."""
 
     def __init__(self, source: Source, weights: NDArray[np.float64]) -> None:
         super().__init__(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,20 @@ class Vocabulary:
             bits = np.unpackbits(marks.view(np.uint8), axis=1, bitorder="little")
             labels[offsets[low] : offsets[min(low + rows, size)]] = np.nonzero(bits)[1]
         return offsets, labels
+
+
+def characters(value: Any) -> Any:
+    """The characters of a text, whatever its class, or of bytes; any other value as it is."""
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def label_name(label: Any) -> str | None:
+    """The name of a label; None for None and NaN, which stand for an unknown one."""
+    if label is None or (isinstance(label, float) and math.isnan(label)):
+        return None
+    return str(characters(label))
 
 
 def label_names(vocabulary: Vocabulary | None, n_labels: int) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ def _sizes(facts: dict[str, Any]) -> Any:
         ("attributes per position", f"{facts['attributes_a_position']:,.2f}"),
         ("values other than one", "yes" if facts["values"] else "no"),
         ("edge attributes", f"{facts['edge_attributes']:,}"),
-        ("weights of positions", "yes" if facts["weights"] else "no"),
+        ("weights of sequences", "yes" if facts["weights"] else "no"),
     ]
     if facts["vocabulary"] is not None:
         template = " ".join(facts["template"] or ["none"])

@@ -88,7 +88,7 @@ def _explanations(
 
 
 def _facts(explanation: Explanation) -> dict[str, Any]:
-    """As JSON, rows counted from 1."""
+    """The explanation as JSON has it, rows counted from 1."""
     facts = explanation.to_json()
     for name in ("position", "start"):
         facts[name] += 1
@@ -117,7 +117,7 @@ def _shown(explanation: Explanation, top: int) -> Any:
 
 
 def _cells(term: Term, explanation: Explanation) -> tuple[str, ...]:
-    """What, its value, the weights with both labels, the product."""
+    """The term, its value, the weights with both labels, the product."""
     name = term.name
     if len(term.labels) == 2:
         moves = f"{' → '.join(term.labels)}, not {' → '.join(term.other_labels)}"

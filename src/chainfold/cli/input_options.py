@@ -68,7 +68,7 @@ _OPTIONS = {
     "one_sequence": _option(bool, "The whole input is one sequence.", "--one-sequence"),
     "label": _option(str, "The column of labels. Default: the column `label`, else the last.", metavar="COLUMN"),
     "labels": _option(bool, "Is there a column of labels? Default: yes.", "--labels/--no-labels"),
-    "weight": _option(str, "The column of position weights. Default: every weight is 1.", metavar="COLUMN"),
+    "weight": _option(str, "The column of weights of sequences. Default: every weight is 1.", metavar="COLUMN"),
     "template": _attribute(Path, "A CRF++ or Wapiti template.", "FILE"),
     "attributes": _attribute(
         str, 'Attributes to make, for instance "word[-1] word shape(word)". Default: every column.', "EXPRESSIONS"

@@ -172,7 +172,7 @@ def _map(labels: Sequence[str], transitions: Sequence[Sequence[float | None]], s
 
 
 def _card(title: str, sides: Mapping[str, Any], what: str) -> str:
-    """What speaks most for something, strongest first, then what speaks against it, strongest last."""
+    """The strongest weights for something, strongest first, then those against it, strongest last."""
     found = [*sides["for"], *reversed(sides["against"])]
     largest = max((abs(row["weight"] or 0.0) for row in found), default=0.0) or 1.0
     rows = "".join(

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from chainfold import __version__
-from chainfold.errors import ChainfoldError
+from chainfold.errors import ChainfoldError, require
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,12 +24,7 @@ _SECONDS_FOR_WORKERS = 30.0  # until one is there
 
 def require_dask() -> None:
     """Raise unless the packages of the extra are there."""
-    for package in ("dask", "distributed"):
-        if importlib.util.find_spec(package) is None:
-            raise ChainfoldError(
-                f"a cluster requires the package {package!r}, which is not installed; "
-                f"install it with `pip install 'chainfold[dask]'`."
-            )
+    require("dask", "a cluster")
 
 
 @contextmanager

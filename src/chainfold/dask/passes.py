@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from chainfold.chain.block import Source, has_weights
+from chainfold.chain.block import Source
 from chainfold.dask.chains import ChainPlace
 from chainfold.dask.rounds import TIMEOUT, Round, Task, WorkerSlots
 from chainfold.dask.sums_of_runs import tree_of
@@ -48,7 +48,6 @@ class ClusterPasses:
         self._client, self._chain, self._place = client, chain, ChainPlace.of(chain)
         self._settings, self._progress = Settings(memory=memory, observe=False), progress
         self._slots, self._timeout = WorkerSlots(client), timeout
-        self._weighted = bool(chain.labelled and has_weights(chain))
 
     def digest(self) -> str:
         tasks = [
@@ -62,8 +61,7 @@ class ClusterPasses:
 
     def evaluate(self, model: Model) -> Evaluation:
         sums = self._sums(evaluate_run, model, self._settings, self._progress)
-        likelihood = sums.likelihood if self._weighted else None
-        return evaluation("parallel", model.layout, sums.log_z, likelihood, sums.expected, None, Report())
+        return evaluation("parallel", model.layout, sums.log_z, None, sums.expected, None, Report())
 
     def _sums(
         self, work: Callable[..., Any], model: Model, settings: Settings, progress: Callable[[int], None] | None = None

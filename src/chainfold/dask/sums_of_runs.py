@@ -45,7 +45,6 @@ class SentNode(NamedTuple):
     first: int
     leaves: int
     scales: list[float]
-    likelihoods: list[float]
     expected: SentCounts | None  # None where no stretch begins
     observed: SentCounts | None
 
@@ -54,7 +53,7 @@ class SentNode(NamedTuple):
         """layout: of the slots, where the counts are not yet in the order of the weights. The arrays are used up."""
         sums = node.sums
         if sums is None:
-            return cls(node.first, node.leaves, [], [], None, None)
+            return cls(node.first, node.leaves, [], None, None)
 
         def sent(slots: Floats) -> SentCounts:
             counts = SentCounts.of(slots if layout is None else layout.unpack(slots))
@@ -62,13 +61,13 @@ class SentNode(NamedTuple):
             return counts
 
         observed = None if sums.observed is None else sent(sums.observed)
-        return cls(node.first, node.leaves, sums.scales, sums.likelihoods, sent(sums.expected), observed)
+        return cls(node.first, node.leaves, sums.scales, sent(sums.expected), observed)
 
     def node(self, pool: ArrayPool) -> Node:
         if self.expected is None:
             return Node(self.first, self.leaves, None)
         observed = None if self.observed is None else self.observed.dense()
-        sums = StretchSums(list(self.scales), list(self.likelihoods), self.expected.dense(), observed, pool)
+        sums = StretchSums(list(self.scales), self.expected.dense(), observed, pool)
         return Node(self.first, self.leaves, sums)
 
 

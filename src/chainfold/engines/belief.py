@@ -63,10 +63,10 @@ class Belief(NamedTuple):
         """Which labels have a probability above zero, however small."""
         return np.asarray(self.parts > 0.0)
 
-    def posterior(self, weight: float = 1.0) -> Floats:
-        """The posterior of the position where nothing follows, its forward vector; times its weight."""
+    def posterior(self) -> Floats:
+        """The posterior of the position where nothing follows: its forward vector."""
         values = self.doubles()
-        return np.asarray(weight * (values / values.sum()))
+        return np.asarray(values / values.sum())
 
 
 def widened(values: Floats, shift: Floats | float = 0.0) -> Floats:

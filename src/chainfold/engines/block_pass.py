@@ -7,8 +7,6 @@ forward vectors and predictions of its block, in doubles or in wide numbers; its
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,26 +14,13 @@ from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
-from chainfold.engines.problem import NOTHING_BEFORE, Problem
-from chainfold.engines.tally import Tally
-from chainfold.kernels.backward import backward, backward_general, flow_back, path_likelihood
+from chainfold.engines.problem import Problem
+from chainfold.kernels.backward import backward, backward_general
 from chainfold.kernels.few import backward_few
 from chainfold.kernels.forward import exponentiate_edges, predict
 from chainfold.kernels.lattice import Lattice
 from chainfold.kernels.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
-
-_LEAST_LOG = -300.0  # of the likelihood of an observed label; below it, doubles may not have the range
-
-
-class Flow(NamedTuple):
-    """How the weights of a block's positions change the way back; see `kernels.lattice`. Empty: there are none."""
-
-    change: Floats  # [B]  w_t - w_{t-1}, at a start mark w_{t-1}
-    totals: Floats  # [B]  w_{t-1}
-
-
-NO_FLOW = Flow(np.empty(0), np.empty(0))
 
 
 class BlockPass:
@@ -48,12 +33,9 @@ class BlockPass:
         self._lattice_room: list[Floats] = []  # the same, a row for each position
         self._data: tuple[Block, BlockRows] | None = None
         self._room: BlockRows | None = None  # the arrays that hold the rows
-        self._flow = NO_FLOW
         self._passed: Passed | None = None
         self.low = self.size = 0
         self.entry = Belief(np.zeros(potentials.width))  # the forward vector before the block, as it was given
-        self.before = NOTHING_BEFORE  # what was observed before the block; matters where positions have weights
-        self.likelihood = 0.0  # of the labels up to the last one, by their weights
 
     @property
     def width(self) -> int:
@@ -72,7 +54,7 @@ class BlockPass:
     def lattice(self) -> Lattice:
         """The block as kernels take it."""
         block, (alpha, predicted, edge, _, entry, _, _) = self.block, self.passed
-        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights, *self._flow)
+        return lattice_of(block.starts, block.labels, alpha, predicted, edge, entry, block.weights)
 
     def forward(self, low: int, block: Block, entry: Belief | None, masked: bool = True) -> Belief:
         """Forward vectors of the block that begins at position `low`, from the one before it; returns the last.
@@ -83,64 +65,35 @@ class BlockPass:
         masked = masked and self._problem.masked
         self._score(masked)
         self._passed = self._forward(masked)
-        if self._problem.weighted and not self._weigh() and not self._passed.wide:
-            self._score(masked)
-            self._passed = self._forward(masked, wide=True)
-            self._weigh()
         return self._passed.exit
 
-    def backward(self, gamma: Floats, counts: Slots, keep: bool = False, flow: Flow | None = None) -> Floats:
+    def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
         """Add the block's expected counts, given the posterior of its last position.
 
         Returns the posterior of the position before the block. Unless `keep` is set, the predictions are used up.
-        Where positions have weights it is the flow that goes in and comes out, and `flow` takes the place of theirs.
         """
         p = self._potentials
         gamma, given = aligned(p.width), gamma
         gamma[:] = given
+        if self.block.weights.size:
+            gamma *= self.block.weights[-1]
         lattice = self.lattice()
         if keep:
             lattice = lattice._replace(predicted=lattice.predicted.copy())
-        if flow is not None:
-            lattice = lattice._replace(change=flow.change, totals=flow.totals)
         rows, block_rows = self._problem.model.layout.rows, self._block_rows
         if lattice.wide or self._problem.has_edges:
             scratch = np.empty((2, p.n_labels, p.width))
             backward_general(self.block, block_rows, lattice, gamma, rows, scratch, counts)
         else:
             pairs = aligned(p.width, p.width)
-            kernel = backward_few if p.few and not lattice.change.size else backward
+            kernel = backward_few if p.few else backward
             kernel(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
-        if self._problem.weighted:
-            return gamma
         total = gamma.sum()
+        if total == 0.0:  # before the chain, or in a sequence of weight zero, where any posterior will do
+            gamma = self.passed.entry.doubles()
+            total = gamma.sum()
         return gamma / total if total > 0.0 else gamma
-
-    def flow_back(self, gamma: Floats, size: int) -> None:
-        """The flow of position size-1 of the block becomes that of the position before it."""
-        p = self._potentials
-        flow_back(self.lattice(), size, gamma, np.empty((p.n_labels, p.width)))
-
-    def head(self, size: int) -> tuple[Belief, float]:
-        """The forward vector and the weight of position size-1; with size 0, those before the block."""
-        if size:
-            return Belief(self.passed.alpha[size - 1], self.passed.wide), float(self.block.weights[size - 1])
-        return self.entry, self.before.weight
-
-    def own_flow(self) -> tuple[Flow, Flow]:
-        """The flow of the weights in the block by themselves, and that of a label pinned at its end.
-
-        Of the weights, what the future would ask of the block is left out: that of its last position. Before the last
-        start mark there is none of it, and the pinned label asks for nothing.
-        """
-        marks = np.flatnonzero(self.block.starts)
-        first = int(marks[-1]) + 1 if marks.size else 0
-        totals, change = self._flow.totals.copy(), np.zeros(self.size)
-        totals[first:] -= self.block.weights[-1]
-        pinned = np.zeros(self.size)
-        pinned[first:] = 1.0
-        return Flow(self._flow.change, totals), Flow(change, pinned)
 
     def give(self, low: int, block: Block) -> None:
         """The data of the block, before the way back."""
@@ -188,17 +141,12 @@ class BlockPass:
         self.low, self.size = low, block.labels.size
         self.give(low, block)
         self.entry = entry or Belief(np.zeros(self.width))
-        self.likelihood = 0.0
         if self._rows < self.size:
             self.release()
             self._rows = 1 << (self.size - 1).bit_length()  # of few different sizes
             edges = (self._potentials.scores.size, 1) if self._problem.has_edges else ()
             self._lent = [self._problem.pool.take(self._rows * columns) for columns in (self.width, self.width, *edges)]
             self._lattice_room = [array.reshape(self._rows, -1) for array in self._lent]
-        if self._problem.weighted:
-            self.before = NOTHING_BEFORE if entry is None else self._problem.before(low)
-            earlier = np.concatenate([[self.before.weight], block.weights[:-1]])
-            self._flow = Flow(np.where(block.starts, earlier, block.weights - earlier), earlier)
 
     def _arrays(self) -> tuple[Floats, Floats, Floats | None, Floats | None]:
         """For states and predictions; for edges and their shifts, where each position has its own."""
@@ -217,7 +165,7 @@ class BlockPass:
         if edges is not None:
             p.score_edges(block, edges)
 
-    def _forward(self, masked: bool, wide: bool = False) -> Passed:
+    def _forward(self, masked: bool) -> Passed:
         states, predicted, edges, shift = self._arrays()
         return forward_pass(
             self._potentials,
@@ -229,32 +177,5 @@ class BlockPass:
             lambda: self._score(masked),
             predicted=predicted,
             shift=shift,
-            wide=wide,
+            weights=self.block.weights,
         )
-
-    def _weigh(self) -> bool:
-        """Find the likelihood of the labels up to the block; False where doubles may not have the range.
-
-        That of the last label is not known before the next block.
-        """
-        self.likelihood, least = path_likelihood(self.lattice(), *self.before)
-        return bool(min(least, self.passed.exit.logs()[self.block.labels[-1]]) > _LEAST_LOG)
-
-
-def last_posterior(problem: Problem, high: int, belief: Belief, tally: Tally) -> Floats:
-    """The posterior of a sequence's last position, high-1; times its weight, where there are any, its label counted."""
-    if not problem.weighted:
-        return belief.posterior()
-    last = problem.before(high)
-    if last.weight > 0.0:
-        tally.scale((), last.weight * float(belief.logs()[last.label]))
-    return belief.posterior(last.weight)
-
-
-def boundary_flow(passes: Sequence[BlockPass], last: int) -> Floats:
-    """The flow of the position before some blocks, as if the sequence ended after `last` positions of the last one."""
-    belief, weight = passes[-1].head(last)
-    gamma = belief.posterior(weight)
-    for block_pass in reversed(passes):
-        block_pass.flow_back(gamma, last if block_pass is passes[-1] else block_pass.size)
-    return gamma

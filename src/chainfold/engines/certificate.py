@@ -21,7 +21,7 @@ class Certificate:
     q          [width, width]  Pr(label at the boundary | label at the last position looked at)
     certified  do the columns of q agree to within the tolerance?
     gamma      [width]  the posterior of the boundary, once certified
-    blocks     lattices looked at; positions: in all of them; last: in the last of them
+    blocks     lattices looked at; positions: in all of them
     """
 
     def __init__(self, width: int, tolerance: float, ignore: Floats | None = None) -> None:
@@ -32,7 +32,7 @@ class Certificate:
         self.q = np.eye(width)
         self.gamma = np.zeros(width)
         self.certified = False
-        self.blocks = self.positions = self.last = 0
+        self.blocks = self.positions = 0
 
     @classmethod
     def of_past(cls, start: Belief, tolerance: float) -> Certificate:
@@ -43,13 +43,13 @@ class Certificate:
         """Look at the next positions, until it is certified; is it?"""
         if is_few(lattice.n_labels) and not lattice.wide and lattice.edge.shape[0] == 1:
             few = tiles_of(lattice.n_labels)[2]
-            self.certified, self.last = look_ahead_few(lattice, self._tolerance, self._ignore, self.q, self.gamma, few)
+            self.certified, looked = look_ahead_few(lattice, self._tolerance, self._ignore, self.q, self.gamma, few)
         else:
-            self.certified, self.last = look_ahead(
+            self.certified, looked = look_ahead(
                 lattice, self._tolerance, self._ignore, self.q, self._scratch, self.gamma
             )
         self.blocks += 1
-        self.positions += self.last
+        self.positions += looked
         return self.certified
 
     def mixed(self, belief: Belief) -> Floats:

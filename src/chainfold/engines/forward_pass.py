@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide
 from chainfold.kernels.lattice import EDGE_RANGE, Lattice
 from chainfold.model.layout import Floats
 
-_NO_WEIGHTS, _NO_FLOW = frozen(None, np.float64), np.empty(0)
+_NO_WEIGHTS = frozen(None, np.float64)
 
 
 class Passed(NamedTuple):
@@ -29,7 +30,7 @@ class Passed(NamedTuple):
     shift: Floats  # [B or 1]  what was taken out of e_t; zero where numbers are wide
     entry: Belief  # the forward vector before the block, wide where the others are
     exit: Belief  # the forward vector of its last position
-    log_scale: tuple[float, float]  # a sum: the block's share of log Z
+    log_scale: tuple[float, ...]  # a sum: the block's share of log Z, each sequence times its weight
 
     @property
     def wide(self) -> bool:
@@ -47,6 +48,7 @@ def forward_pass(
     *,
     predicted: Floats | None = None,
     shift: Floats | None = None,
+    weights: Floats = _NO_WEIGHTS,
     watch: bool = False,
     wide: bool = False,
 ) -> Passed:
@@ -57,6 +59,7 @@ def forward_pass(
     entry        the forward vector before the block
     score_again  computes states and edges once more, in place
     predicted, shift   arrays for the results, [B, width] and [B]
+    weights      [B] of the positions' sequences, or empty
     watch        forward vectors of all labels matter, however improbable they are
     wide         use wide numbers
     """
@@ -70,18 +73,41 @@ def forward_pass(
             ahead = np.empty_like(states) if predicted is None else predicted
             careful = watch or p.watch or edges is not None
             kernel = forward_few if p.few and edges is None else forward
-            status, log_scale = kernel(starts, states, ahead, edge, moved, real, p.n_labels, careful, p.tiles)
+            log_scale, before, status = [], real, OK
+            for rows, weight in _rows_by_weight(weights, starts.size):
+                own = rows if edges is not None else slice(None)
+                arrays = starts[rows], states[rows], ahead[rows], edge[own], moved[own]
+                status, scale = kernel(*arrays, before, p.n_labels, careful, p.tiles)
+                if status != OK:
+                    break
+                log_scale += [weight * part for part in scale]
+                before = states[rows.stop - 1]
             if status == OK:
                 leaving, _ = Belief(states[-1]).normalised()
-                return Passed(states, ahead, edge, moved, Belief(real), leaving, log_scale)
+                return Passed(states, ahead, edge, moved, Belief(real), leaving, tuple(log_scale))
         score_again()
     edge = p.scores if edges is None else edges
-    before = Belief(entry.widened(), wide=True)
+    widened = Belief(entry.widened(), wide=True)
     alpha, ahead = np.empty((2, starts.size, 2 * p.width))
-    status, log_scale, fault = forward_wide(starts, states, edge, before.values, p.n_labels, alpha, ahead)
-    check(status, low + fault)
+    log_scale, before = [], widened.values
+    for rows, weight in _rows_by_weight(weights, starts.size):
+        own = rows if edges is not None else slice(None)
+        status, scale, fault = forward_wide(
+            starts[rows], states[rows], edge[own], before, p.n_labels, alpha[rows], ahead[rows]
+        )
+        check(status, low + rows.start + fault)
+        log_scale += [weight * part for part in scale]
+        before = alpha[rows.stop - 1]
     leaving, _ = Belief(alpha[-1], wide=True).normalised()
-    return Passed(alpha, ahead, edge, np.zeros(1), before, leaving, log_scale)
+    return Passed(alpha, ahead, edge, np.zeros(1), widened, leaving, tuple(log_scale))
+
+
+def _rows_by_weight(weights: Floats, size: int) -> list[tuple[slice, float]]:
+    """The rows of one weight after another; a new weight comes with a new sequence."""
+    if not weights.size:
+        return [(slice(0, size), 1.0)]
+    borders = [0, *(np.flatnonzero(weights[1:] != weights[:-1]) + 1).tolist(), size]
+    return [(slice(low, high), float(weights[low])) for low, high in pairwise(borders)]
 
 
 def lattice_of(
@@ -92,9 +118,7 @@ def lattice_of(
     edge: Floats,
     entry: Belief,
     weights: Floats = _NO_WEIGHTS,
-    change: Floats = _NO_FLOW,
-    totals: Floats = _NO_FLOW,
 ) -> Lattice:
     """Positions after the forward pass, as kernels take them."""
     n_labels = edge.shape[1] // entry.parts.size
-    return Lattice(starts, alpha, predicted, edge, entry.values, labels, weights, change, totals, entry.wide, n_labels)
+    return Lattice(starts, alpha, predicted, edge, entry.values, labels, weights, entry.wide, n_labels)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import BlockPass, last_posterior
+from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, Runs
@@ -44,13 +44,13 @@ def forward_and_back(problem: Problem, keeper: Keeper, block_size: int | None = 
         block_pass = keeper.next_pass()
         belief = block_pass.forward(low, block, belief)
         keeper.push(block_pass)
-        tally.scale(block_pass.passed.log_scale, block_pass.likelihood)
+        tally.scale(block_pass.passed.log_scale)
         tally.observe(low, block)
         runs.add(block.starts)
         wide += block_pass.passed.wide
         problem.settings.progress((high - low) // 2)
     assert belief is not None, "a chain has at least one position"
-    gamma = last_posterior(problem, problem.positions, belief, tally)
+    gamma = belief.posterior()
     for low, high in reversed(blocks):
         block_pass = keeper.pop(low, problem.read(low, high))
         gamma = block_pass.backward(gamma, tally.expected.slots)

@@ -25,8 +25,8 @@ class Evaluation:
     """A model on a chain: the result of `log_likelihood`.
 
     engine           the engine that computed it
-    log_z            log Z
-    log_likelihood   of the observed labels; None where one is unknown; weighted where positions have weights
+    log_z            log Z, a sum over sequences: each counts with its weight, here and below
+    log_likelihood   of the observed labels; None where one is unknown or they were not counted
     expected         [M] expected counts, ∇Z / Z
     gradient         [M] of the log likelihood: observed - expected counts; None where `log_likelihood` is, or where the
                      observed labels were not counted
@@ -64,7 +64,7 @@ def log_likelihood(
 
     A chain whose names are numbered otherwise than the model's is renumbered by name, see `Model.aligned`. Attributes
     that the model does not have carry no weight, and no part of the gradient; a label that it does not have is an
-    error, unless neither observed counts nor weights of positions ask for labels.
+    error, unless the observed labels are not counted.
 
     engine     one of the table in docs/python.md
     threads    for `parallel`; the result is the same to the last bit for any number
@@ -96,7 +96,7 @@ def run_engine(
     algorithm = engine_named(engine)
     if chain.positions < 1:
         raise EmptyChain
-    chain = model.aligned(chain, labels_needed=chain.labelled and (settings.observe or has_weights(chain)))
+    chain = model.aligned(chain, labels_needed=chain.labelled and settings.observe)
     shape = Shape.of(model.layout, chain)
     needed = algorithm.memory(shape, settings)
     if settings.memory is not None and needed > settings.memory:
@@ -104,9 +104,9 @@ def run_engine(
         remedy = "allow more, or take engine 'stream'" if fits else "allow more"
         raise MemoryTooSmall(engine, int(needed), settings.memory, remedy)
     problem = Problem(model, chain, settings, workspace)
-    if engine in PUBLISHED and (problem.weighted or problem.masked):
+    if engine in PUBLISHED and (has_weights(chain) or problem.masked):
         raise ChainfoldError(
-            f"engine {engine!r} follows the paper, which knows no weights of positions and no labels that may not "
+            f"engine {engine!r} follows the paper, which knows no weights of sequences and no labels that may not "
             f"start or end a sequence; take another engine."
         )
     tally, report = algorithm.run(problem)
@@ -119,10 +119,7 @@ def evaluation_of(engine: str, problem: Problem, tally: Tally, report: Report) -
     with np.errstate(invalid="ignore", over="ignore"):  # checked below
         log_z, expected = tally.log_z, layout.unpack(tally.expected.result())
         gradient = None if tally.observed is None else layout.unpack(tally.observed.result()) - expected
-        if problem.weighted:
-            likelihood: float | None = tally.weighted_likelihood
-        else:
-            likelihood = None if tally.observed is None else tally.score - log_z
+        likelihood = None if tally.observed is None else tally.score - log_z
     tally.release()
     problem.release()
     return evaluation(engine, layout, log_z, likelihood, expected, gradient, report)

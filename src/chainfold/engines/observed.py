@@ -1,4 +1,4 @@
-"""The counts of the observed labels, which no weight changes: one pass over the chain.
+"""The counts of the observed labels, which no weight of the model changes: one pass over the chain.
 
 They are added in the tree of `engines.sums`, over the places where `parallel` tries to cut. The label before a place is
 known, so every place is a cut.
@@ -34,5 +34,5 @@ def count_leaves(problem: Problem, first: int, last: int) -> SumTree:
             tally.observe(low, problem.read(low, high))
         assert tally.observed is not None, "only the labels of a labelled chain can be counted"
         tally.expected.release()
-        tree.add(Node(leaf, 1, StretchSums([], [], tally.observed.closed(), None, problem.pool)))
+        tree.add(Node(leaf, 1, StretchSums([], tally.observed.closed(), None, problem.pool)))
     return tree

@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import NO_LABEL, Block, Source, check_block, has_weights
+from chainfold.chain.block import NO_LABEL, Block, Source, check_block
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
@@ -24,16 +22,6 @@ from chainfold.model.block_rows import find_block_rows, room_for
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
-
-
-class Before(NamedTuple):
-    """What was observed at the position before a block."""
-
-    label: int
-    weight: float
-
-
-NOTHING_BEFORE = Before(NO_LABEL, 0.0)
 
 
 class Problem:
@@ -77,11 +65,6 @@ class Problem:
     @property
     def positions(self) -> int:
         return self.source.positions
-
-    @cached_property
-    def weighted(self) -> bool:
-        """Do positions have weights that matter? They do where every label is known."""
-        return self.source.labelled and has_weights(self.source)
 
     @property
     def shape(self) -> Shape:
@@ -154,12 +137,11 @@ class Problem:
     def _held_rows(self, low: int, high: int) -> BlockRows | None:
         return None if self._workspace is None else self._workspace.rows(low, high)
 
-    def before(self, low: int) -> Before:
-        """What was observed before position `low`; before the chain there is nothing."""
-        if low == 0:
-            return NOTHING_BEFORE
-        block = self.source.block(low - 1, low)
-        return Before(int(block.labels[0]), float(block.weights[0]) if block.weights.size else 1.0)
+    def label_before(self, low: int) -> int:
+        """The label observed before position `low`; none where a sequence starts there."""
+        if self.source.block(low, low + 1).starts[0]:
+            return NO_LABEL
+        return int(self.source.block(low - 1, low).labels[0])
 
     def ends(self, low: int, block: Block) -> NDArray[np.bool_]:
         """[B] where a sequence ends."""

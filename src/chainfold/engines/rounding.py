@@ -39,7 +39,7 @@ _NORMALISED = 32  # positions after which a posterior is made to add up to one
 
 
 class Extent(NamedTuple):
-    """The most that a position has: attributes, and size of a value; are there values other than one?"""
+    """The most that a position has: attributes, size of a value, weight; are there values other than one?"""
 
     attributes: int = 0
     value: float = 0.0
@@ -47,10 +47,12 @@ class Extent(NamedTuple):
     edge_attributes: int = 0
     edge_value: float = 0.0
     edge_valued: bool = False
+    weight: float = 0.0
 
     @classmethod
     def of(cls, block: Block) -> Extent:
-        return cls(*_extent(block.offsets, block.values), *_extent(block.edge_offsets, block.edge_values))
+        weight = float(block.weights.max()) if block.weights.size else 1.0
+        return cls(*_extent(block.offsets, block.values), *_extent(block.edge_offsets, block.edge_values), weight)
 
     def joined(self, other: Extent) -> Extent:
         """Of two blocks together."""
@@ -62,10 +64,10 @@ class Extent(NamedTuple):
     @classmethod
     def restored(cls, state: Floats) -> Extent:
         finite("extent", state)
-        attributes, value, valued, edge_attributes, edge_value, edge_valued = state.tolist()
+        attributes, value, valued, edge_attributes, edge_value, edge_valued, weight = state.tolist()
         need(state.min() >= 0.0 and max(attributes, edge_attributes) < 2.0**53, "its extent is out of range")
         need({valued, edge_valued} <= {0.0, 1.0}, "its extent is out of range")
-        return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued))
+        return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued), weight)
 
 
 def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float, bool]:
@@ -196,5 +198,5 @@ def error_bounds(
     spread = 2.0 * (2.0 * roundings + n + 5.0) * UNIT * memory
     sums = (_NORMALISED * (n + _LOCAL) + promise.terms) * UNIT
     relative = math.expm1(min(spread + sums + promise.certificates * math.log1p(tolerance), 700.0))
-    steps = positions * (roundings + 2.0 * n + sizes.transition) + 4.0 * abs(log_z)
-    return relative, steps * UNIT + promise.cuts * (tolerance + spread)
+    steps = extent.weight * positions * (roundings + 2.0 * n + sizes.transition) + 4.0 * abs(log_z)
+    return relative, steps * UNIT + extent.weight * promise.cuts * (tolerance + spread)

@@ -38,8 +38,8 @@ class ShortSequences:
 
     @staticmethod
     def suit(problem: Problem, potentials: Potentials) -> bool:
-        """Not where there are edge attributes, masks or weights, a size of block, or less memory than it takes."""
-        plain = not (problem.has_edges or problem.masked or problem.weighted or potentials.only_wide)
+        """Not where there are edge attributes or masks, a size of block, or less memory than it takes."""
+        plain = not (problem.has_edges or problem.masked or potentials.only_wide)
         memory, shape = problem.settings.memory, problem.shape
         fits = memory is None or ShortSequences.most_of(problem) * shape.pending_bytes + _BYTES <= memory / 4
         return plain and fits and problem.settings.block is None

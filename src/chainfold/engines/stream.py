@@ -21,7 +21,7 @@ import numpy as np
 
 from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import BlockPass, Flow, boundary_flow, last_posterior
+from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.engine import Report
 from chainfold.engines.potentials import Potentials
@@ -135,7 +135,7 @@ class StreamPass:
         """Settle what is pending by the posterior of the last position; without one a sequence ends there."""
         if self._belief is not None:
             if posterior is None:
-                posterior = last_posterior(self._problem, self.position, self._belief, self._tally)
+                posterior = self._belief.posterior()
             self._finish(posterior)
         for block_pass in self._idle:
             block_pass.release()
@@ -155,7 +155,7 @@ class StreamPass:
     def _forward(self, begin: int, block: Block, belief: Belief | None) -> Belief:
         block_pass = self._idle.pop() if self._idle else BlockPass(self._problem, self._potentials)
         belief = block_pass.forward(begin, block, belief)
-        self._tally.scale(block_pass.passed.log_scale, block_pass.likelihood)
+        self._tally.scale(block_pass.passed.log_scale)
         self._tally.observe(begin, block)
         self.events.blocks += 1
         self.events.wide_blocks += block_pass.passed.wide
@@ -200,7 +200,7 @@ class StreamPass:
                 return
             block_pass = self._pending.popleft()
             if certificate.certified:
-                self._collapse(block_pass, self._posterior(certificate))
+                self._collect(self._backward(block_pass, certificate.gamma))
                 self.events.certified += 1
                 self.events.looked += certificate.positions
                 self.events.lookahead_max = max(self.events.lookahead_max, certificate.positions)
@@ -219,42 +219,28 @@ class StreamPass:
         self._collect(gamma)
         self._certificate = None
 
-    def _posterior(self, certificate: Certificate) -> Floats:
-        """Of the boundary before the pending blocks, its flow where positions have weights."""
-        if not self._problem.weighted:
-            return certificate.gamma
-        return boundary_flow([self._pending[k] for k in range(certificate.blocks)], certificate.last)
-
-    def _collapse(self, block_pass: BlockPass, gamma: Floats) -> None:
-        self._collect(self._backward(block_pass, gamma))
-
-    def _backward(self, block_pass: BlockPass, gamma: Floats, own: Flow | None = None) -> Floats:
-        """own: the flow of the block's weights alone; its predictions are kept."""
+    def _backward(self, block_pass: BlockPass, gamma: Floats) -> Floats:
         expected = self._tally.expected
-        before = block_pass.backward(gamma, expected.slots, own is not None, own)
+        before = block_pass.backward(gamma, expected.slots)
         self.events.added = max(self.events.added, block_pass.size)
         expected.added(block_pass.size)
         return before
 
-    def _collect(self, gamma: Floats, keep: bool = False) -> None:
+    def _collect(self, gamma: Floats) -> None:
         """Σ_f γ(f) G[f]: what was carried up to the position whose posterior is now known."""
         if self._carried is not None:
             self._tally.expected.add(np.einsum("f,fm->m", gamma[: self._carried.shape[0]], self._carried))
-            self._carried = self._carried if keep else None
+            self._carried = None
 
     def _carry(self, block_pass: BlockPass) -> None:
         """Block EMP: the expected counts up to the end of this block, given each of its end labels."""
         layout = self._problem.model.layout
-        pinned_flow = None
-        if self._problem.weighted:  # what the block's own weights ask for depends on no future
-            own, pinned_flow = block_pass.own_flow()
-            self._collect(self._backward(block_pass, np.zeros(layout.width), own), keep=True)
         carried = np.zeros((layout.n_labels, layout.slots))
         before = np.zeros((layout.n_labels, layout.n_labels))  # [f, e]  Pr(e | f)
         for f in np.flatnonzero(block_pass.passed.exit.possible()):
             pinned = np.zeros(layout.width)
             pinned[f] = 1.0
-            before[f] = block_pass.backward(pinned, layout.view(carried[f]), True, pinned_flow)[: layout.n_labels]
+            before[f] = block_pass.backward(pinned, layout.view(carried[f]), keep=True)[: layout.n_labels]
         if self._carried is not None:
             for low, high in Ranges(0, layout.slots, _COLUMNS):  # not by BLAS, whose sums depend on its threads
                 carried[:, low:high] += np.einsum("fe,em->fm", before, self._carried[:, low:high])

@@ -17,7 +17,7 @@ import numpy as np
 
 from chainfold.chain.block import frozen
 from chainfold.engines.belief import Belief
-from chainfold.engines.block_pass import BlockPass, boundary_flow
+from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
@@ -116,10 +116,7 @@ def future_of(
         belief = passes[-1].forward(low, problem.read(low, high), belief)
         certified, reached = certificate.extend(passes[-1].lattice()), high == problem.positions
         if certified or reached or high - position >= halo.last:
-            if problem.weighted:
-                gamma = boundary_flow(passes, certificate.last)
-            else:
-                gamma = certificate.gamma if certified else certificate.mixed(belief)
+            gamma = certificate.gamma if certified else certificate.mixed(belief)
             for block_pass in passes:
                 block_pass.release()
             return Side(gamma, certified, reached)

@@ -25,7 +25,6 @@ class StretchSums:
     """What consecutive positions add to log Z and the counts."""
 
     scales: list[float]  # terms of log Z
-    likelihoods: list[float]  # terms of the log likelihood, where positions have weights
     expected: Floats
     observed: Floats | None
     pool: ArrayPool  # where the arrays go when they are no longer needed
@@ -33,7 +32,6 @@ class StretchSums:
     def add(self, other: StretchSums) -> None:
         """Add the sums over the positions that come next, which are used up."""
         self.scales = shortened(self.scales + other.scales)
-        self.likelihoods = shortened(self.likelihoods + other.likelihoods)
         self.expected += other.expected
         self.pool.give(other.expected)
         if self.observed is not None and other.observed is not None:
@@ -43,11 +41,6 @@ class StretchSums:
     @property
     def log_z(self) -> float:
         return exact_sum(self.scales)
-
-    @property
-    def likelihood(self) -> float:
-        """Where positions have weights."""
-        return exact_sum(self.likelihoods)
 
 
 class Node(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
-from chainfold.engines.problem import Before, Problem
+from chainfold.engines.problem import Problem
 from chainfold.engines.sums import StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
@@ -100,7 +100,6 @@ class Tally:
         observed = None if sums is None else sums.observed
         self.observed = Accumulator(layout, problem.pool, observed) if observes else None
         self._scales: list[float] = [] if sums is None else sums.scales
-        self._likelihoods: list[float] = [] if sums is None else sums.likelihoods
         self._previous = NO_LABEL
 
     @property
@@ -109,33 +108,25 @@ class Tally:
 
     @property
     def score(self) -> float:
-        """The score of the observed labels: their counts times the weights."""
+        """The score of the observed labels: their counts times the weights of the model."""
         assert self.observed is not None, "asked only where every label is known"
         counts = self.observed.result()
         counted = np.flatnonzero(counts)
         return float(np.sum(counts[counted] * self._problem.packed[counted]))
 
-    @property
-    def weighted_likelihood(self) -> float:
-        """The log likelihood, where positions have weights."""
-        return exact_sum(self._likelihoods)
-
-    def scale(self, log_scale: tuple[float, ...], likelihood: float = 0.0) -> None:
-        """Add a block's share of log Z, a sum, and of the likelihood where positions have weights."""
+    def scale(self, log_scale: tuple[float, ...]) -> None:
+        """Add a block's share of log Z, a sum."""
         self._scales = shortened([*self._scales, *log_scale])
-        self._likelihoods = shortened([*self._likelihoods, likelihood])
 
     def observe(self, low: int, block: Block) -> None:
         """Count the block's own labels; blocks come in order."""
         if self.observed is None:
             return
         problem = self._problem
-        before = Before(self._previous, 1.0)
-        if problem.weighted or self._previous == NO_LABEL:
-            before = problem.before(low)
+        before = problem.label_before(low) if self._previous == NO_LABEL else self._previous
         layout = problem.model.layout
         self._previous, forbidden = observe(
-            block, layout.rows, problem.weights, layout.width, *before, problem.forbids_states, self.observed.slots
+            block, layout.rows, problem.weights, layout.width, before, problem.forbids_states, self.observed.slots
         )
         wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
         if max(wrong) >= 0:
@@ -145,7 +136,7 @@ class Tally:
     def sums(self) -> StretchSums:
         """What was added up, with its arrays; nothing can be added after that."""
         observed = None if self.observed is None else self.observed.closed()
-        return StretchSums(self._scales, self._likelihoods, self.expected.closed(), observed, self._problem.pool)
+        return StretchSums(self._scales, self.expected.closed(), observed, self._problem.pool)
 
     def forget_labels(self) -> None:
         """Stop counting the observed labels: one of them is unknown, and so are their sums."""

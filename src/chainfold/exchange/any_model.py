@@ -61,6 +61,8 @@ def open_any_model(source: FileSource, encoding: str = "utf-8") -> Model:
     """
     _check_encoding(encoding)
     if not isinstance(source, (str, Path)):
+        if not isinstance(source, (bytes, bytearray, memoryview)) and not callable(getattr(source, "read", None)):
+            raise BadSetting("source", source, "a path, the bytes of a file, or a file that is open for reading")
         source = in_memory(source)
     reader = _reader_of(source)
     if reader is None:

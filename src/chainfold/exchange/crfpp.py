@@ -40,7 +40,7 @@ _SEPARATORS = (b" ", b"\t", b"\n")
 
 
 class Content(NamedTuple):
-    """What a file says."""
+    """The content of a file."""
 
     cost_factor: float
     n_columns: int
@@ -132,7 +132,7 @@ def _are_pairs(keys: Sequence[bytes]) -> np.ndarray[tuple[int], np.dtype[np.bool
     """Which attributes are of pairs of labels."""
     for number, key in enumerate(keys):
         if key[:1] not in (b"U", b"B"):
-            raise ChainfoldError(f"attribute {number}, {spelt(key)}, begins with neither U nor B.")
+            raise ChainfoldError(f"attribute {number}, {spelt(key)!r}, begins with neither U nor B.")
     return np.array([key[:1] == b"B" for key in keys], np.bool_)
 
 
@@ -157,8 +157,8 @@ def write(model: Model, encoding: str) -> Iterator[bytes]:
     for name, letter in zip(names, b"U" * len(what.attributes) + b"B" * len(what.edge_attributes), strict=True):
         if name[:1] != bytes([letter]):
             raise ChainfoldError(
-                f"the model cannot be written for {PROGRAM}, where {spelt(name)} would begin with {chr(letter)}; train "
-                f"it with a template of {PROGRAM}."
+                f"the model cannot be written for {PROGRAM}, where {spelt(name)!r} would begin with {chr(letter)}; "
+                f"train it with a template of {PROGRAM}."
             )
     dense = np.zeros((len(what.attributes), len(what.labels)))
     dense[what.state.attribute, what.state.label] = what.state.weight
@@ -187,6 +187,6 @@ def _check_lines(lines: Sequence[bytes], separators: Sequence[bytes] = _SEPARATO
     for line in lines:
         if not line or len(line) > _LONGEST or any(separator in line for separator in separators):
             raise ChainfoldError(
-                f"the model cannot be written for {PROGRAM}: {spelt(line)} is empty, has a space, a tab or a newline, "
-                f"or has more than {_LONGEST:,} bytes."
+                f"the model cannot be written for {PROGRAM}: {spelt(line)!r} is empty, has a space, a tab or a "
+                f"newline, or has more than {_LONGEST:,} bytes."
             )

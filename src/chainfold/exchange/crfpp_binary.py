@@ -31,7 +31,7 @@ _BYTES = [bytes([letter]) for letter in range(256)]
 
 
 def begins_so(head: bytes) -> bool:
-    """Can a file that begins with these bytes be a binary model? One of chainfold has a brace after eight bytes."""
+    """Whether a file that begins so can be a binary model; one of chainfold has a brace after eight bytes."""
     first = struct.Struct("<Ii")
     return len(head) > first.size and head[8:9] != b"{" and first.unpack_from(head) in {(v, 0) for v in VERSIONS}
 

@@ -1,4 +1,4 @@
-"""What the formats of other programs share: names from bytes, weights to a model, and what of a model can be written.
+"""Common parts of the formats of other programs: names from bytes, weights to a model, a model's parts to write.
 
 `StateWeights` lists the weights of attributes that exist; pairs of labels, that is transitions and edge attributes, are
 arrays of all pairs. Memory for pairs is limited by the size of the file, as a few bytes of names ask for much of it.
@@ -40,7 +40,7 @@ class StateWeights(NamedTuple):
 
 @contextmanager
 def readable_as(path: object, program: str) -> Iterator[None]:
-    """Whatever reading a foreign file may end in, as one sentence; too little memory is no fault of the file."""
+    """Raise errors of reading a foreign file as one sentence; too little memory is no fault of the file."""
     try:
         yield
     except (BadFile, BadSetting, MemoryError):
@@ -137,7 +137,7 @@ def _laid_out(n_labels: int, n_attributes: int, n_edges: int, state: StateWeight
 
 
 class Exported(NamedTuple):
-    """What of a model is written."""
+    """The parts of a model that are written."""
 
     vocabulary: Vocabulary
     labels: list[bytes]

@@ -26,7 +26,7 @@ Command = Callable[[Factor, int], str | None]
 
 
 class Patterns(NamedTuple):
-    """What the lines of a file mean."""
+    """The meaning of the lines of a file."""
 
     template: Template
     transitions: Counter[str]  # attributes whose weights are those of transitions, and how often each is meant
@@ -100,7 +100,7 @@ def with_ascii_capitals(template: Template) -> Template:
 
 
 def has_expressions(template: Template) -> bool:
-    """Does it use regular expressions?"""
+    """Whether it uses regular expressions."""
     return any(s.name in ("test", "match") for feature in template.features for f in feature.factors for s in f.steps)
 
 

@@ -83,7 +83,7 @@ class _Text:
 
 
 class _Content(NamedTuple):
-    """What a file says."""
+    """The content of a file."""
 
     patterns: Patterns | None
     labels: list[str]
@@ -143,7 +143,7 @@ def _parsed(content: bytes, encoding: str) -> _Content:
 
 
 class _Observations(NamedTuple):
-    """Where the weights of each observation begin."""
+    """The places where the weights of each observation begin."""
 
     kinds: NDArray[np.int64]
     begins: NDArray[np.int64]  # one more than observations
@@ -221,7 +221,7 @@ def _merged(what: Exported) -> list[bytes]:
         if wrong is not None:
             raise ChainfoldError(
                 f"the model cannot be written for {PROGRAM}, whose {kind} begin with {letter} or *; this model has "
-                f"{spelt(wrong)}, so train it with a template of {PROGRAM}."
+                f"{spelt(wrong)!r}, so train it with a template of {PROGRAM}."
             )
     place = {name: k for k, name in enumerate(what.attributes)}
     names: list[bytes] = []

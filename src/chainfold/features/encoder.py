@@ -248,7 +248,7 @@ class Numberer:
 
     @begun.setter
     def begun(self, begun: bool) -> None:
-        self._reader.state = begun, self._reader.state[1]
+        self._reader.state = begun, *self._reader.state[1:]
 
     def check(self, stretch: Stretch) -> None:
         """Raise if a row is wrong; nothing is changed but for the labels that are known."""
@@ -308,7 +308,7 @@ class Numberer:
             part = batch.slice(surplus)
             surplus = 0  # only the first has more rows than are needed
             rows.append({name: part.column(name).to_pylist() for name in batch.schema.names if name in self._columns})
-        begun, group = self._reader.state
+        begun, group, _ = self._reader.state
         texts = json.dumps({"group": group, "labels": self._lexicon.labels.names, "rows": rows}).encode()
         return {
             "starts": starts,
@@ -345,7 +345,7 @@ class Numberer:
         nowhere = np.empty(0, np.int64)
         stretches = (Stretch(batch, np.zeros(batch.num_rows, np.bool_), nowhere, "") for batch in self._at_hand)
         self._attributes.restore(stretches, starts, done)
-        self._reader.state = begun, texts["group"]
+        self._reader.state = begun, texts["group"], None
         for label in texts["labels"][len(names) :]:
             self._lexicon.labels.add(label)
         self._waiting = Targets(frozen(labels, np.int32), frozen(waiting, np.bool_), frozen(weights, np.float64))

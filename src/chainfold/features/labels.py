@@ -1,4 +1,4 @@
-"""The labels of rows, where sequences start, and the weights of positions."""
+"""The labels of rows, where sequences start, and the weights of sequences."""
 
 from __future__ import annotations
 
@@ -133,6 +133,7 @@ class TargetReader:
         self._schema, self._labels = schema, labels
         self._seen = None if schema.groups_return else SeenGroups()
         self._last_group: str | None = None
+        self._last_weight: float | None = None
         self._begun = False
 
     @property
@@ -141,13 +142,13 @@ class TargetReader:
         return self._schema.group is None and not self._schema.one_sequence
 
     @property
-    def state(self) -> tuple[bool, str | None]:
-        """Has a sequence begun that may continue, and the last group."""
-        return self._begun, self._last_group
+    def state(self) -> tuple[bool, str | None, float | None]:
+        """Whether a sequence has begun that may continue, the last group and the last weight."""
+        return self._begun, self._last_group, self._last_weight
 
     @state.setter
-    def state(self, state: tuple[bool, str | None]) -> None:
-        self._begun, self._last_group = state
+    def state(self, state: tuple[bool, str | None, float | None]) -> None:
+        self._begun, self._last_group, self._last_weight = state
 
     def end(self) -> None:
         """End the sequence: the next row starts another."""
@@ -159,7 +160,10 @@ class TargetReader:
 
     def read(self, stretch: Stretch) -> Targets:
         labels, weights = self._values(stretch)
-        return Targets(labels, self._starts(stretch), weights)
+        starts = self._starts(stretch)
+        if self._schema.weight is not None:
+            self._check_weights(stretch, self._schema.weight, starts, weights)
+        return Targets(labels, starts, weights)
 
     def _values(self, stretch: Stretch) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         if self._schema.label is None:
@@ -171,7 +175,12 @@ class TargetReader:
     def context(self, stretches: Iterable[Stretch]) -> NDArray[np.bool_]:
         """The start marks of rows that are there for others only; their labels and groups are not counted."""
         seen, self._seen = self._seen, None
-        starts = [self._starts(stretch) for stretch in stretches if stretch.starts.size]
+        starts = []
+        for stretch in stretches:
+            if stretch.starts.size:
+                starts.append(self._starts(stretch))
+                if self._schema.weight is not None:
+                    self._last_weight = float(weights_of(stretch, self._schema.weight)[-1])
         self._seen = seen
         return np.concatenate([np.empty(0, np.bool_), *starts])
 
@@ -179,6 +188,21 @@ class TargetReader:
     def groups(self) -> NDArray[np.int64]:
         """The groups that have begun, as numbers in their order; none where they may occur again."""
         return np.empty(0, np.int64) if self._seen is None else self._seen.begun
+
+    def _check_weights(
+        self, stretch: Stretch, column: str, starts: NDArray[np.bool_], weights: NDArray[np.float64]
+    ) -> None:
+        """Raise unless all rows of a sequence have one weight."""
+        before = np.append(weights[0] if self._last_weight is None else self._last_weight, weights[:-1])
+        self._last_weight = float(weights[-1])
+        wrong = np.flatnonzero((weights != before) & ~starts)
+        if wrong.size:
+            row = int(wrong[0])
+            raise BadFile(
+                stretch.source,
+                f"{stretch.place(row)}, column {column!r}: the weight is {weights[row]}, but that of the row before it "
+                f"in its sequence is {before[row]}; give all rows of a sequence one weight.",
+            )
 
     def _starts(self, stretch: Stretch) -> NDArray[np.bool_]:
         if self._schema.group is not None:

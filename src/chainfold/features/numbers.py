@@ -51,7 +51,7 @@ def numbers_of(stretch: Stretch, column: str) -> tuple[NDArray[np.float64], NDAr
 
 
 def weights_of(stretch: Stretch, column: str) -> NDArray[np.float64]:
-    """The weights of positions; each of them is there, and from 0 to `MOST_WEIGHT`."""
+    """The weights of rows; each of them is there, and from 0 to `MOST_WEIGHT`."""
     array = stretch.batch.column(column)
     weights, missing = _read(array)
     wrong = np.flatnonzero(missing | ~((weights >= 0.0) & (weights <= MOST_WEIGHT)))

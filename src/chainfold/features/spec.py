@@ -52,7 +52,7 @@ class InputSpec:
     one_sequence: bool | None = None  # True: the whole input is one sequence
     label: str | None = None  # the column of labels; default: `label`, else the last
     labels: bool | None = None  # False: there are no labels, or they are ignored; True: they are required
-    weight: str | None = None  # a column of position weights; default: all are one
+    weight: str | None = None  # a column of weights of sequences; default: all are one
     template: str | Path | Template | None = None  # a CRF++ or Wapiti file (read at once), or a template
     attributes: str | None = None  # expressions, as in "word[-1] word shape(word)"; default: every column
     border: str | None = None  # what `attributes` see outside a sequence: crfsuite (nothing, default), crfpp, wapiti

@@ -1,4 +1,4 @@
-"""Why a position has its label: the score of the best labelling less that of the best one with another label there.
+"""Explanations of labels: the score of the best labelling less that of the best one with another label there.
 
     y* = argmax_y score(y)                      the best labelling of the sequence
     y' = argmax_{y: y_t ≠ y*_t} score(y)        the best labelling with another label at position t
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class Term:
 
     @property
     def contribution(self) -> float:
-        """What the term adds to the difference."""
+        """The share of the term in the difference."""
         return self.value * (self.weight - self.other_weight)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a position has its label; see `explain`.
+    """The explanation of a position's label; see `explain`.
 
     position       the position
     start          the first position of its sequence
@@ -114,13 +114,13 @@ class Explanation:
         return sorted(self.terms, key=lambda term: -abs(term.contribution))[:top]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as JSON has it; the difference is None where it is infinite."""
+        """The explanation as JSON has it; the difference is None where it is infinite."""
         terms = [term.to_json() for term in self.terms]
         return {**vars(self), "difference": _finite(self.difference), "terms": terms}
 
 
 def explain(model: Model, source: Source, positions: Collection[int] | None = None) -> list[Explanation]:
-    """Why positions of a chain have their labels.
+    """Explain the labels of positions of a chain.
 
     For each position the best labelling of its sequence is compared with the best labelling that has another label
     there. The difference of their scores is the logarithm of the ratio of their probabilities. It is the sum of the
@@ -180,13 +180,6 @@ def _sequences(blocks: Iterable[Block]) -> Iterator[tuple[int, Block]]:
         yield start, join_blocks(parts)
 
 
-class _Other(NamedTuple):
-    """The best labelling with another label at a position, where it differs from the best one."""
-
-    low: int
-    labels: list[int]
-
-
 class _Paths:
     """The best paths through a sequence: over all, and through each label of each position."""
 
@@ -194,13 +187,13 @@ class _Paths:
         self._block, self._start, self._size = block, start, block.labels.size
         self._n = model.layout.n_labels
         self._terms = _Terms(model, start, block)
-        self._best: list[int] = np.concatenate([part.labels for part in tagger.viterbi([block])]).tolist()
+        self._best: list[int] = np.concatenate([part.labels for part in tagger.run([block])]).tolist()
         self._scorer = scorer
         self._before, self._from = self._forward()
         self._after, self._to = self._backward()
 
     def explanation(self, t: int) -> Explanation:
-        """Of position t of the sequence."""
+        """The explanation of position t of the sequence."""
         names, best = self._terms.labels, self._best
         through = self._before[t] + self._after[t]
         through[best[t]] = -np.inf
@@ -224,8 +217,8 @@ class _Paths:
             other_labels=tuple(names[j] for j in others),
         )
 
-    def _other(self, t: int, label: int) -> _Other:
-        """The best path through a label, up to where it meets the best of all."""
+    def _other(self, t: int, label: int) -> tuple[int, list[int]]:
+        """Where the best path through a label leaves the best of all, and its labels up to where they meet again."""
         low, labels = t, [label]
         while low > 0 and (before := int(self._from[low, labels[0]])) != self._best[low - 1]:
             low, labels = low - 1, [before, *labels]
@@ -233,7 +226,7 @@ class _Paths:
         while high + 1 < self._size and (after := int(self._to[high, labels[-1]])) != self._best[high + 1]:
             high += 1
             labels.append(after)
-        return _Other(low, labels)
+        return low, labels
 
     def _forward(self) -> tuple[Floats, NDArray[np.int32]]:
         """δ [T, N], and the label before on the path to each label."""
@@ -287,7 +280,7 @@ class _Terms:
         self._transitions, self._edges = pairs[0], pairs[1:]
 
     def of(self, t: int, low: int, around: list[int], others: list[int]) -> list[Term]:
-        """Those where labels differ, of position t first.
+        """The terms where labels differ, those of position t first.
 
         around: the best labels of these positions, and of the neighbours that the sequence has; others: the labels of
         the other path from position `low` on.

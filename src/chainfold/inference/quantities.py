@@ -1,4 +1,4 @@
-"""What is summed up over a stream: log likelihood, entropy, and expected counts of labels, transitions and segments.
+"""Sums over a stream: log likelihood, entropy, and expected counts of labels, transitions and segments.
 
 The sums go forward with the rows, so that they have a value at any prefix: that of the chain which ends there.
 """
@@ -70,7 +70,7 @@ class Sums:
         self._given, self._entropy, self._entropies = np.zeros(2), np.zeros(2), np.zeros(width)
         self._labels, self._pairs = np.zeros((2, n)), np.zeros((2, n, width))  # recent, total
 
-    def forward(self, lattice: Lattice, log_scale: tuple[float, float]) -> None:
+    def forward(self, lattice: Lattice, log_scale: tuple[float, ...]) -> None:
         """Further rows, none of which is known to end its sequence but by the next one's start mark."""
         starts = lattice.starts
         ends = np.append(starts[1:], False)

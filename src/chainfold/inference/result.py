@@ -1,4 +1,4 @@
-"""What inference finds out: the one result type of the tagger of chains and of the tagger of streams."""
+"""The result type of the tagger of chains and of the tagger of streams."""
 
 from __future__ import annotations
 

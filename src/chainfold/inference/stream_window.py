@@ -111,7 +111,7 @@ class StreamWindow:
         return joined(results) if results else self._take_out(0)
 
     def pushed(self, block: Block, ended: bool = False, checked: bool = False) -> Iterator[Tagged]:
-        """The same a few thousand rows at a time, as they become final."""
+        """Add rows, a few thousand at a time; gives the rows that are final after each."""
         size, layout = block.labels.size, self.model.layout
         if self._failed:
             raise ChainfoldError("this stream has failed before; start a new one, or load a saved state.")

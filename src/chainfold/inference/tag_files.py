@@ -34,7 +34,7 @@ def evaluate(
     memory: int | None = None,
     **options: Any,
 ) -> Scores:
-    """How well a model labels inputs whose labels are known.
+    """Score a model on inputs whose labels are known.
 
     inputs    files, tables or a chain, as for `tag_to`; labels that the model does not have are always wrong
     spans     compare labelled spans, too; by default where labels look like those of a scheme
@@ -66,7 +66,7 @@ def compared(
     """The scores of the model on blocks with labels."""
     gold: deque[NDArray[np.int32]] = deque()
     count, unseen = Count(vocabulary_of_model(model).labels, spans), 0
-    for tagged in Tagger(model, memory=memory).viterbi(_noting(known, gold)):
+    for tagged in Tagger(model, memory=memory).run(_noting(known, gold)):
         truth = _next(gold, tagged.labels.size)
         count.extend(known.unseen[unseen:])
         unseen = len(known.unseen)
@@ -175,7 +175,7 @@ class Writer(Protocol):
 
 
 def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> dict[str, Sequence[str] | None]:
-    """Those that are put after the input's own, each with its labels, or None where it holds numbers."""
+    """The columns to put after the input's own, each with its labels, or None where it holds numbers."""
     columns: dict[str, Sequence[str] | None] = {_PREDICTED: labels}
     if marginals:
         columns[_PROBABILITY] = None
@@ -264,7 +264,7 @@ def _values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArra
 
 
 def _with_sequences(results: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagged]:
-    """The same results; a line for each sequence that ends in them is written to the sink."""
+    """Write a line for each sequence that ends in the results to the sink, and pass the results on."""
     sink.write(b"sequence,positions,log_probability,entropy\n")
     number, end = 0, -1
     for tagged in results:

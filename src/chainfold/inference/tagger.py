@@ -50,7 +50,7 @@ _AT_ONCE = 8  # pieces that a block of a source has
 
 @dataclass(frozen=True)
 class Want:
-    """What a `Tagger` computes.
+    """The results that a `Tagger` computes.
 
     labels        the best labelling
     posteriors    of every label at every position
@@ -85,7 +85,7 @@ class Want:
 
     @property
     def lattice(self) -> bool:
-        """Are forward vectors needed?"""
+        """Whether forward vectors are needed."""
         return self.posteriors or self.probability or self.given or self.entropy or self.samples > 0
 
 
@@ -146,10 +146,6 @@ class Tagger:
             if getattr(want, name) > most:
                 allowed = f"at most {most:,} with {self.memory / 1e6:,.0f} MB of memory"
                 raise BadSetting(name, getattr(want, name), allowed)
-
-    def viterbi(self, blocks: Source | Iterable[Block]) -> Iterator[Tagged]:
-        """The best labelling alone."""
-        return self.run(blocks, Want())
 
 
 def blocks_of(source: Source, size: int = _AT_ONCE * BLOCK) -> Iterator[Block]:
@@ -401,7 +397,7 @@ class _Marginals:
         return results
 
     def _lattice(self, record: _Record, arrays: Arrays) -> Lattice:
-        """As it was after the forward pass."""
+        """The lattice of a block after the forward pass."""
         assert record.entry is not None, "kept where forward vectors are"
         shared = self._potentials.scores if record.entry.wide else self._potentials.edge
         edge = arrays.get("edge", shared)
@@ -465,7 +461,7 @@ class _Pending:
                 state = strand.back(record, self._store.get(kept), state)
 
     def _lacks(self, block: int, strand: _Strand) -> bool:
-        """Is the block waiting for its state?"""
+        """Whether the block waits for its state."""
         return block in self._waiting and strand.name not in self._waiting[block][0].states
 
     def _finish(self, record: _Record, kept: StoredArrays) -> Tagged:

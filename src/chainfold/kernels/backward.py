@@ -1,17 +1,13 @@
-"""Back over a block: posteriors, expected counts and, where positions have weights, their flow.
-
-`kernels.lattice` has the recursion.
-"""
+"""Back over a block: posteriors and expected counts; `kernels.lattice` has the recursion."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from chainfold.kernels.forward import by_tiles, step_row
-from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
+from chainfold.kernels.lattice import TINY, end_posterior, transfer
 from chainfold.kernels.scores import AHEAD, PORTION, fold, prefetch_short_rows, short_entries, sizes
 from chainfold.kernels.simd import fma, load_tile, maximum, number, place, set_number, splat, store, sum_lanes, zeros
-from chainfold.kernels.wide import log_share
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
@@ -95,46 +91,40 @@ def normalise(gamma: Any, tiles: Any) -> None:
             store(gamma, c, load_tile(gamma, c, tile) / splat(total))
 
 
-@kernel(fastmath=STRICT, inline=True)
-def take_out(gamma: Any, label: Any, change: Any, total: Any, n_labels: Any) -> None:
-    """The observed label takes its change of weight out of the flow; the largest part makes up for the rounding."""
-    gamma[label] -= change
-    sum_, largest = 0.0, 0
-    for j in range(n_labels):
-        sum_ += gamma[j]
-        if abs(gamma[j]) > abs(gamma[largest]):
-            largest = j
-    gamma[largest] += total - sum_
+@kernel(fastmath=CONTRACT, inline=True)
+def weigh(gamma: Any, weight: Any, tiles: Any) -> None:
+    """γ times the weight of its sequence."""
+    tile, columns, width = sizes(tiles)
+    for c in range(0, width, columns):
+        store(gamma, c, splat(weight) * load_tile(gamma, c, tile))
 
 
 @kernel(fastmath=CONTRACT)
 def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
     """The fast way back, one transition matrix for all positions; edge_t: [N, width], E transposed.
 
-    gamma: [width], the posterior of the last position in, of the position before the block out. predicted becomes v.
+    gamma: [width], the posterior of the last position in, of the position before the block out, each times its weight
+    where sequences have weights; a sequence that ends before the block has weight one. predicted becomes v.
     pairs: [width, width], Σ α_{t-1}(i) v_t(j), still to be multiplied by E.
     """
     alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
     tile, columns, width = sizes(rows.tiles)
-    weighted, matrix = lattice.change.size > 0, by_tiles(edge_t, n_labels, rows.tiles)
+    weighted, matrix = lattice.weights.size > 0, by_tiles(edge_t, n_labels, rows.tiles)
     high, held = alpha.shape[0], load_tile(gamma, 0, tile)
     for t in range(alpha.shape[0] - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         previous = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
         if number(lattice.starts, t):
+            weight = number(lattice.weights, t - 1) if weighted and t > 0 else 1.0
             scale = 0.0
             for i in range(n_labels):
                 scale += number(previous, i)
             scale = max(scale, TINY)  # the entry of a block that begins the chain is all zeros
-            weight = lattice.change[t] if weighted else 1.0
             for c in range(0, width, columns):
                 store(predicted, t * width + c, zeros(tile))
                 held = splat(weight) * (load_tile(previous, c, tile) / splat(scale))
                 store(gamma, c, held)
         else:
-            if weighted:
-                take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
-                held = load_tile(gamma, 0, tile)
             for c in range(0, width, columns):
                 at = t * width + c
                 inverse = splat(1.0) / maximum(load_tile(predicted, at, tile), splat(TINY))  # γ need not be waited for
@@ -150,9 +140,10 @@ def backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, 
         if t > 0 and (high - t == TILE or t == 1):
             count_edges(alpha, predicted, t, high, n_labels, rows.tiles, pairs)
             high = t
-            if not weighted:
-                normalise(gamma, rows.tiles)
-                held = load_tile(gamma, 0, tile)
+            normalise(gamma, rows.tiles)
+            if weighted:
+                weigh(gamma, number(lattice.weights, t - 1), rows.tiles)
+            held = load_tile(gamma, 0, tile)
             if (alpha.shape[0] - t) % PORTION == 0:
                 fold(counts)
     for i in range(n_labels):
@@ -171,14 +162,16 @@ def backward_general(
     scratch: [2, N, width].
     """
     width, n_labels = scratch.shape[2], lattice.n_labels
-    weighted = lattice.change.size > 0
+    weighted = lattice.weights.size > 0
     joint, pairs = scratch[0], scratch[1]
     pairs[:] = 0.0
     for t in range(lattice.starts.size - 1, -1, -1):
         scatter(block_rows, rows, t, gamma, counts)
         step_back(lattice, t, gamma, joint)
-        if not weighted and t % TILE == 0:
+        if t % TILE == 0:
             normalise(gamma, rows.tiles)
+            if weighted and t > 0:
+                weigh(gamma, lattice.weights[t - 1], rows.tiles)
         if not lattice.starts[t]:
             for i in range(n_labels):
                 for j in range(n_labels):
@@ -202,17 +195,14 @@ def backward_general(
 def step_back(lattice: Any, t: Any, gamma: Any, joint: Any) -> None:
     """γ_t becomes γ_{t-1}; joint: [N, width], ξ_t(i,j) out, not set at a start mark."""
     n_labels, wide = lattice.n_labels, lattice.wide
-    weighted = lattice.change.size > 0
     edge = lattice.edge[t if lattice.edge.shape[0] > 1 else 0]
     previous = lattice.alpha[t - 1] if t > 0 else lattice.entry
     if lattice.starts[t]:
         end_posterior(previous, wide, n_labels, gamma)
-        if weighted:
+        if lattice.weights.size > 0 and t > 0:
             for i in range(n_labels):
-                gamma[i] *= lattice.change[t]
+                gamma[i] *= lattice.weights[t - 1]
         return
-    if weighted:
-        take_out(gamma, lattice.labels[t], lattice.change[t], lattice.totals[t], n_labels)
     transfer(previous, lattice.predicted[t], edge, wide, n_labels, joint)
     for i in range(n_labels):
         for j in range(n_labels):
@@ -221,33 +211,3 @@ def step_back(lattice: Any, t: Any, gamma: Any, joint: Any) -> None:
         gamma[i] = 0.0
         for j in range(n_labels):
             gamma[i] += joint[i, j]
-
-
-@kernel(fastmath=STRICT)
-def flow_back(lattice: Any, size: Any, gamma: Any, scratch: Any) -> None:
-    """The flow of position size-1 of a block becomes that of the position before the block; scratch: [N, width]."""
-    for t in range(size - 1, -1, -1):
-        step_back(lattice, t, gamma, scratch)
-
-
-@kernel(fastmath=STRICT)
-def path_likelihood(lattice: Any, label: Any, weight: Any) -> Any:
-    """Σ_t w_{t-1} log p(y_{t-1} | y_t, x up to t) over the block; label and weight: y and w before it.
-
-    p(i | j) = α_{t-1}(i) E_t(i,j) / predicted_t(j), and before a start mark α_{t-1}(i) / Σ α_{t-1}. Returns the sum and
-    the smallest of the logarithms that count.
-    """
-    alpha, edge, wide, n_labels = lattice.alpha, lattice.edge, lattice.wide, lattice.n_labels
-    step = 1 if edge.shape[0] > 1 else 0
-    total, compensation, least = 0.0, 0.0, 0.0
-    for t in range(alpha.shape[0]):
-        previous = alpha[t - 1] if t > 0 else lattice.entry
-        if weight > 0.0:
-            if lattice.starts[t]:
-                term = log_share(previous, label, wide, row_sum(previous, wide, n_labels))
-            else:
-                term = log_conditional(previous, lattice.predicted[t], edge[t * step], label, lattice.labels[t], wide)
-            least = min(least, term)
-            total, compensation = two_sum(total, compensation, weight * term)
-        label, weight = lattice.labels[t], lattice.weights[t]
-    return total + compensation, least

@@ -1,8 +1,7 @@
 """Forward and back where there are up to four labels; `kernels.lattice` has the recursion.
 
-The same as `forward` and `backward`, for one transition matrix and positions without weights. What does not depend on
-the step before, the exponentials above all, is done for several positions in one register, and the matrix stays in
-registers.
+The same as `forward` and `backward`, for one transition matrix. What does not depend on the step before,
+the exponentials above all, is done for several positions in one register, and the matrix stays in registers.
 """
 
 from __future__ import annotations
@@ -148,9 +147,10 @@ def scatter_few(block_rows: Any, rows: Any, t: Any, posterior: Any, gamma: Any, 
 
 @kernel(fastmath=CONTRACT)
 def backward_few(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: Any, pairs: Any, counts: Any) -> None:
-    """`backward` for few labels and positions without weights."""
+    """`backward` for few labels."""
     alpha, predicted, entry, n_labels = lattice.alpha, lattice.predicted, lattice.entry, lattice.n_labels
     few, starts, high = rows.tiles[2], lattice.starts, alpha.shape[0]
+    weights, weighted = lattice.weights, lattice.weights.size > 0
     zero, one, tiny = spread_few(0.0, few), spread_few(1.0, few), spread_few(TINY, few)
     square, held = load_square(edge_t, n_labels, few), load_few(gamma, 0, few)
     for t in range(alpha.shape[0] - 1, -1, -1):
@@ -159,7 +159,8 @@ def backward_few(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: A
         previous = load_few(before, 0, few)
         if number(starts, t):
             store_few(predicted, t * WIDTH, zero)
-            held = previous / spread_few(max(row_sum(before, n_labels), TINY), few)
+            weight = number(weights, t - 1) if weighted and t > 0 else 1.0
+            held = spread_few(weight, few) * (previous / spread_few(max(row_sum(before, n_labels), TINY), few))
         else:
             held = held * (one / maximum(load_few(predicted, t * WIDTH, few), tiny))
             store_few(predicted, t * WIDTH, held)
@@ -170,6 +171,8 @@ def backward_few(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, rows: A
             total = sum_lanes(held)
             if total > 0.0:
                 held = held / spread_few(total, few)
+            if weighted:
+                held = spread_few(number(weights, t - 1), few) * held
             if (alpha.shape[0] - t) % PORTION == 0:
                 fold(counts)
         store_few(gamma, 0, held)

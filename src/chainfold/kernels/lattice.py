@@ -10,11 +10,8 @@ max e_t), up to one common factor a position whose logarithm goes into log Z:
     γ_{t-1}(i)     = α_{t-1}(i) · Σ_j E_t(i,j) v_t(j)            before a start mark: α_{t-1}, normalised
     ξ_t(i,j)       = α_{t-1}(i) · E_t(i,j) · v_t(j)              the posterior of the edge into t
 
-Where positions have weights w_t, γ_t is not a posterior but the flow Σ_{u >= t} of what each later term of the log
-likelihood, w_u log p(y_u | y_{u+1}, x up to u), asks of position t. It adds up to w_t: the observed label of t takes
-w_t - w_{t-1} out of it on the way to t-1, and before a start mark it is w_{t-1} α_{t-1}. All of it is linear in γ. A
-large weight that is taken out leaves the rounding of a large number behind. What of that adds up to zero is forgotten
-on the way back as the future is; the rest is not, and so the known total is restored at each position.
+All of it is linear in γ. Where sequences have weights, the way back begins at the end of each sequence with its weight
+times the posterior: γ adds up to w, and so do all counts.
 
 The way back needs α and the predictions alone: no scale, no state score. A posterior is a number in [0, 1], so nothing
 overflows, and a label that cannot be reached has α = 0 and stays out of the way.
@@ -26,8 +23,8 @@ watches: if a positive number comes near the end of the range, it reports UNSAFE
 second set of kernels, in wide numbers, whose range has no end (`wide`). alpha, predicted and entry then hold wide
 numbers, and edge the scores e_t.
 
-Rounding. What is known of γ_t is kept: it adds up to one, or to w_t, and is made to do so again every few positions, or
-at each. Sums over many positions are taken in portions, each of which is added to the next larger one.
+Rounding. What is known of γ_t is kept: it adds up to one, or to w, and is made to do so again every few positions. Sums
+over many positions are taken in portions, each of which is added to the next larger one.
 """
 
 from __future__ import annotations
@@ -62,9 +59,7 @@ class Lattice(NamedTuple):
     edge: NDArray[np.float64]  # [B or 1, N · width]  E_t, wide: e_t
     entry: NDArray[np.float64]  # [width], wide: [2 · width]  α of the position before the block
     labels: NDArray[np.int32]  # [B]
-    weights: NDArray[np.float64]  # [B], or empty: all ones
-    change: NDArray[np.float64]  # [B]  w_t - w_{t-1}, at a start mark w_{t-1}; or empty
-    totals: NDArray[np.float64]  # [B]  w_{t-1}, what the flow before t adds up to; or empty
+    weights: NDArray[np.float64]  # [B]  the weight of each position's sequence, or empty: all ones
     wide: bool  # whether alpha, predicted and entry are wide numbers
     n_labels: int
 

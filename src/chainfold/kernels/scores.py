@@ -170,21 +170,19 @@ def sparse_slot(rows: Any, attribute: Any, label: Any) -> Any:
 
 
 @kernel(fastmath=STRICT)
-def observe(
-    block: Any, rows: Any, weights: Any, width: Any, previous: Any, weight: Any, forbidding: Any, counts: Any
-) -> Any:
-    """Add what the block's own labels count to `counts`; `previous` is the label before the block, `weight` its weight.
+def observe(block: Any, rows: Any, weights: Any, width: Any, previous: Any, forbidding: Any, counts: Any) -> Any:
+    """Add what the block's own labels count to `counts`; `previous` is the label before the block.
 
-    An attribute counts with the weight of its position, an edge with that of the position it comes from. Returns (the
-    last label, the first position whose label is forbidden or -1); state weights are only looked at where some of them
-    forbid. Positions without a label count nothing, and neither do the edges beside them.
+    A sequence counts with its weight. Returns (the last label, the first position whose label is forbidden or -1);
+    state weights are only looked at where some of them forbid. Positions without a label count nothing, and neither do
+    the edges beside them.
     """
     forbidden = -1
     size = weights.transition.size
     plain, plain_edges, weighted = block.values.size == 0, block.edge_values.size == 0, block.weights.size > 0
     for t in range(block.labels.size):
         label = block.labels[t]
-        before, weight = weight, block.weights[t] if weighted else 1.0
+        weight = block.weights[t] if weighted else 1.0
         if label == NO_LABEL:
             previous = label
             continue
@@ -204,14 +202,14 @@ def observe(
                         forbidden = t
         if previous != NO_LABEL and not block.starts[t]:
             pair = previous * width + label
-            counts.transition[pair] += before
+            counts.transition[pair] += weight
             if weights.transition[pair] == -np.inf and forbidden < 0:
                 forbidden = t
             if block.edge_offsets.size:
                 for k in range(block.edge_offsets[t], block.edge_offsets[t + 1]):
                     value = 1.0 if plain_edges else block.edge_values[k]
                     slot = block.edge_ids[k] * size + pair
-                    counts.edge[slot] += before * value
+                    counts.edge[slot] += weight * value
                     if weights.edge[slot] == -np.inf and value != 0.0 and forbidden < 0:
                         forbidden = t
         previous = label

@@ -68,12 +68,17 @@ def whole_sequences(
 
     The block begins and ends with whole sequences; alpha and predicted are the room for a few. Returns (positions done,
     log of their scale in two numbers): a sequence that is longer than the room, or whose numbers leave the range, ends
-    it.
+    it. Those that are done together have one weight.
     """
-    starts, n_labels = lattice.starts, lattice.n_labels
+    starts, n_labels, of_sequences, weight = lattice.starts, lattice.n_labels, lattice.weights, 1.0
     total, compensation, low, folded = 0.0, 0.0, 0, 0
     while low < starts.size:
         high = min(low + lattice.alpha.shape[0], starts.size)
+        if of_sequences.size > 0:
+            end, weight = low + 1, of_sequences[low]
+            while end < high and of_sequences[end] == weight:
+                end += 1
+            high = end
         while high > low and high < starts.size and not starts[high]:
             high -= 1
         if high == low:
@@ -87,9 +92,7 @@ def whole_sequences(
             lattice.edge,
             lattice.entry,
             lattice.labels,
-            lattice.weights,
-            lattice.change,
-            lattice.totals,
+            of_sequences[low:high],
             False,
             n_labels,
         )
@@ -97,13 +100,13 @@ def whole_sequences(
         status, scale = go_forward(part, shift, watch, rows.tiles)
         if status != OK:
             break
-        total, compensation = two_sum(total, compensation, scale[0])
-        compensation += scale[1]
+        total, compensation = two_sum(total, compensation, weight * scale[0])
+        compensation += weight * scale[1]
         last, sum_ = part.alpha[size - 1], 0.0
         for j in range(n_labels):
             sum_ += last[j]
         for j in range(gamma.size):
-            gamma[j] = last[j] / sum_
+            gamma[j] = weight * (last[j] / sum_)
         go_back(here, part, edge_t, gamma, rows, pairs, counts)
         low = high
         if low - folded >= PORTION:

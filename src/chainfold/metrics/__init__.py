@@ -1,4 +1,4 @@
-"""How good labels are.
+"""Scores of labels.
 
     count   Count and Scores: positions, sequences, labels and spans, counted stretch by stretch in constant memory
     flat    scores of lists of label sequences by scikit-learn's functions, as sklearn-crfsuite names them

@@ -1,4 +1,4 @@
-"""How good a tagging is: positions, sequences, labels and spans, counted stretch by stretch.
+"""Counts of right and wrong positions, sequences, labels and spans, taken stretch by stretch.
 
     Count       takes gold and predicted labels as they come, in memory that does not depend on how many
     Scores      what has been counted, and every figure that follows from it
@@ -48,7 +48,7 @@ _START, _END = 1, 2
 
 @dataclass(frozen=True)
 class Quality:
-    """How well something was found; a ratio with nothing below the line is 0."""
+    """Precision, recall and F1 of something; a ratio with nothing below the line is 0."""
 
     gold: int  # how many there are
     found: int  # how many were predicted
@@ -84,7 +84,7 @@ class Average(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """How often one label was predicted where another, or the same, is right."""
+    """The number of positions with one label predicted where another, or the same, is right."""
 
     gold: str
     predicted: str
@@ -275,7 +275,7 @@ class Count:
         self._spans = None if self._spans is None else self._spans.extended(self._labels)
 
     def scores(self) -> Scores:
-        """What has been counted so far, as if the last sequence ended here; counting may go on."""
+        """The scores so far, as if the last sequence ended here; counting may go on."""
         sequences, correct = self._sequences.closed()
         size = len(self._labels)
         return Scores(
@@ -311,7 +311,7 @@ class Count:
 
 
 def are_chunk_tags(labels: Sequence[str]) -> bool:
-    """Is every label O or a tag such as B-NP, and one at least the latter?"""
+    """Whether every label is O or a tag such as B-NP, and one at least the latter."""
     tags = [label for label in labels if label != "O"]
     return bool(tags) and all(label.startswith(_CHUNK_PREFIXES) for label in tags)
 
@@ -373,7 +373,7 @@ class _Spans:
         self._last = np.array([gold[-1], predicted[-1]], np.int32)
 
     def extended(self, labels: tuple[str, ...]) -> _Spans:
-        """The same counts for more labels."""
+        """A copy of the counts for more labels."""
         more = _Spans(labels)
         places = [more._kinds.index(kind) for kind in self._kinds]
         for name in ("_gold", "_found", "_correct"):
@@ -396,7 +396,7 @@ class _Spans:
         }
 
     def _followed(self, last: np.int32, labels: Labels) -> tuple[NDArray[np.uint8], Labels]:
-        """What ends and starts on the way to each label, and the number of its type."""
+        """The ends and starts of spans before each label, and the number of its type."""
         before = np.concatenate([[last], labels[:-1]]).astype(np.int64)
         return self._moves.take(before * self._kind_of.size + labels), self._kind_of.take(labels)
 
@@ -421,14 +421,14 @@ def _moves(tags: Sequence[str], kind_of: Labels) -> NDArray[np.uint8]:
 
 
 def _move(before: str, after: str) -> int:
-    """What happens between two neighbours of the same type, by their tags alone."""
+    """The end and start of a span between two neighbours of the same type, by their tags alone."""
     ends = (before, after) in _ENDS_BETWEEN or before in _ENDS_AFTER
     starts = (before, after) in _STARTS_BETWEEN or after in _STARTS_AT
     return _START * starts | _END * ends
 
 
 def _outside(labels: Labels, least: int, size: int) -> int | None:
-    """Where the first label stands that is not from the least one to the last."""
+    """The place of the first label that is not from the least one to the last."""
     if labels.min() >= least and labels.max() < size:
         return None
     return int(np.flatnonzero((labels < least) | (labels >= size))[0])

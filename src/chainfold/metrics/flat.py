@@ -3,7 +3,7 @@
 `y_true` and `y_pred` are lists with a list of labels for each sequence, as `CRF.predict` returns them. A `flat_*`
 function puts the labels of all sequences one after another and passes them, with all further keywords, to the function
 of `sklearn.metrics` of that name. All raise `BadChain` where the sequences differ in number or, but for
-`sequence_accuracy_score`, in length, and `ChainfoldError` where scikit-learn is not installed.
+`sequence_accuracy_score`, in length, and `MissingPackage` where scikit-learn is not installed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.errors import BadChain, ChainfoldError
+from chainfold.errors import BadChain, require
 
 Labellings = Sequence[Any] | NDArray[np.object_]
 """A list of labels for each sequence."""
@@ -90,12 +90,9 @@ def sequence_accuracy_score(y_true: Labellings, y_pred: Labellings) -> float:
 
 def _flat_score(name: str, y_true: Labellings, y_pred: Labellings, options: dict[str, Any]) -> Any:
     """The result of the function of `sklearn.metrics` of this name on the labels of all sequences."""
-    try:
-        from sklearn import metrics
-    except ImportError:
-        raise ChainfoldError(
-            f"flat_{name} requires scikit-learn; install it with: pip install 'chainfold[sklearn]'"
-        ) from None
+    require("sklearn", f"flat_{name}")
+    from sklearn import metrics
+
     _check_number(y_true, y_pred)
     for index, (gold, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
         if len(gold) != len(predicted):

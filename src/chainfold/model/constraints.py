@@ -77,7 +77,7 @@ class Constraints:
 
     @property
     def forbidden(self) -> bool:
-        """Is anything forbidden?"""
+        """Whether anything is forbidden."""
         return not bool(self.allowed.all() and self.first.all() and self.last.all())
 
 
@@ -168,7 +168,7 @@ def _transition(entry: str, labels: Sequence[str]) -> tuple[Any, Any]:
 
 
 def _cuts(entry: str) -> list[tuple[str, str]]:
-    """What is before and after each sign >."""
+    """The texts before and after each sign >."""
     cuts = [(entry[:at], entry[at + 1 :]) for at, sign in enumerate(entry) if sign == ">"]
     if not cuts:
         raise ChainfoldError(f"cannot read {entry!r} as a transition; write FROM>TO, for instance O>I-NP.")
@@ -176,7 +176,7 @@ def _cuts(entry: str) -> list[tuple[str, str]]:
 
 
 def _written(label: str) -> str:
-    """How entries name a label: as it is, with a backslash where it would read as one of the signs."""
+    """The name of a label in entries, with a backslash where it would read as one of the signs."""
     return f"\\{label}" if label.lstrip("\\") in (_ANY, _START, _END) else label
 
 

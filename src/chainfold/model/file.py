@@ -72,7 +72,7 @@ def model_bytes(model: Model) -> bytes:
 
 
 def _checked(model: Model) -> tuple[Tensors, dict[str, Any]]:
-    """What is written of a model; what cannot be opened again is refused."""
+    """The arrays and JSON to write; raises for a model that could not be opened again."""
     tensors, about = _tensors_of(model), _about(model)
     try:
         _model_of(tensors, about)

@@ -1,4 +1,4 @@
-"""What is worth knowing of a model, as plain data: sizes, constraints, transitions, and what speaks for each label.
+"""Facts about a model as plain data: sizes, constraints, transitions, and the strongest attributes of each label.
 
 Everything is made of lists, dicts, texts and numbers, as JSON has them. A weight of -inf, which forbids, is None.
 """
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def inspect(model: Model, top: int = 20, labels: Sequence[str] | None = None) -> Row:
-    """All of it, with the `top` strongest weights of each kind; attributes for the labels given, or for all."""
+    """All facts, with the `top` strongest weights of each kind; attributes for the labels given, or for all."""
     if top < 0:
         raise BadSetting("top", top, "at least 0")
     found, vocabulary = _Findings(model), model.vocabulary
@@ -76,7 +76,7 @@ def strongest(model: Model, most: int) -> list[Row]:
 
 
 def summary(facts: Row, most: int) -> list[tuple[str, str]]:
-    """What `inspect` found, but for transitions and attributes, as names and texts; `most` names in one of them."""
+    """The facts but transitions and attributes, as pairs of a name and a text; `most` names in one text."""
     sizes, record = facts["sizes"], facts["training"]
     zeros = sizes["weights"] - sizes["nonzero_weights"]
     lines = [
@@ -199,13 +199,13 @@ def _sides(weights: Floats, top: int, rows: Callable[[Places], list[Row]]) -> di
 
 
 def _strongest(weights: Floats, top: int) -> dict[str, Places]:
-    """Where the largest weights and the smallest are, zeros left out."""
+    """The places of the largest and of the smallest weights, zeros left out."""
     most, least = _largest(weights, top), _largest(-weights, top)
     return {"for": most[weights[most] > 0.0], "against": least[weights[least] < 0.0]}
 
 
 def _largest(weights: Floats, most: int) -> Places:
-    """Where the largest are, largest first; of equals, the first ones."""
+    """The places of the largest, largest first; of equals, the first ones."""
     places = np.arange(weights.size if most else 0)
     if 0 < most < weights.size:
         places = np.flatnonzero(weights >= np.partition(weights, -most)[-most])

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, vocabulary_of
+from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, has_weights, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.kernels.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
 
@@ -66,10 +66,14 @@ class Layout:
     def observed(cls, source: Source, block: int = 65536) -> Layout:
         """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept.
 
-        The vocabulary of the source knows the pairs; without one, the source is read.
+        Sequences of weight 0 do not count. The vocabulary of the source knows the pairs; without one, or where
+        sequences have weights, the source is read.
         """
         vocabulary = vocabulary_of(source)
-        offsets, labels = _rows_of(source, block) if vocabulary is None else vocabulary.pairs()
+        if vocabulary is None or has_weights(source):
+            offsets, labels = _rows_of(source, block)
+        else:
+            offsets, labels = vocabulary.pairs()
         if not labels.size and not source.labelled:
             raise ChainfoldError("the chain has no labels from which to learn its pairs; take Layout.full instead.")
         return cls(source.n_labels, source.n_attributes, source.n_edge_attributes, offsets, labels)
@@ -93,7 +97,7 @@ class Layout:
 
     @cached_property
     def dense(self) -> int:
-        """How many leading attributes have padded rows: as many as keep those rows reasonably full."""
+        """The number of leading attributes with padded rows: as many as keep those rows reasonably full."""
         if self.row_offsets is None:
             return self.n_attributes
         least = max(_LEAST_FILL * self.width, min(_LEAST_LABELS, _LEAST_SHARE * self.n_labels))
@@ -121,7 +125,7 @@ class Layout:
 
     @cached_property
     def slots(self) -> int:
-        """How many numbers the padded form has."""
+        """The number of numbers in the padded form."""
         return self._pairs_begin + (1 + self.n_edge_attributes) * self.n_labels * self.width
 
     def view(self, flat: Floats) -> Slots:
@@ -163,7 +167,7 @@ class Layout:
         return np.concatenate([dense, slots.sparse, transition, edge])
 
     def name(self, index: int) -> str:
-        """What weight `index` is, in words."""
+        """The attribute and label, or the transition, of weight `index`, in words."""
         if index < self.n_state:
             begin = self.features.begin
             attribute = int(np.searchsorted(begin, index, side="right")) - 1
@@ -182,19 +186,19 @@ class Layout:
 
     @cached_property
     def _boundaries(self) -> list[int]:
-        """Where, among the weights, the sparse rows, the transitions and the edge attributes begin."""
+        """The places among the weights where the sparse rows, the transitions and the edge attributes begin."""
         dense = self.n_state if self.row_offsets is None else int(self.row_offsets[self.dense])
         return [dense, self.n_state, self.n_state + self.n_labels**2]
 
     @cached_property
     def _pairs_begin(self) -> int:
-        """Where, among the slots, the transitions begin: at the beginning of a vector."""
+        """The slot where the transitions begin, which is the beginning of a vector."""
         state = self.dense * self.width + self.rows.label.size
         return state + -state % WIDTH
 
     @cached_property
     def _dense_slots(self) -> NDArray[np.int64]:
-        """Where each weight of a padded row stands, if not every row is full."""
+        """The slot of each weight of a padded row, if not every row is full."""
         begin, label = self.features.begin[: self.dense + 1], self.features.label[: self._boundaries[0]]
         return np.repeat(np.arange(self.dense) * self.width, np.diff(begin)) + label
 
@@ -225,6 +229,8 @@ def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
         ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
         labels = np.repeat(part.labels, np.diff(part.offsets))
         known = labels != NO_LABEL
+        if part.weights.size:
+            known &= np.repeat(part.weights > 0.0, np.diff(part.offsets))
         found = ids[known] * source.n_labels + labels[known]
         if table.size:
             table[found] = True

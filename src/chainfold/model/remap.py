@@ -35,7 +35,7 @@ class Correspondence(NamedTuple):
 
 
 def by_name(model: Model, source: Source) -> Correspondence:
-    """What a source and a model have in common by name or, where one of them has no names, by number.
+    """The correspondence of a model and a source by name or, where one of them has no names, by number.
 
     Raises `ChainfoldError` where attributes are known in different ways, `ModelMismatch` where sizes differ and there
     are no names.
@@ -59,7 +59,7 @@ def by_name(model: Model, source: Source) -> Correspondence:
 
 
 def _by_name(names: Any, old: Any, size: int, old_size: int) -> Ids:
-    """By name; hashed attributes are the same where their numbers are."""
+    """The old number of each name; hashed attributes keep their numbers."""
     if names is None or old is None:
         return _kept(old_size, size)
     return numbers_among(names, old).astype(np.int64)

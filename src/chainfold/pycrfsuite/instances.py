@@ -29,7 +29,7 @@ class Instances:
 
     @classmethod
     def of(cls, parts: Iterable[Instances]) -> Self:
-        """Those of several parts, one after another."""
+        """Join several parts."""
         every = cls()
         every._joined = [stretch for part in parts for stretch in part.stretches()]
         return every

@@ -1,4 +1,4 @@
-"""What the lines say that CRFsuite, and `messages`, write while a model is trained.
+"""Parser of the lines that CRFsuite, and `messages`, write while a model is trained.
 
 Lines belong to events: `start`, `featgen_progress`, `featgen_end`, `prepared` or `prepare_error`, `iteration`,
 `optimization_end`, `end`. A stage is a method that is given the next line; it names the event that the line ends, and
@@ -37,7 +37,7 @@ _LABEL = re.compile(
 
 
 class LabelScore(NamedTuple):
-    """How well one label was predicted; scores are None where it neither occurs nor was predicted."""
+    """Counts and scores of one label; scores are None where it neither occurs nor was predicted."""
 
     match: int  # right
     model: int  # predicted

@@ -38,7 +38,7 @@ _FIGURES = (
 
 
 def preparing(algorithm: str, values: Mapping[str, Any], holdout: int, features: int, seconds: float) -> Iterator[str]:
-    """What stands before the first iteration; `values` are those of the parameters."""
+    """The lines before the first iteration; `values` are those of the parameters."""
     if holdout >= 0:
         yield from (f"Holdout group: {holdout + 1}\n", "\n")
     yield from ("Feature generation\n", "type: CRF1d\n")
@@ -65,7 +65,7 @@ def iteration(report: IterationReport, seconds: float) -> Iterator[str]:
 
 
 def performance(scores: Scores) -> Iterator[str]:
-    """How well the held out sequences are labelled."""
+    """The scores on the sequences held out."""
     yield "Performance by label (#match, #model, #ref) (precision, recall, F1):\n"
     for label, quality in scores.per_label.items():
         yield f"    {label}: ({quality.correct}, {quality.found}, {quality.gold}) ({_ratios(quality)})\n"
@@ -84,7 +84,7 @@ def _ratios(quality: Quality) -> str:
 
 
 def storing(model: Model, seconds: float) -> Iterator[str]:
-    """What stands after training."""
+    """The lines after training."""
     features, layout = int(np.count_nonzero(model.weights)), model.layout
     yield from (f"Total seconds required for training: {seconds:.3f}\n", "\n", "Storing the model\n")
     yield f"Number of active features: {features} ({layout.size})\n"

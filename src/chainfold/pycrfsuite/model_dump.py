@@ -13,11 +13,11 @@ from chainfold.model.named_weights import attribute_names, state_weights, transi
 
 @dataclass(frozen=True)
 class ParsedDump:
-    """What a model holds: `Tagger.info` returns one."""
+    """The content of a model, as `Tagger.info` returns it."""
 
     header: dict[str, str]  # type, size in bytes, and how many weights, labels and attributes there are
     labels: dict[str, str]  # the number of each label, as a text
-    attributes: dict[str, str]  # likewise
+    attributes: dict[str, str]  # the number of each attribute, as a text
     transitions: dict[tuple[str, str], float]  # {(from, to): weight}
     state_features: dict[tuple[str, str], float]  # {(attribute, label): weight}
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from chainfold.chain.block import KnownBlock
-from chainfold.chain.vocabulary import label_names
+from chainfold.chain.vocabulary import characters, label_names
 from chainfold.errors import BadSetting, NotOpened
 from chainfold.exchange.any_model import open_any_model
 from chainfold.features.item_blocks import blocks_of_items
@@ -120,7 +120,7 @@ class Tagger:
 
     def marginal(self, y: str, pos: int) -> float:
         """The probability of a label at a position of the chosen sequence. Raises `BadSetting` outside of both."""
-        labels = self.labels()
+        labels, y = self.labels(), characters(y)
         if y not in labels:
             raise BadSetting("y", y, f"one of {', '.join(labels)}")
         if not 0 <= pos < len(self._sequence):
@@ -137,7 +137,7 @@ class Tagger:
 
         Raises `BadSetting` for a label that the model does not have, and `BadChain` where the lengths differ.
         """
-        labels, known = list(yseq), set(self.labels())
+        labels, known = list(map(characters, yseq)), set(self.labels())
         for label in labels:
             if label not in known:
                 raise BadSetting("yseq", label, f"labels of the model, {', '.join(self.labels())}")

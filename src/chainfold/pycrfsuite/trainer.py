@@ -1,4 +1,4 @@
-"""`Trainer`, with the methods of python-crfsuite's class of that name."""
+"""`BaseTrainer` and `Trainer`, with the methods of python-crfsuite's classes of these names."""
 
 from __future__ import annotations
 
@@ -34,26 +34,21 @@ CRFSUITE_VERSION = "0.12.2"
 _HOOKS = ("start", "featgen_end", "prepared", "prepare_error", "optimization_end", "end")  # on_…(log)
 
 
-class Trainer:
+class BaseTrainer:
     """Collects labelled sequences, and trains a model on them into a file.
 
     algorithm   lbfgs, l2sgd (or sgd), ap, pa, arow, adagrad or adam; lbfgs unless given
     params      values of parameters by name; `params()` lists the names
     verbose     print the progress of training
 
-    Messages come in CRFsuite's form to `message`, which calls `on_start`, `on_featgen_progress`, `on_featgen_end`,
-    `on_prepared`, `on_iteration`, `on_optimization_end` and `on_end`; these print unless a subclass overrides them.
-    `logparser` has the figures of the run.
+    Messages come in CRFsuite's form to `message`, which prints them unless a subclass overrides it.
 
-    >>> trainer = Trainer("lbfgs", {"c2": 0.1}, verbose=False)
+    >>> trainer = BaseTrainer("lbfgs", {"c2": 0.1}, verbose=False)
     >>> trainer.append([{"word": "the"}, {"word": "cat"}], ["D", "N"])
     >>> trainer.train("example.model")
-    >>> trainer.logparser.last_iteration["num"] > 0
-    True
     """
 
     verbose: bool = True
-    logparser: TrainLogParser | None = None
     _parameters: Parameters
     _groups: dict[int, Instances]
 
@@ -116,7 +111,7 @@ class Trainer:
             self.set(name, value)
 
     def help(self, name: str) -> str:
-        """What a parameter does. Raises `ChainfoldError` where the algorithm has none of that name."""
+        """The description of a parameter. Raises `ChainfoldError` where the algorithm has none of that name."""
         return self._parameters.help(name)
 
     # Training
@@ -130,7 +125,6 @@ class Trainer:
         Raises `EmptyChain` where there are no sequences, and `ChainfoldError` where settings are wrong or the file
         cannot be written.
         """
-        self.logparser = TrainLogParser()
         training, begin = self._parameters.training(), time.monotonic()
         chain = self._trained_on(holdout).chain(self.get("feature.minfreq"))
         held_out = self._held_out(holdout, chain)
@@ -165,7 +159,36 @@ class Trainer:
         blocks = ModelBlocks(model_input, map(Arrived, stretches), ahead=False)
         return replace(Development.of_blocks(blocks, like), unseen=blocks.unseen)
 
-    # Messages
+    def message(self, message: str) -> None:
+        """Take the next line of the progress of training, and print it if `verbose`."""
+        if self.verbose:
+            print(message, end="")
+
+    def _say(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.message(line)
+
+
+class Trainer(BaseTrainer):
+    """A `BaseTrainer` that reads its messages.
+
+    `message` calls `on_start`, `on_featgen_progress`, `on_featgen_end`, `on_prepared`, `on_iteration`,
+    `on_optimization_end` and `on_end`; these print unless a subclass overrides them. `logparser` has the figures of the
+    run.
+
+    >>> trainer = Trainer("lbfgs", {"c2": 0.1}, verbose=False)
+    >>> trainer.append([{"word": "the"}, {"word": "cat"}], ["D", "N"])
+    >>> trainer.train("example.model")
+    >>> trainer.logparser.last_iteration["num"] > 0
+    True
+    """
+
+    logparser: TrainLogParser | None = None
+
+    def train(self, model: str | Path, holdout: int = -1) -> None:
+        """Train as `BaseTrainer` does, and read the messages with a new `logparser`."""
+        self.logparser = TrainLogParser()
+        super().train(model, holdout)
 
     def message(self, message: str) -> None:
         """Take the next line of the progress of training; the parts that it completes go to the `on_…` methods."""
@@ -180,10 +203,6 @@ class Trainer:
             self.on_iteration(log, self.logparser.iterations[-1])
         elif event in _HOOKS:
             getattr(self, f"on_{event}")(log)
-
-    def _say(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.message(line)
 
     def on_start(self, log: str) -> None:
         """The first line."""
@@ -239,7 +258,7 @@ class _IterationWriter:
 
 
 def _features(chain: Chain, training: Any) -> int:
-    """How many weights are trained."""
+    """The number of weights that are trained."""
     space = WeightSpace.of(
         chain,
         all_possible_states=training.all_possible_states,
@@ -249,9 +268,9 @@ def _features(chain: Chain, training: Any) -> int:
 
 
 def _scores(model: Model, held_out: Development) -> Scores:
-    """How well a model labels the sequences held out."""
+    """The scores of a model on the sequences held out."""
     assert model.vocabulary is not None, "sequences have names"
     count = Count([*model.vocabulary.labels, *held_out.unseen])
-    for tagged in ChainTagger(model).viterbi(blocks_of(held_out.chain)):
+    for tagged in ChainTagger(model).run(blocks_of(held_out.chain)):
         count.add(held_out.gold[tagged.low : tagged.low + len(tagged)], tagged.labels, tagged.starts)
     return count.scores()

@@ -5,7 +5,7 @@
 A blank line stands between sequences, an empty field for an unknown label, a plain number for what has no name. In a
 name `\\` and `:` have a `\\` before them, and so has an `@` at its beginning. A value of one is left out. `@edge` comes
 before edge attributes, and where a line would be blank without it. The reader of these lines gives the same chain, but
-for weights of positions, which are left out.
+for weights of sequences, which are left out.
 
 The text of a block is a row of tokens, taken from an Arrow array by their numbers, so that its bytes are the text.
 """

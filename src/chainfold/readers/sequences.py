@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.chain.strings import StringTable
+from chainfold.chain.vocabulary import characters, label_name
 from chainfold.errors import BadChain
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
 from chainfold.readers.items import ItemReader, ItemTexts
@@ -95,10 +96,14 @@ class _Batch:
         _, items, labels, _ = sequence
         if self._reader is None or type(items) not in (list, tuple):
             return False
-        if labels is not None and (type(labels) not in (list, tuple) or len(labels) != len(items)):
+        if labels is not None and type(labels) not in (list, tuple):
             return False
-        self._sequences.append(sequence)
-        self.items += len(items)
+        held = tuple(items)  # another thread may change a list
+        labels = None if labels is None else tuple(labels)
+        if labels is not None and len(labels) != len(held):
+            return False
+        self._sequences.append(sequence._replace(items=held, labels=labels))
+        self.items += len(held)
         return True
 
     def parts(self) -> Iterator[ItemPart]:
@@ -107,15 +112,14 @@ class _Batch:
         self._sequences, self.items = [], 0
         if reader is None or not sequences:
             return
-        held = [tuple(sequence.items) for sequence in sequences]  # another thread may change a list
-        reader.begin(held)
-        starts, labels, weights = _beside(sequences, held)
+        reader.begin([sequence.items for sequence in sequences])
+        starts, labels, weights = _beside(sequences)
         gathered = _Gathered()
         while row < starts.size:
             texts = reader.read()
             if not texts.ends.size:
                 number, place = reader.skip()
-                gathered.flatten(held[number][place], sequences[number].number, place)
+                gathered.flatten(sequences[number].items[place], sequences[number].number, place)
             elif gathered.items or texts.ends.size < starts.size - row:
                 gathered.add(texts)
             high = row + (gathered.items or texts.ends.size)
@@ -125,18 +129,16 @@ class _Batch:
                 row, gathered = high, _Gathered()
 
 
-def _beside(
-    sequences: list[_Sequence], held: list[tuple[Any, ...]]
-) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
+def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
     """Of each item: does a sequence start with it, its label, its weight."""
-    lengths = np.array(list(map(len, held)), np.int64)
+    lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
     starts = np.zeros(int(lengths.sum()), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     labels: list[str | None] = [None] * starts.size
     if sequences[0].labels is not None:
         labels = list(chain.from_iterable(sequence.labels for sequence in sequences))
         if not set(map(type, labels)) <= {str}:
-            labels = list(map(_label, labels))
+            labels = list(map(label_name, labels))
     return starts, labels, np.repeat(np.array([sequence.weight for sequence in sequences], np.float64), lengths)
 
 
@@ -155,7 +157,7 @@ def _parts_one_by_one(sequence: _Sequence) -> Iterator[ItemPart]:
     gathered, labels, first = _Gathered(), list[str | None](), True
     for place, (item, label) in enumerate(_paired_items(sequence.items, sequence.labels, sequence.number)):
         gathered.flatten(item, sequence.number, place)
-        labels.append(_label(label))
+        labels.append(label_name(label))
         if len(labels) == _ITEMS:
             yield _part_of_one(sequence, gathered, labels, first)
             gathered, labels, first = _Gathered(), [], False
@@ -273,7 +275,7 @@ class _Gathered:
         if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
             raise BadChain(f"item {place} of sequence {index} is {item!r}; give a dict, or a list of strings.")
         if not isinstance(item, Mapping):
-            for name in map(_text, item):
+            for name in map(characters, item):
                 if isinstance(name, Mapping):
                     raise BadChain(
                         f"item {place} of sequence {index} is a list of dicts; give a list of items for each sequence, "
@@ -284,7 +286,7 @@ class _Gathered:
                 self._add(prefix + name, 1.0)
             return
         for key, value in item.items():
-            name, value = f"{prefix}{_text(key)}", _text(value)
+            name, value = f"{prefix}{characters(key)}", characters(value)
             if isinstance(value, str):
                 self._add(f"{name}:{value}", 1.0)
             elif isinstance(value, Iterable):
@@ -372,18 +374,6 @@ def _shown(value: Any) -> str:
     except ValueError:  # an integer with more digits than Python prints
         text = object.__repr__(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _text(value: Any) -> Any:
-    """Bytes as the text that they are; all else as it is."""
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
-
-
-def _label(label: Any) -> str | None:
-    """The name of a label; None, or what is not a number where numbers are, stands for an unknown one."""
-    if label is None or (isinstance(label, float) and math.isnan(label)):
-        return None
-    return str(_text(label))
 
 
 def _symbols(texts: Sequence[str | None]) -> Any:

@@ -15,18 +15,18 @@ import pyarrow as pa
 from chainfold.chain.builder import Census
 from chainfold.chain.chain import Chain
 from chainfold.chain.matrix import chain_from_matrix
-from chainfold.chain.vocabulary import Vocabulary
+from chainfold.chain.vocabulary import Vocabulary, label_name
 from chainfold.errors import BadChain, BadSetting, EmptyChain
 
 
 def is_list(inputs: Any) -> bool:
-    """Can elements be looked at before they are read? What can only be iterated over may give them once."""
+    """Whether elements can be looked at before they are read; iterators may give them once."""
     sized = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
     return sized and isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping))
 
 
 def are_arrays(inputs: Any) -> bool:
-    """Is this a list of arrays?"""
+    """Whether this is a list of arrays."""
     return is_list(inputs) and _is_array(next(iter(inputs), None))
 
 
@@ -97,6 +97,6 @@ def _numbers(labels: Iterable[Any], lengths: list[int]) -> tuple[tuple[str, ...]
     for number, (sequence, length) in enumerate(zip(given, lengths, strict=True)):
         if len(sequence) != length:
             raise BadChain(f"sequence {number} has {length} rows, but {len(sequence)} labels.")
-    texts = [None if label is None else str(label) for sequence in given for label in sequence]
+    texts = [label_name(label) for sequence in given for label in sequence]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
     return tuple(number_of), np.array([-1 if text is None else number_of[text] for text in texts], np.int32)

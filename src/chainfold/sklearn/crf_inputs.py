@@ -32,8 +32,8 @@ from chainfold.chain.block import KnownBlock, Source, checked_weights, vocabular
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.renumbered import Renumbered, grown_chain
 from chainfold.chain.views import WeightedView
-from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadChain, ChainfoldError, EmptyChain
+from chainfold.chain.vocabulary import Vocabulary, label_name
+from chainfold.errors import ChainfoldError, EmptyChain
 from chainfold.features.encode import chain_from_sequences, chain_from_table, encode
 from chainfold.features.for_model import blocks_for_model, extended_chain, extended_sequences
 from chainfold.features.item_blocks import blocks_of_items, extended_items, lists_of_columns, made_of_columns
@@ -110,17 +110,14 @@ def with_labels(inputs: Any, labels: Any, encoding: Encoding) -> Any:
 def label_texts(labels: Iterable[Any], vocabulary: Vocabulary) -> list[str]:
     """The names that labels have in a vocabulary."""
     if not made_of_columns(vocabulary):
-        return list(map(str, labels))
+        return [name for name in map(label_name, labels) if name is not None]
     spelled: list[str] = symbols(list(labels)).to_pylist()
     return spelled
 
 
 @contextmanager
 def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Iterator[Source]:
-    """A source to be read as often as needed; files are encoded into a temporary one.
-
-    Weights are those of the sequences or, where there is a chain already, of the positions.
-    """
+    """A source to be read as often as needed, its sequences weighted; files are encoded into a temporary one."""
     kind = _kind(inputs, labels)
     if kind == "sequences":
         yield _chain_of(inputs, labels, weights, encoding)
@@ -245,14 +242,8 @@ def lengths_of(source: Source) -> list[int]:
 
 
 def _of_positions(weights: ArrayLike, lengths: list[int]) -> NDArray[np.float64]:
-    """A weight for each position, given one for each or one for each sequence."""
-    given, positions = np.asarray(weights), sum(lengths)
-    if given.shape not in ((len(lengths),), (positions,)):
-        raise BadChain(
-            f"there are {given.size} sample weights, but {len(lengths)} sequences with {positions} positions; give one "
-            f"for each of either."
-        )
-    return checked_weights(np.repeat(given, lengths) if given.size == len(lengths) else given, positions)
+    """A weight for each position, that of its sequence."""
+    return np.repeat(checked_weights(weights, "sequence", len(lengths)), lengths)
 
 
 def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:

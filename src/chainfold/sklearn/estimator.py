@@ -15,7 +15,7 @@ import numpy as np
 from chainfold import pycrfsuite
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import Vocabulary, label_names
-from chainfold.errors import BadSetting, ChainfoldError, EmptyChain
+from chainfold.errors import BadSetting, ChainfoldError, EmptyChain, NoModelFile
 from chainfold.exchange.any_model import open_any_model
 from chainfold.inference.explanation import Explanation, explanations
 from chainfold.inference.tagger import Tagger, Want
@@ -53,7 +53,6 @@ _OPTIONS = (
 _OF_PIECES = {"rate", "decay", "batch", "seed"}  # settings that lbfgs itself has no use for
 _BY_PIECES = "adagrad"  # replaces lbfgs, which cannot train on pieces
 
-
 Weights = dict[tuple[Any, Any], float]  # by attribute and label, or by two labels
 
 
@@ -87,6 +86,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     engine, threads, memory    how gradients are computed; threads default to the number of cores
     verbose                    write the iterations to stderr
     model_filename             a file that each fit writes the model to; where it exists, no fit is needed
+    keep_tempfiles             no effect, as there are no temporary files; for programs written for sklearn-crfsuite
 
     >>> X = [[{"word": "the"}, {"word": "cat"}], [{"word": "a"}, {"word": "dog"}]]
     >>> crf = CRF(max_iterations=20).fit(X, [["DT", "NN"], ["DT", "NN"]])
@@ -118,6 +118,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
         model_filename: str | Path | None = None,
         *,
+        keep_tempfiles: bool = False,
+        trainer_cls: Any = None,
         rate: float | None = None,
         decay: float | None = None,
         batch: int | None = None,
@@ -155,6 +157,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.gamma = gamma
         self.verbose = verbose
         self.model_filename = model_filename
+        self.keep_tempfiles = keep_tempfiles
+        self.trainer_cls = trainer_cls
         self.rate = rate
         self.decay = decay
         self.batch = batch
@@ -185,9 +189,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """Train a model, and return the estimator.
 
         With X_dev, training stops when its score no longer improves, and the best weights are kept, unless
-        `early_stopping` is False. Sample weights are one for each sequence or, where X is no list, for each sequence or
-        each position. `lengths` are those of the sequences where X and y are one long array or list. Data with a single
-        label cause a warning.
+        `early_stopping` is False. Sample weights are one for each sequence. `lengths` are those of the
+        sequences where X and y are one long array or list. Data with a single label cause a warning.
         """
         training = self._training_at_once()
         if self.forget is not None:
@@ -256,7 +259,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         vocabulary = replace(vocabulary, labels=tuple(dict.fromkeys([*vocabulary.labels, *announced])))
         log = TrainingLog()
         if before is not None and before.passes:
-            log = replace(self.training_log_, iterations=[*self.training_log_.iterations])
+            log = replace(self._log, iterations=[*self._log.iterations])
         begin = time.monotonic() - (log.training_seconds or 0.0)
         with watched(bool(self.verbose), log) as report:
             if online:
@@ -278,7 +281,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _learns_online(self, training: Training, weights: Any) -> bool:
-        """Is training online? Not after `fit`, which leaves no sums of gradients to continue."""
+        """Whether training is online; not after `fit`, which leaves no sums of gradients to continue."""
         plain = weights is None and self.scheme is None and not self.forbid and not self.allow
         begun = not self.__sklearn_is_fitted__() or self._online is not None
         return self.hash_bits is not None and training.algorithm == _BY_PIECES and plain and begun
@@ -303,10 +306,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         pieces: IncrementalState | None = None,
         online: OnlineTrainer | None = None,
     ) -> None:
-        self.model_, self.training_log_, self._pieces, self._online = model, log, pieces, online
+        self.model_, self._log, self._pieces, self._online = model, log, pieces, online
         self._tagger: Tagger | None = None
-        self._features: dict[str, dict[tuple[str, str], float]] = {}
-        self._pycrfsuite_tagger: pycrfsuite.Tagger | None = None
+        self._made: dict[Any, Any] = {}
 
     def _write(self) -> None:
         """Store the model in `model_filename`, if it is given."""
@@ -315,12 +317,12 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def _learnt(self) -> IncrementalState | None:
         """The state to continue from."""
-        if not self.__sklearn_is_fitted__():
-            return None
-        model = self._fitted()
-        return self._pieces or IncrementalState(model)
+        model = self._or_none()
+        return None if model is None else self._pieces or IncrementalState(model)
 
     def _options(self) -> dict[str, Any]:
+        if self.trainer_cls is not None:
+            raise ChainfoldError("`trainer_cls` is not supported; call that subclass of `pycrfsuite.Trainer` itself.")
         given = {name: getattr(self, name) for name in _OPTIONS} | {"type": self.pa_type}
         if given["epsilon"] is None and self._training({}).algorithm in PERCEPTRONS:
             given["epsilon"] = 0.0  # CRFsuite's default; that of `Training` is larger
@@ -343,13 +345,13 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def _training_by_pieces(self) -> Training:
         """A piece is not the whole: no penalty and no falling rate, unless given."""
-        options = self._options()
-        if self._training({}).algorithm == "lbfgs":
-            options = {name: value for name, value in options.items() if name in option_names(_BY_PIECES)}
-            return self._training({"c2": 0.0, "decay": 0.0, **options}, _BY_PIECES)
-        if self._training({}).algorithm in PERCEPTRONS:
+        options, algorithm = self._options(), self._training({}).algorithm
+        if algorithm in PERCEPTRONS:
             return self._training(options)
-        return self._training({"c2": 0.0, "decay": 0.0, **options})
+        if algorithm == "lbfgs":
+            algorithm = _BY_PIECES
+            options = {name: value for name, value in options.items() if name in option_names(algorithm)}
+        return self._training({"c2": 0.0, "decay": 0.0, **options}, algorithm)
 
     def _encoding(self) -> dict[str, Any]:
         options: dict[str, Any] = {}
@@ -372,7 +374,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, lengths: Any = None) -> Objects:  # noqa: N803
         """The best labels of each sequence: an array of lists."""
         result = self._predictions(X, Want(), lengths=lengths)
-        return result.lists(result.named(result.each("labels")))
+        return result.aligned(result.pieces(result.named(result.each("labels"))), list)
 
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence."""
@@ -404,18 +406,15 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             raise BadSetting("k", k, "a whole number, at least 1")
         result = self._predictions(X, Want(labels=False, nbest=k, probability=True), lengths=lengths)
         ranked = [result.pieces(result.named(rank)) for rank in result.each("nbest", axis=1)]
-        gaps, log_probability = (
-            result.whole("gaps").tolist(),
-            result.whole("log_probability").ravel().tolist(),
-        )
+        gaps, firsts = result.whole("gaps").tolist(), result.whole("log_probability").ravel().tolist()
         best = [
             [(ranked[rank][s], math.exp(first + gap)) for rank, gap in enumerate(gaps[s]) if gap > -math.inf]
-            for s, first in enumerate(log_probability)
+            for s, first in enumerate(firsts)
         ]
         return result.aligned(best, lambda: [([], 1.0)])
 
     def explain(self, xseq: Iterable[Any]) -> list[Explanation]:
-        """Why each position of one sequence has its label: an `Explanation` for each.
+        """Explain the label of each position of one sequence by an `Explanation`.
 
         Its terms, of attributes and transitions, add up to the difference between the scores of the best labelling and
         of the best one with another label there.
@@ -437,7 +436,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return float(np.sum(weights * (result.each("labels") == result.gold)) / np.sum(weights))
 
     def entropy(self, X: Any, lengths: Any = None) -> Floats:  # noqa: N803
-        """How unsure the labels of each sequence are, in nats."""
+        """The entropy of the labelling of each sequence, in nats."""
         result = self._predictions(X, Want(labels=False, entropy=True), lengths=lengths)
         return result.aligned(result.whole("entropy"), float).astype(np.float64)
 
@@ -469,7 +468,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             tagger = self._tagger = Tagger(model, memory=self.memory)
         return tagger
 
-    # What was learnt
+    # Attributes of a fitted estimator
 
     def _fitted(self) -> Model:
         if not self.__sklearn_is_fitted__():
@@ -485,29 +484,54 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """The model, if there is one."""
         return self._fitted() if self.__sklearn_is_fitted__() else None
 
+    def _of_model(self, make: Callable[[Model], Any]) -> Any:
+        """A property of the model; None where there is none."""
+        model = self._or_none()
+        return None if model is None else make(model)
+
+    def _once(self, make: Callable[[Model], Any]) -> Any:
+        """A property of the model that is made when first asked for, and kept as long as the model is."""
+        return self._of_model(lambda model: self._made.get(make) or self._made.setdefault(make, make(model)))
+
     @property
     def classes_(self) -> Any:
         """A list of the labels; None before `fit`, as what follows."""
-        model = self._or_none()
-        return None if model is None else _classes(model)
+        return self._of_model(_classes)
 
     @property
     def attributes_(self) -> Any:
         """A list of the attributes that have a weight."""
-        model = self._or_none()
-        return None if model is None else attribute_names(model)
+        return self._of_model(attribute_names)
 
     @property
     def num_attributes_(self) -> Any:
-        """How many attributes have a weight."""
-        model = self._or_none()
-        return None if model is None else model.layout.n_attributes
+        """The number of attributes that have a weight."""
+        return self._of_model(lambda model: model.layout.n_attributes)
 
     @property
     def size_(self) -> Any:
         """Bytes of the model's file."""
-        model = self._or_none()
-        return None if model is None else len(model_bytes(model))
+        return self._of_model(lambda model: len(model_bytes(model)))
+
+    @property
+    def training_log_(self) -> Any:
+        """The iterations of training, as `TrainingLog`."""
+        return self._of_model(lambda model: self._log)
+
+    @property
+    def tagger_(self) -> Any:
+        """The model as a `pycrfsuite.Tagger`, whose labels are texts."""
+        return self._once(pycrfsuite.Tagger.of)
+
+    @property
+    def state_features_(self) -> Any:
+        """The weights of attributes with labels that are not zero: {(attribute, label): weight}."""
+        return self._once(_state_features)
+
+    @property
+    def transition_features_(self) -> Any:
+        """The weights of transitions that are not zero, -inf for those forbidden: {(from, to): weight}."""
+        return self._once(_transition_features)
 
     @property
     def n_iter_(self) -> int:
@@ -516,37 +540,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return int(training.get("iterations", training.get("passes", 0)))
 
     @property
-    def tagger_(self) -> Any:
-        """The model as a `pycrfsuite.Tagger`, whose labels are texts."""
-        model = self._or_none()
-        if model is not None and self._pycrfsuite_tagger is None:
-            self._pycrfsuite_tagger = pycrfsuite.Tagger.of(model)
-        return None if model is None else self._pycrfsuite_tagger
-
-    @property
-    def state_features_(self) -> Any:
-        """The weights of attributes with labels that are not zero: {(attribute, label): weight}."""
-        return self._once("state", self._state_features)
-
-    def _once(self, kind: str, make: Callable[[Model], Weights]) -> Weights | None:
-        """Made when first asked for, and kept as long as the model is."""
-        model = self._or_none()
-        if model is not None and kind not in self._features:
-            self._features[kind] = make(model)
-        return None if model is None else self._features[kind]
-
-    def _state_features(self, model: Model) -> dict[tuple[str, Any], float]:
-        typed = _typed(model)
-        return {(attribute, typed[label]): weight for (attribute, label), weight in state_weights(model).items()}
-
-    @property
-    def transition_features_(self) -> Any:
-        """The weights of transitions that are not zero, -inf for those forbidden: {(from, to): weight}."""
-        return self._once("transition", self._transition_features)
-
-    def _transition_features(self, model: Model) -> dict[tuple[Any, Any], float]:
-        typed = _typed(model)
-        return {(typed[before], typed[after]): weight for (before, after), weight in transition_weights(model).items()}
+    def modelfile(self) -> Any:
+        """An attribute of sklearn-crfsuite's `CRF`; raises `NoModelFile`."""
+        raise NoModelFile
 
     # Keeping
 
@@ -578,7 +574,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """Arrays and names alone, and nothing that can be made of them."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "model_" in state:
-            state["_tagger"], state["_pycrfsuite_tagger"], state["_features"] = None, None, {}
+            state["_tagger"], state["_made"] = None, {}
             state["model_"] = _plain(state["model_"])
             if state["_pieces"] is not None:
                 state["_pieces"] = replace(state["_pieces"], model=state["model_"])
@@ -604,6 +600,16 @@ def _classes(model: Model) -> list[Any]:
 def _typed(model: Model) -> dict[str, Any]:
     """The labels as they were given, by their names in the model."""
     return dict(zip(label_names(model.vocabulary, model.layout.n_labels), _classes(model), strict=True))
+
+
+def _state_features(model: Model) -> Weights:
+    typed = _typed(model)
+    return {(attribute, typed[label]): weight for (attribute, label), weight in state_weights(model).items()}
+
+
+def _transition_features(model: Model) -> Weights:
+    typed = _typed(model)
+    return {(typed[before], typed[after]): weight for (before, after), weight in transition_weights(model).items()}
 
 
 def _listed(rules: Sequence[str] | None) -> Sequence[str]:

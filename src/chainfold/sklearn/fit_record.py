@@ -1,4 +1,4 @@
-"""What a model has to remember of the X and y that it was fitted to, beside their names.
+"""Properties of the X and y of `fit` that a model keeps beside their names.
 
 Models name labels by texts: `label_type` is `int` or `bool` where all labels were such. `n_features` is the number of
 columns where X was arrays. Both are part of the model's record of training.
@@ -26,7 +26,7 @@ class LabelTypes:
         self._types: set[type] = set()
 
     def noting(self, labels: Any) -> Any:
-        """The same labels; those of iterators are noted when they are read."""
+        """Note the types of labels, those of iterators when they are read; returns the labels."""
         if not isinstance(labels, Iterable) or isinstance(labels, (str, bytes)):
             return labels
         if isinstance(labels, (list, tuple)) and all(isinstance(each, (list, tuple, np.ndarray)) for each in labels):
@@ -59,7 +59,7 @@ class LabelTypes:
         return None
 
     def with_past(self, training: Mapping[str, Any]) -> str | None:
-        """The same, for these labels and those of the training before; an empty record is that of none."""
+        """`int` or `bool` where all labels are, also those of an earlier training, whose record may be empty."""
         past = training.get(_LABEL_TYPE)
         return past if not self._types else self.name if not training or past == self.name else None
 

@@ -79,6 +79,6 @@ def _line(seen: Mapping[str, Any]) -> str:
 
 
 def log_of(model: Model) -> TrainingLog:
-    """What the model's record says of its training."""
+    """The log of training that a model's record has."""
     values = model.training.get("objective", [])
     return TrainingLog([{"num": k + 1, "loss": value} for k, value in enumerate(values)], model.layout.size)

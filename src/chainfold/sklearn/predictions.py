@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import checked_weights
-from chainfold.errors import ChainfoldError
+from chainfold.errors import BadChain
 from chainfold.model.layout import Floats
 from chainfold.sklearn.crf_inputs import Lengths
 from chainfold.sklearn.marginal_kernels import fill
@@ -27,40 +27,17 @@ def dicts(labels: list[Any], marginals: Floats) -> list[dict[Any, float]]:
     return rows
 
 
-class LabelLists(np.ndarray):
-    """An array of lists of labels, one for each sequence, which compares lists as a whole.
-
-    `==` with a list that has a list for each sequence compares one by one; a single list of labels is compared with
-    that of every sequence. The result is an array of booleans.
-
-    >>> predicted = np.array([None, None], object).view(LabelLists)
-    >>> predicted[:] = [["A"], ["B", "A"]]
-    >>> (predicted == [["A"], ["B", "B"]]).tolist()
-    [True, False]
-    """
-
-    def __eq__(self, other: Any) -> Any:
-        if self.ndim != 1 or not isinstance(other, (list, tuple, np.ndarray)):
-            return super().__eq__(other)
-        several = len(other) == 0 or any(isinstance(labels, (list, tuple, np.ndarray)) for labels in other)
-        given = list(other) if several else [list(other)] * len(self)
-        if len(given) != len(self):
-            raise ValueError(f"{len(self)} sequences cannot be compared with {len(given)}.")
-        return np.array([mine == list(theirs) for mine, theirs in zip(self, given, strict=True)], np.bool_)
-
-    def __ne__(self, other: Any) -> Any:
-        return ~(self == other)
-
-    __hash__ = None
-
-
 class Predictions:
     """The tagger's results for some sequences, cut back into these sequences."""
 
     def __init__(self, names: list[Any], tagged: list[Any], gold: NDArray[np.int32], lengths: Lengths | None) -> None:
         self.names, self.gold = names, gold
-        self._tagged, self._lengths = tagged, lengths
+        self._tagged = tagged
         self._begins = np.flatnonzero(self.each("starts")).tolist()
+        found = [len(piece) for piece in self.pieces(gold)]
+        self._counts = found if lengths is None else lengths.counts
+        if [count for count in self._counts if count] != found:
+            raise BadChain("the sequences were changed while they were read; give a copy that no other thread changes.")
 
     def each(self, name: str, axis: int = 0) -> NDArray[Any]:
         """An attribute of all positions."""
@@ -81,26 +58,15 @@ class Predictions:
         ends = [*self._begins[1:], len(values)]
         return [values[begin:end] for begin, end in zip(self._begins, ends, strict=True)] if self._begins else []
 
-    def lists(self, values: list[Any]) -> Objects:
-        return self.aligned(self.pieces(values), list).view(LabelLists)
-
     def aligned(self, of_sequences: Iterable[Any], empty: Callable[[], Any]) -> Objects:
         """Values of sequences; `empty` gives that of a sequence without positions."""
-        each = iter(of_sequences)
-        values = list(each) if self._lengths is None else [next(each) if n else empty() for n in self._lengths.counts]
-        array = np.empty(len(values), object)
-        for k, value in enumerate(values):
-            array[k] = value
+        each, array = iter(of_sequences), np.empty(len(self._counts), object)
+        for k, count in enumerate(self._counts):
+            array[k] = next(each) if count else empty()
         return array
 
     def weights(self, of_sequences: ArrayLike | None) -> Floats:
         """The weight of each position: that of its sequence."""
-        lengths = [len(piece) for piece in self.pieces(self.gold)] if self._lengths is None else self._lengths.counts
         if of_sequences is None:
             return np.ones(self.gold.size)
-        given = checked_weights(of_sequences, np.size(of_sequences))
-        if given.shape != (len(lengths),):
-            raise ChainfoldError(
-                f"there are {given.size} sample weights, but {len(lengths)} sequences; give one for each."
-            )
-        return np.repeat(given, lengths)
+        return np.repeat(checked_weights(of_sequences, "sequence", len(self._counts)), self._counts)

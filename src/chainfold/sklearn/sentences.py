@@ -30,7 +30,7 @@ _ROWS = 65536  # in a stretch, but for the last sentence
 
 
 def are_sentences(inputs: Any) -> bool:
-    """Is this a list of sentences of tokens?"""
+    """Whether this is a list of sentences of tokens."""
     for sentence in inputs if is_list(inputs) else ():
         if isinstance(sentence, Mapping):
             return any(isinstance(values, (list, tuple, np.ndarray)) for values in sentence.values())

@@ -39,7 +39,7 @@ def need(good: Any, otherwise: str) -> None:
 
 def spelt(value: Any) -> str:
     """A value of a file, short and printable, for a sentence."""
-    text = str(value)
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
     short = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
     return short if short.isprintable() else ascii(short)
 

@@ -17,6 +17,11 @@ A module imports those above it only; the modules of a device are imported when 
 with `crf` and `ops`.
 """
 
+# ruff: noqa: E402
+from chainfold.errors import require
+
+require("torch", "chainfold.torch")
+
 from chainfold.torch.crf import CRF
 from chainfold.torch.paths import Paths
 from chainfold.torch.piecewise import StreamPart

@@ -430,7 +430,7 @@ class _Run:
     def _score(self, dev: Development, point: Floats) -> float:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
-        for tagged in Tagger(self._space.nameless(_finite(point))).viterbi(blocks_of(dev.chain)):
+        for tagged in Tagger(self._space.nameless(_finite(point))).run(blocks_of(dev.chain)):
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1

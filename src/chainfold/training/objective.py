@@ -1,9 +1,9 @@
 """What training minimises: the negative log likelihood of a chain, and a penalty on the weights.
 
-    J(θ) = -Σ log p(y | x; θ) + c2 · ‖θ‖²
+    J(θ) = -Σ w log p(y | x; θ) + c2 · ‖θ‖²
 
-as CRFsuite has it. (c1 · ‖θ‖₁ has no gradient at zero; the optimiser adds it itself.) The observed counts do not depend
-on θ and are taken once, so that an evaluation is log Z and its gradient.
+as CRFsuite has it; w is the weight of a sequence. (c1 · ‖θ‖₁ has no gradient at zero; the optimiser adds it itself.)
+The observed counts do not depend on θ and are taken once, so that an evaluation is log Z and its gradient.
 
     WeightSpace            which weights there are, and which of them training may move
     Objective        J and its gradient, over the whole chain
@@ -174,8 +174,7 @@ class Objective:
         how = (gradient, self._observed, point, self._c2)
         square, score = self._threads.run(vectors.penalise, point.size, 2, *how).tolist()
         gradient[self._space.held_places] = 0.0
-        likelihood = score - evaluation.log_z if evaluation.log_likelihood is None else evaluation.log_likelihood
-        return self._c2 * square - likelihood, gradient
+        return self._c2 * square - (score - evaluation.log_z), gradient
 
 
 class BatchObjective:
@@ -202,7 +201,7 @@ class BatchObjective:
         problem = Problem(self._space.nameless(point), self._space.source, Settings(), self._workspace)
         tally = share(problem, Potentials.of(problem), low, high).tally
         assert tally.observed is not None, "a training chain is labelled"
-        likelihood = tally.weighted_likelihood if problem.weighted else tally.score - tally.log_z
+        likelihood = tally.score - tally.log_z
         layout = self._space.layout
         gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
         tally.release()
