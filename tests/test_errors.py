@@ -201,6 +201,12 @@ def test_memory_that_no_engine_could_do_with() -> None:
         ({"ids": [[0], [1], [0], [1]]}, "the attribute ids have 2 dimensions"),
         ({"offsets": [[0, 1, 2, 4]]}, "the offsets have 2 dimensions"),
         ({"n_attributes": -3}, "the number of attributes is -3"),
+        ({"n_attributes": 1.5}, "the number of attributes is 1.5, but must be a whole number"),
+        ({"n_attributes": np.ones(2)}, "the number of attributes is array"),
+        ({"n_labels": np.zeros((2, 2))}, r"n_labels is array\(\[\[0., 0.\], \[0., 0.\]\]\), but must be"),
+        ({"values": "x"}, "the attribute values are not numbers"),
+        ({"values": [[1.0]]}, "the attribute values have 2 dimensions"),
+        ({"weights": ["x"]}, "the weights are not numbers"),
     ],
 )
 def test_arrays_that_make_no_chain(arrays: dict[str, Any], sentence: str) -> None:

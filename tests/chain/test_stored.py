@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, encode, errors, log_likelihood
 from chainfold.chain import batches as reading
 from chainfold.chain import header
@@ -47,31 +48,14 @@ def made(
 ) -> Chain:
     """A random chain: names exact, hashed or none; labels known, partly unknown, or none."""
     random = np.random.default_rng(seed)
-    n_attributes, n_edge_attributes = 20, 5
-
-    def lists(count: int) -> tuple[Any, Any, Any]:
-        offsets = np.concatenate([[0], np.cumsum(random.integers(0, most + 1, positions))])
-        return offsets, random.integers(0, count, offsets[-1]), random.normal(size=offsets[-1]) if values else None
-
-    offsets, ids, numbers = lists(n_attributes)
-    edge: dict[str, Any] = {}
-    if edges:
-        edge = dict(zip(("edge_offsets", "edge_ids", "edge_values"), lists(n_edge_attributes), strict=True))
-        edge["n_edge_attributes"] = n_edge_attributes
     known = None if labels == "none" else random.integers(-1 if labels == "partly" else 0, n_labels, positions)
-    starts = random.random(positions) < 0.2
-    starts[0] = True
-    chain = Chain.from_arrays(
-        offsets=offsets,
-        ids=ids,
-        values=numbers,
-        labels=known,
-        starts=starts,
-        weights=random.exponential(size=positions)[np.cumsum(starts) - 1] if weights else None,
-        n_labels=n_labels,
-        n_attributes=n_attributes,
-        **edge,
-    )
+    starts = np.arange(positions) == 0
+    starts |= random.random(positions) < 0.2
+    numbers, n_edges = "real" if values else "one", 5 if edges else 0
+    how: dict[str, Any] = {"most": most, "values": numbers, "n_edge_attributes": n_edges, "labels": known}
+    chain = shapes.chain(random, positions, n_labels, 20, starts=starts, **how)
+    if weights:
+        chain = dataclasses.replace(chain, weights=random.exponential(size=positions)[np.cumsum(starts) - 1])
     return chain if names == "none" else described(chain, exact=names == "exact")
 
 
