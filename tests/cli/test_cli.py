@@ -24,34 +24,6 @@ def told(*arguments: object) -> str:
     return succeeded(*arguments).decode()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "give either a stored chain or --synthetic"),
-        (("missing.arrow",), "missing.arrow: there is no such file."),
-        (("missing.arrow", "--synthetic", "10:2:2:1"), "give either a stored chain or --synthetic"),
-        (("--synthetic", "10:2:2"), "cannot read '10:2:2' as a synthetic chain"),
-        (("--synthetic", "10:two:2:1"), "cannot read '10:two:2:1'"),
-        (("--synthetic", "0:2:2:1"), "positions is 0"),
-        (("--synthetic", "10:2:2:3"), "n_attributes is 2, but must be at least 3"),
-        (("--synthetic", "10:2:2:1", "--engine", "warp"), "there is no engine 'warp'"),
-        (("--synthetic", "10:2:2:1", "--memory", "much"), "cannot read 'much' as an amount of memory"),
-        (("--synthetic", "10:2:2:1", "--memory", "1.2.3GB"), "cannot read '1.2.3GB'"),
-        (("--synthetic", "10:2:2:1", "--threads", "0"), "threads is 0, but must be a whole number, at least 1"),
-        (("--synthetic", "10:2:2:1", "--seed", "-1"), "seed is -1"),
-        (("--synthetic", "10000000000:300:3000:1", "--engine", "fb-log"), "not enough memory"),
-        (("--synthetic", "100000:5:9:3", "--engine", "fb", "--memory", "1MB"), "'fb' needs about 12.8 MB"),
-        (("--synthetic", "10:2:2:1", "--output", "missing/gradient.npy"), "cannot be written"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert sentence in failed("gradient", *arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_command_is_told_of_bad_input_in_the_same_way(tmp_path: Path) -> None:
     done = chainfold("gradient", "missing.arrow", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

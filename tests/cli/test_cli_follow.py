@@ -138,22 +138,6 @@ def test_lines_that_cannot_be_read(way: str, code: int, kept: str, trained: Trai
     assert way != "unknown" or lines[1].split()[:-1] == ["b2", "x", "X", "X", "X"]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--max-lag", "3"), "--max-lag requires --follow"),
-        (("--on-error", "skip"), "--on-error requires --follow"),
-        (("--lags",), "--lags requires --follow"),
-        (("--follow", "--on-error", "ignore"), "one of stop, skip, unknown"),
-        (("--follow", "--max-lag", "-1"), "at least 0"),
-        (("--follow", "--nbest", "2"), "--follow does not support --nbest"),
-        (("--follow", "-"), "one input, and there are 2"),
-    ],
-)
-def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
-    assert sentence in failed("tag", trained.path, "-", *options, given=trained.text.read_bytes())
-
-
 # Processes of their own
 
 

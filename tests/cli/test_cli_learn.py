@@ -162,21 +162,6 @@ def test_an_interrupt_while_nothing_comes_saves_what_there_is(tmp_path: Path) ->
 # Sentences
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--rate", "0"), "--rate is 0.0, but must be a finite number above zero."),
-        (("--hash-bits", "99"), "--hash-bits is 99, but must be a whole number from 1 to 24."),
-        (("--save-every", "0"), "--save-every is 0, but must be a whole number, at least 1."),
-        (("--resume", "--fresh"), "give --resume or --fresh, not both."),
-    ],
-)
-def test_options_that_make_no_sense(options: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    text = conll(tmp_path / "t", 5)
-    assert failed("learn", text, "-o", tmp_path / "m", *options).startswith(sentence)
-    assert [path.name for path in tmp_path.iterdir()] == ["t"]
-
-
 def test_inputs_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     text, model = conll(tmp_path / "t", 5), tmp_path / "m"
     succeeded("encode", text, "-o", tmp_path / "c")

@@ -218,38 +218,6 @@ def test_chains_that_do_not_fit(verb: str, trained: Trained, tmp_path: Path) -> 
     assert "was encoded with another template" in failed(verb, tmp_path / "m", trained.chain)
 
 
-@pytest.mark.parametrize("verb", ["tag", "eval", "explain", "watch"])
-@pytest.mark.parametrize(
-    "options",
-    [["--group", "w"], ["--columns", "w,t"], ["--format", "csv"], ["--comments", "#"], ["--groups-return"]],
-)
-def test_options_of_raw_files_do_not_apply_to_a_chain(trained: Trained, verb: str, options: list[str]) -> None:
-    sentence = failed(verb, trained.path, trained.chain, *options)
-    assert sentence.startswith(f"{trained.chain}: is an encoded chain, to which {options[0]} does not apply; leave it ")
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
-        (("--forbid", "B-X>Q"), "there is no label 'Q'"),
-        (("--forbid", "^>*"), "no labelling of the chain is possible"),
-        (("--seed", "-1"), "seed is -1"),
-        (("--samples", "-1"), "samples is -1"),
-        (("--nbest", "-1"), "nbest is -1"),
-        (("--memory", "0"), "memory is 0"),
-        (("--memory", "some"), "cannot read 'some' as an amount of memory"),
-        (("--format", "word"), "format is 'word'"),
-        (("--columns", "a,b,c"), "there is no"),
-        (("--group", "z"), "there is no group column 'z'"),
-        (("--encoding", "klingon"), "klingon"),
-    ],
-)
-def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
-    for verb in ("tag",) if "-1" in options else ("tag", "eval"):
-        assert sentence in failed(verb, trained.path, trained.text, *options)
-
-
 # eval
 
 

@@ -129,24 +129,6 @@ def test_lines(trained: Trained) -> None:
     assert "alarm" not in quiet
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--alarm", "Q>1"), "there is no 'Q' to raise the alarm 'Q>1'; choose surprise, entropy"),
-        (("--alarm", "O"), "cannot read 'O' as an alarm"),
-        (("--window", "0"), "window is 0"),
-        (("--every", "often"), "every is 'often', but must be a number of rows, or a time"),
-        (("--every", "1.5"), "every is '1.5'"),
-        (("--max-lag", "-1"), "--max-lag is -1"),
-        (("--columns", "a,b,c"), "there is no"),
-        (("--memory", "some"), "cannot read 'some'"),
-        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
-    ],
-)
-def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
-    assert sentence in failed("watch", trained.path, trained.text, *options)
-
-
 @pytest.mark.parametrize("source", ["-", "file"])
 def test_lines_that_cannot_be_read(source: str, trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text(trained.text.read_text().replace("\n", "\noops\n", 1))

@@ -20,7 +20,7 @@ from chainfold import Layout, Model, Vocabulary
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import save_model
 from chainfold.model.inspection import inspect, matching, strongest
-from verbs import failed, run
+from verbs import run
 
 
 def named(n_labels: int = 3, n_attributes: int = 12, seed: int = 0, edges: int = 2) -> Model:
@@ -210,18 +210,6 @@ def test_json_is_what_inspection_finds(path: Path) -> None:
     assert facts.pop("model") == str(path)
     assert facts.pop("bytes") == path.stat().st_size
     assert facts == json.loads(json.dumps(inspect(named(), 4, ["L2"])))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--label", "X"], "there is no label 'X' in the model; its labels are L0, L1, L2"),
-        (["--top", "-1"], "top is -1"),
-        (["--html", "x.html", "--json"], "give --html or --json"),
-    ],
-)
-def test_bad_requests_end_with_a_sentence(path: Path, arguments: list[str], sentence: str) -> None:
-    assert sentence in failed("inspect", path, *arguments)
 
 
 # The page
