@@ -1,4 +1,4 @@
-"""Settings that a verb refuses: one sentence, exit code 2, and nothing written. Those of `train` are in its own file."""
+"""Settings that a verb refuses: one sentence, exit code 2, and nothing written; those of `train` are in its file."""
 
 from __future__ import annotations
 

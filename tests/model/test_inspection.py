@@ -46,9 +46,9 @@ def named(n_labels: int = 3, n_attributes: int = 12, seed: int = 0, edges: int =
 def test_a_long_list_in_the_training_record_is_shown(entry: list[Any], tmp_path: Path) -> None:
     save_model(tmp_path / "m", replace(named(), training={"record": entry}))
     for how in ((), ("--html", tmp_path / "page.html")):
-        done = run(tmp_path / "m", *how)
+        done = run("inspect", tmp_path / "m", *how)
         assert done.exit_code == 0, done.exception
-    assert json.dumps(entry)[:20] in run(tmp_path / "m").output.replace("\n", "")
+    assert json.dumps(entry)[:20] in run("inspect", tmp_path / "m").output.replace("\n", "")
 
 
 def plain_state(model: Model) -> list[tuple[str, str, float, int]]:
