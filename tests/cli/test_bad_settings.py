@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cli.trained import Trained
 from verbs import failed
 
 pytestmark = pytest.mark.quick
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained")
-    Trained(folder)
-    return folder
 
 
 TAG, FOLLOW, WATCH, EVAL = "tag m test.txt", "tag m test.txt --follow", "watch m test.txt", "eval m test.txt"
@@ -83,8 +74,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "sentence"), REFUSED, ids=[command for command, _ in REFUSED])
 def test_a_setting_that_cannot_be_is_one_sentence(
-    command: str, sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, sentence: str, trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = trained.path.parent
     monkeypatch.chdir(folder)
     before = sorted(folder.iterdir())
     assert sentence in failed(*command.split())

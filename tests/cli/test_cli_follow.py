@@ -24,11 +24,6 @@ from processes import PATIENCE, chainfold, command, running
 from verbs import conll, failed, run, succeeded
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("trained"))
-
-
 def lines_of(trained: Trained) -> list[bytes]:
     return trained.text.read_bytes().splitlines(keepends=True)
 

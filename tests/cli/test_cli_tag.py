@@ -9,22 +9,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
-from chainfold.inference import whole_chain
+from chainfold import tag_to
 from chainfold.model.file import open_model, save_model
 from chainfold.model.model import Model
 from cli.trained import COLUMNS, ROWS, Trained
 from verbs import failed, succeeded
 
 pytestmark = pytest.mark.quick
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("trained"))
 
 
 def fields(output: bytes) -> list[list[str]]:
@@ -115,24 +110,29 @@ def test_attributes_that_the_model_does_not_know_say_nothing(trained: Trained) -
 # Probabilities
 
 
-def test_marginals(trained: Trained) -> None:
-    lines = fields(succeeded("tag", trained.path, trained.text, "--marginals", "--all-marginals"))
-    numbers = np.array([[float(field) for field in line[4:]] for line in lines])
-    np.testing.assert_allclose(numbers[:, 1:].sum(axis=1), 1.0, atol=3e-6)
-    np.testing.assert_allclose(numbers[:, 1:], trained.posteriors, rtol=1e-5)
-    np.testing.assert_allclose(numbers[:, 0], trained.of_best(), rtol=1e-5)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--marginals": {"marginals": True},
+    "--marginals --all-marginals": {"marginals": True, "all_marginals": True},
+    "--samples 3 --seed 4": {"samples": 3, "seed": 4},
+    "--nbest 4": {"nbest": 4},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_verb_writes_what_the_library_writes(options: str, trained: Trained, tmp_path: Path) -> None:
+    sink, table, how = io.BytesIO(), io.BytesIO(), options.split()
+    tag_to(sink, trained.model, trained.text, sequences=table, **OPTIONS[options])
+    assert succeeded("tag", trained.path, trained.text, *how) == sink.getvalue() != trained.tagged()
+    to = ("-o", tmp_path / "out", "--sequences")
+    assert succeeded("tag", trained.path, trained.text, *how, *to, "-") == table.getvalue()
+    succeeded("tag", trained.path, trained.text, *how, *to, tmp_path / "table")
+    assert (tmp_path / "out").read_bytes() == sink.getvalue()
+    assert (tmp_path / "table").read_bytes() == table.getvalue()
+
+
+def test_columns_of_probabilities_are_named(trained: Trained) -> None:
     header = succeeded("tag", trained.path, "-", "--all-marginals", given=b"word,shape\nb1,x\n").splitlines()[0]
     assert header.decode().split(",")[3:] == [f"probability({label})" for label in trained.names]
-
-
-def test_samples(trained: Trained) -> None:
-    lines = fields(succeeded("tag", trained.path, trained.text, "--samples", "3", "--seed", "4"))
-    drawn = whole_chain.sample(trained.model, trained.source, 3, 4)
-    for k in range(3):
-        assert [line[4 + k] for line in lines] == [trained.names[label] for label in drawn[k]]
-    assert [line[3] for line in lines] == trained.labels
-    others = fields(succeeded("tag", trained.path, trained.text, "--samples", "3", "--seed", "5"))
-    assert others != lines
 
 
 @pytest.mark.parametrize("option", ["--marginals", "--all-marginals", "--samples"])
@@ -140,21 +140,6 @@ def test_several_labellings_have_no_probabilities_of_rows(option: str, trained: 
     more = ("1",) if option == "--samples" else ()
     sentence = failed("tag", trained.path, trained.text, "--nbest", "2", option, *more)
     assert "--nbest cannot be combined with --marginals" in sentence
-
-
-@pytest.mark.parametrize("option", [(), ("--nbest", "2")], ids=["best", "n best"])
-def test_a_table_of_sequences(option: tuple[str, ...], trained: Trained, tmp_path: Path) -> None:
-    succeeded("tag", trained.path, trained.text, "-o", tmp_path / "out", "--sequences", tmp_path / "s.csv", *option)
-    rows = list(csv.DictReader((tmp_path / "s.csv").read_text().splitlines()))
-    assert [int(row["sequence"]) for row in rows] == list(range(len(ROWS)))
-    assert [int(row["positions"]) for row in rows] == [len(rows) for rows in ROWS]
-    found = [float(row["log_probability"]) for row in rows]
-    best = whole_chain.tag(trained.model, trained.source)
-    np.testing.assert_allclose(found, whole_chain.log_probabilities(trained.model, trained.source, best), rtol=1e-8)
-    entropies = whole_chain.entropies(trained.model, trained.source)
-    np.testing.assert_allclose([float(row["entropy"]) for row in rows], entropies, rtol=1e-8)
-    piped = succeeded("tag", trained.path, trained.text, "-o", tmp_path / "out", "--sequences", "-", *option)
-    assert piped == (tmp_path / "s.csv").read_bytes()
 
 
 # What is refused

@@ -35,11 +35,6 @@ VERB = sys.modules["chainfold.cli.watch"]  # `chainfold.cli.watch` is what the m
 RULES = ("--alarm", "I-X>0.5", "--alarm", "surprise>0.4", "--alarm", "share(O)<0.5", "--window", "20")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("watch"))
-
-
 def events(output: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.decode().splitlines()]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from chainfold.chain.any_chain import open_chain
 from chainfold.chain.renumbered import Renumbered
 from chainfold.inference import whole_chain
@@ -37,10 +35,6 @@ class Trained:
     def by_sentence(self) -> list[list[str]]:
         found = iter(self.labels)
         return [[next(found) for _ in rows] for rows in ROWS]
-
-    def of_best(self) -> Any:
-        """The probability of each predicted label."""
-        return self.posteriors[np.arange(len(self.labels)), [self.names.index(label) for label in self.labels]]
 
     def tagged(self) -> bytes:
         """The lines of the test set with their labels."""
