@@ -7,9 +7,9 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,31 +41,11 @@ from chainfold.semiring import (
 
 ROUNDING = 1e-12  # of a few operations, relative to the sum of the magnitudes that were added
 LONG_ROUNDING = 1e-9  # the same over thousands of positions
-STEP = 1e-5  # of a central difference,
-DIFFERENCE = 1e-8  # and its error, truncation and rounding together
 
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
 
 
-# Two semirings as a user would write them: elements that are numbers, and elements that are vectors.
-
-
-class Bottleneck(Semiring):
-    """The widest path: max over the paths of the least capacity on them."""
-
-    name = "bottleneck"
-
-    def zero(self, shape: tuple[int, ...] = ()) -> Elements:
-        return np.full(shape, -np.inf)
-
-    def one(self, shape: tuple[int, ...] = ()) -> Elements:
-        return np.full(shape, np.inf)
-
-    def plus(self, a: Elements, b: Elements) -> Elements:
-        return np.maximum(a, b)
-
-    def times(self, a: Elements, b: Elements) -> Elements:
-        return np.minimum(a, b)
+# A semiring as a user would write it, whose elements are vectors.
 
 
 class Shortest(Semiring):
@@ -153,7 +133,6 @@ CASES = [
     Case(
         LogExpectation(2), st.tuples(REAL, REAL, REAL).map(signed_log.lift), linear=signed_log.value, magnitude=unsigned
     ),
-    Case(Bottleneck(), SCORE, exact=True),
     Case(Shortest(3), st.tuples(COST, COST, COST).map(sorted), exact=True),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.semiring.name.replace(" ", "-") for case in CASES])
@@ -208,13 +187,14 @@ def test_laws_that_hold_exactly(case: Case, law: str, data: st.DataObject) -> No
 
 
 @each_case
-def test_identities_have_the_shape_and_type_that_they_promise(case: Case) -> None:
+def test_identities_have_the_shape_and_type_that_they_promise_and_an_empty_sum_is_zero(case: Case) -> None:
     semiring = case.semiring
     for identity in (semiring.zero, semiring.one):
         assert identity().shape == semiring.element_shape
         assert identity((2, 5)).shape == (2, 5, *semiring.element_shape)
         assert identity((2, 5)).dtype == semiring.dtype
     assert not np.array_equal(semiring.zero(), semiring.one())
+    assert np.array_equal(semiring.sum(semiring.one((3, 0)), axis=1), semiring.zero((3,)))
 
 
 @pytest.mark.parametrize("semiring", [LogSumProduct(), MaxPlus()], ids=lambda semiring: semiring.name)
@@ -241,12 +221,6 @@ def test_sum_is_plus_after_plus(case: Case, data: st.DataObject) -> None:
         case.assert_close(semiring.sum(a, axis), expected, bound)
 
 
-@each_case
-def test_an_empty_sum_is_zero(case: Case) -> None:
-    semiring = case.semiring
-    assert np.array_equal(semiring.sum(semiring.one((3, 0)), axis=1), semiring.zero((3,)))
-
-
 def test_sum_refuses_the_axes_of_an_element() -> None:
     semiring = Expectation(2)
     with pytest.raises(np.exceptions.AxisError):
@@ -254,15 +228,6 @@ def test_sum_refuses_the_axes_of_an_element() -> None:
 
 
 # What the operations mean, for axioms alone do not tell max from log-add-exp.
-
-
-@given(a=LOG, b=LOG)
-@EXAMPLES
-def test_log_sum_product_computes_with_logarithms(a: float, b: float) -> None:
-    x, y = np.array(a), np.array(b)
-    plus, times = LogSumProduct().plus(x, y), LogSumProduct().times(x, y)
-    assert abs(math.exp(plus) - (math.exp(a) + math.exp(b))) <= ROUNDING * (math.exp(a) + math.exp(b))
-    assert abs(math.exp(times) - math.exp(a) * math.exp(b)) <= ROUNDING * math.exp(a) * math.exp(b)
 
 
 @given(a=REAL, b=REAL)
@@ -278,30 +243,6 @@ def test_signed_log_computes_with_real_numbers_of_either_sign(a: float, b: float
 def test_opposite_numbers_cancel_to_the_true_zero() -> None:
     x = signed_log.lift(np.array([3.0, -0.25, 0.0]))
     assert np.array_equal(signed_log.plus(x, signed_log.lift(np.array([-3.0, 0.25, 0.0]))), signed_log.zero((3,)))
-
-
-FACTORS = st.lists(st.tuples(st.floats(0.1, 10.0), REAL, REAL), min_size=1, max_size=6).map(np.array)
-
-
-@given(drawn=FACTORS)
-@EXAMPLES
-def test_lemma_a_product_of_pairs_sums_the_features(drawn: Floats) -> None:
-    """⊗ (z_i, z_i h_i) = (Π z_i, Π z_i · Σ h_i), in both domains."""
-    z, h = drawn[:, 0], drawn[:, 1:]
-    expected = np.prod(z) * np.concatenate([[1.0], h.sum(axis=0)])
-    bound = ROUNDING * np.prod(z) * np.concatenate([[1.0], np.abs(h).sum(axis=0)])
-    plain, log = Expectation(2), LogExpectation(2)
-    assert np.all(np.abs(reduce(plain.times, plain.lift(z, h)) - expected) <= bound)
-    assert np.all(np.abs(signed_log.value(reduce(log.times, log.lift(np.log(z), h))) - expected) <= bound)
-
-
-@given(drawn=FACTORS)
-@EXAMPLES
-def test_lemma_a_sum_of_pairs_is_the_pair_of_sums(drawn: Floats) -> None:
-    """⊕ (z_i, h_i) = (Σ z_i, Σ h_i), in both domains."""
-    expected, bound = drawn.sum(axis=0), ROUNDING * np.abs(drawn).sum(axis=0)
-    assert np.all(np.abs(Expectation(2).sum(drawn) - expected) <= bound)
-    assert np.all(np.abs(signed_log.value(LogExpectation(2).sum(signed_log.lift(drawn))) - expected) <= bound)
 
 
 @given(z=st.floats(0.0, 10.0), h=st.tuples(REAL, REAL))
@@ -500,23 +441,6 @@ def test_expectation_is_the_mean_of_the_features_summed_along_a_path(seed: int) 
     assert abs(log_total[0, 0] - np.log(weights.sum())) <= ROUNDING
 
 
-def test_expectation_is_the_gradient_of_log_z() -> None:
-    theta, f, _ = random_chain(seed=1)
-    semiring = LogExpectation(3)
-    gradient = semiring.expectation(normalise(semiring, semiring.lift(f @ theta, f)))
-    for m, direction in enumerate(np.eye(3)):
-        high, low = (normalise(LogSumProduct(), f @ (theta + step * direction)) for step in (STEP, -STEP))
-        assert abs((high - low) / (2 * STEP) - gradient[m]) <= DIFFERENCE
-
-
-@pytest.mark.parametrize("feature", [0.0, -2.5])
-def test_features_that_have_no_logarithm(feature: float) -> None:
-    semiring = LogExpectation(1)
-    total = normalise(semiring, semiring.lift(np.zeros((4, 3, 3)), np.full((4, 3, 3, 1), feature)))
-    assert total[1, 1] == np.sign(feature)
-    assert abs(semiring.expectation(total)[0] - 4 * feature) <= ROUNDING * 4 * abs(feature)
-
-
 def test_the_expectation_over_no_path_is_not_a_number() -> None:
     forbidden, f = np.full((2, 2, 2), -np.inf), np.ones((2, 2, 2, 1))
     plain, log = Expectation(1), LogExpectation(1)
@@ -532,36 +456,20 @@ def constant(value: float) -> Floats:
     return np.full((LONG, 2, 2), value)
 
 
-def test_plain_numbers_underflow_on_a_long_chain_and_logarithms_hold() -> None:
+@pytest.mark.parametrize("score", [-2.0, 2.0])
+def test_plain_numbers_leave_the_range_on_a_long_chain_and_logarithms_hold(score: float) -> None:
     plain, log = Expectation(1), LogExpectation(1)
-    f = constant(-3.0)[..., None]
-    assert normalise(SumProduct(), constant(math.exp(-2.0))) == 0.0
-    assert np.isnan(plain.expectation(normalise(plain, plain.lift(constant(math.exp(-2.0)), f)))).all()
-    log_z = -2.0 * LONG + (LONG + 1) * math.log(2.0)
-    total = normalise(log, log.lift(constant(-2.0), f))
-    assert abs(normalise(LogSumProduct(), constant(-2.0)) - log_z) <= LONG_ROUNDING * abs(log_z)
-    assert abs(total[0, 0] - log_z) <= LONG_ROUNDING * abs(log_z)
-    assert abs(log.expectation(total)[0] - -3.0 * LONG) <= LONG_ROUNDING * 3.0 * LONG
-
-
-def test_plain_numbers_overflow_on_a_long_chain_with_a_warning_and_logarithms_hold() -> None:
-    plain, log = Expectation(1), LogExpectation(1)
-    f = constant(-3.0)[..., None]
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        assert normalise(SumProduct(), constant(math.exp(2.0))) == np.inf
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        total = normalise(plain, plain.lift(constant(math.exp(2.0)), f))
+    psi, f = constant(math.exp(score)), constant(-3.0)[..., None]
+    with nullcontext() if score < 0.0 else pytest.warns(RuntimeWarning, match="overflow"):
+        assert normalise(SumProduct(), psi) == (0.0 if score < 0.0 else np.inf)
+    with nullcontext() if score < 0.0 else pytest.warns(RuntimeWarning, match="overflow"):
+        total = normalise(plain, plain.lift(psi, f))
     assert not np.isfinite(plain.expectation(total)).any()
-    log_z = 2.0 * LONG + (LONG + 1) * math.log(2.0)
-    log_total = normalise(log, log.lift(constant(2.0), f))
-    assert abs(normalise(LogSumProduct(), constant(2.0)) - log_z) <= LONG_ROUNDING * log_z
+    log_z = score * LONG + (LONG + 1) * math.log(2.0)
+    log_total = normalise(log, log.lift(constant(score), f))
+    assert abs(normalise(LogSumProduct(), constant(score)) - log_z) <= LONG_ROUNDING * abs(log_z)
+    assert abs(log_total[0, 0] - log_z) <= LONG_ROUNDING * abs(log_z)
     assert abs(log.expectation(log_total)[0] - -3.0 * LONG) <= LONG_ROUNDING * 3.0 * LONG
-
-
-def test_counts_of_paths_are_exact() -> None:
-    u = np.ones((100, 3, 3), np.int64)
-    assert normalise(Counting(), u) == 3**101
-    assert (marginals(Counting(), u) == 3**99).all()
 
 
 def test_paths_without_two_ones_in_a_row_are_counted_by_fibonacci() -> None:
@@ -584,15 +492,6 @@ def test_boolean_says_whether_a_path_exists() -> None:
         assert exists == np.isfinite(path_log_weights(np.where(allowed, 0.0, -np.inf))).any()
         assert np.array_equal(marginals(Boolean(), allowed), marginals(Counting(), allowed) > 0)
     assert answers == {True, False}
-
-
-def test_max_marginals_are_best_paths_through_a_move() -> None:
-    _, _, log_psi = random_chain(seed=7)
-    paths, log_weights = all_paths(4, 3), path_log_weights(log_psi)
-    v = marginals(MaxPlus(), log_psi)
-    for t, i, j in itertools.product(range(4), range(3), range(3)):
-        best = log_weights[(paths[:, t] == i) & (paths[:, t + 1] == j)].max()
-        assert v[t, i, j] == best or abs(v[t, i, j] - best) <= ROUNDING
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -618,13 +517,6 @@ def test_entropy_of_one_path_and_of_a_uniform_chain() -> None:
 # Semirings of one's own
 
 
-def test_bottleneck_finds_the_widest_path() -> None:
-    capacity = np.random.default_rng(5).random((4, 3, 3))
-    widest = max(min(capacity[t, y[t], y[t + 1]] for t in range(4)) for y in all_paths(4, 3))
-    assert normalise(Bottleneck(), capacity) == widest
-    assert marginals(Bottleneck(), capacity).max() == widest
-
-
 def test_k_shortest_paths_in_order() -> None:
     cost = np.random.default_rng(6).integers(0, 50, (4, 3, 3)).astype(float)
     u = Shortest(5).zero((4, 3, 3))
@@ -639,12 +531,3 @@ def test_a_semiring_needs_its_four_parts() -> None:
 
     with pytest.raises(TypeError, match=r"abstract methods '?one'?, '?plus'?, '?times'?"):
         Unfinished()  # type: ignore[abstract]
-
-
-def test_the_examples_of_the_documentation_run() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "semirings.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 3
-    namespace: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, namespace)

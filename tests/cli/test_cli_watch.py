@@ -21,43 +21,18 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from chainfold import ChainfoldError, Layout, Model, SyntheticChain
-from chainfold.chain.any_chain import open_chain
 from chainfold.chain.block import KnownBlock
 from chainfold.chain.chain import gather
-from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.cli.watch import blocks
 from chainfold.cli.watch_screen import summary, view
-from chainfold.inference import whole_chain
 from chainfold.inference.monitor import Monitor, Status
-from chainfold.model.file import open_model
+from cli.trained import Trained
 from processes import PATIENCE, command, running
-from verbs import conll, failed, run, sentences, succeeded
+from verbs import failed, run, succeeded
 
 VERB = sys.modules["chainfold.cli.watch"]  # `chainfold.cli.watch` is what the module defines
-COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
 RULES = ("--alarm", "I-X>0.5", "--alarm", "surprise>0.4", "--alarm", "share(O)<0.5", "--window", "20")
-
-
-class Trained:
-    def __init__(self, folder: Path) -> None:
-        self.path, self.text = folder / "m", conll(folder / "test.txt", 30, seed=7, noise=0.4)
-        succeeded("train", conll(folder / "train.txt", 60), "-o", self.path, *COLUMNS)
-        succeeded("encode", self.text, "-o", folder / "test.chain", *COLUMNS)
-        self.chain = folder / "test.chain"
-        model = open_model(self.path)
-        assert model.vocabulary is not None
-        source = Renumbered(open_chain(self.chain), model.vocabulary)
-        self.names = model.vocabulary.labels
-        self.labels = [self.names[label] for label in whole_chain.tag(model, source)]
-        self.posteriors = whole_chain.marginals(model, source)
-        self.gold = [tag for rows in sentences(30, seed=7, noise=0.4) for _, _, tag in rows]
-        self.log_likelihood = float(whole_chain.log_probabilities(model, source).sum())
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("watch"))
 
 
 def events(output: bytes) -> list[dict[str, Any]]:
@@ -133,28 +108,6 @@ def test_lines(trained: Trained) -> None:
     for what in ("nats per row, exact.", "expected rows", "B-X"):
         assert what in " ".join(quiet.split())
     assert "alarm" not in quiet
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--alarm", "Q>1"), "there is no 'Q' to raise the alarm 'Q>1'; choose surprise, entropy"),
-        (("--alarm", "O"), "cannot read 'O' as an alarm"),
-        (("--window", "0"), "window is 0"),
-        (("--max-lag", "-1"), "--max-lag is -1"),
-        (("--columns", "a,b,c"), "there is no"),
-        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
-    ],
-)
-def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
-    assert sentence in failed("watch", trained.path, trained.text, *options)
-
-
-def test_inputs_that_cannot_be_read(trained: Trained, tmp_path: Path) -> None:
-    assert "there is no such file" in failed("watch", trained.path, tmp_path / "missing")
-    (tmp_path / "bad").write_text("b1 x B-X\nb2\n")
-    assert "line 2" in failed("watch", trained.path, tmp_path / "bad")
-    assert "is empty" in failed("watch", trained.path, "-", given=b"")
 
 
 @pytest.mark.parametrize("source", ["-", "file"])
@@ -258,19 +211,6 @@ def test_on_a_terminal_until_interrupted(trained: Trained) -> None:
         assert one.wait(PATIENCE) == 130
     os.close(ours)
     assert said == b"chainfold: interrupted.\n"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="pipes close in another way there")
-def test_a_closed_pipe_ends_quietly(trained: Trained) -> None:
-    line = command("watch", trained.path, trained.text, "--json", "--alarm", "O>-1")
-    with running(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
-        assert one.stdout is not None
-        assert one.stderr is not None
-        assert json.loads(one.stdout.readline())["event"] == "alarm"
-        one.stdout.close()
-        said = one.stderr.read()
-        assert one.wait(PATIENCE) == 0
-    assert said == b""
 
 
 # The picture

@@ -86,7 +86,54 @@ def sealed(tensors: Tensors, about: Any, lie: Callable[[dict[str, Any]], None] =
     return len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for _, array in ordered)
 
 
-# Changes
+# Changes by name, for tables of what must be refused
+
+Change = Callable[[Tensors, About], None]
+
+
+def put(name: str, value: Any, at: int | tuple[int, ...] = 0) -> Change:
+    """Another number in an array."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        array = tensors[name] = tensors[name].copy()
+        array[at if array.ndim else ()] = value
+
+    return change
+
+
+def make(name: str, of: Callable[[Any], Any]) -> Change:
+    """Another array, or none."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        found = of(tensors.pop(name))
+        if found is not None:
+            tensors[name] = found
+
+    return change
+
+
+def say(value: Any, *path: Any) -> Change:
+    """Another value in the JSON."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        owner: Any = about
+        for key in path[:-1]:
+            owner = owner[key]
+        owner[path[-1]] = value
+
+    return change
+
+
+def more(tensors: Tensors, about: About) -> None:
+    """An array that nobody knows."""
+    tensors["more"] = np.zeros(1)
+
+
+def none(array: Any) -> None:
+    """Nothing in its place."""
+
+
+# Changes at random
 
 INTEGERS = [0, 1, -1, 2, 3, 5, 7, 64, 255, 256, 4096, 2**30, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63)]
 FLOATS = [

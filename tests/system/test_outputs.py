@@ -58,6 +58,10 @@ VERBS = [
     ("train data.txt --dev a.chain -o a", INPUT),  # whose chain would be a.chain
     ("train a.chain --dev data.txt -o data.txt", INPUT),
     ("train a.chain --model a.run -o a", INPUT),
+    ("train a.run -o a --fresh", INPUT),
+    ("train data.txt --dev data.txt -o data.txt", INPUT),
+    ("export a.model -o a.model --format crfsuite", INPUT),
+    ("import a.model -o a.model", INPUT),
     ("learn data.txt --prequential new -o new", TWO),
     ("learn data.txt --prequential new.run -o new", TWO),
     ("learn data.txt --prequential data.txt -o new", INPUT),
@@ -107,28 +111,6 @@ def test_nor_over_what_comes_through_standard_input(
         os.dup2(kept, 0)
         os.close(kept)
     assert (folder / name).read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["tag a.model data.txt", "eval a.model data.txt", "watch a.model data.txt", "encode data.txt -o -"],
-)
-def test_nor_does_standard_output_go_to_the_end_of_what_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(folder)
-    content = (folder / "data.txt").read_bytes()
-    kept = os.dup(1)
-    with (folder / "data.txt").open("ab") as file:
-        os.dup2(file.fileno(), 1)
-    try:
-        done = run(*command.split())
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-    assert done.exit_code == 2
-    assert f"standard output: {INPUT}" in done.stderr
-    assert (folder / "data.txt").read_bytes() == content
 
 
 def test_a_model_may_be_trained_further_in_its_own_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

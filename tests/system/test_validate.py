@@ -25,42 +25,7 @@ from chainfold.system.archive import read_sealed, write_sealed
 from chainfold.system.validate import spelt
 from chainfold.training.online.adagrad import OnlineSettings
 from fuzz import states
-from fuzz.states import Tensors, Valid, chain_of, model_of, sealed
-
-Change = Callable[[Tensors, dict[str, Any]], None]
-
-
-def put(name: str, value: Any, at: int | tuple[int, ...] = 0) -> Change:
-    """Another number in an array."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        array = tensors[name] = tensors[name].copy()
-        array[at if array.ndim else ()] = value
-
-    return change
-
-
-def make(name: str, of: Callable[[Any], Any]) -> Change:
-    """Another array, or none."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        found = of(tensors.pop(name))
-        if found is not None:
-            tensors[name] = found
-
-    return change
-
-
-def say(value: Any, *path: Any) -> Change:
-    """Another value in the JSON."""
-
-    def change(tensors: Tensors, about: dict[str, Any]) -> None:
-        owner: Any = about
-        for key in path[:-1]:
-            owner = owner[key]
-        owner[path[-1]] = value
-
-    return change
+from fuzz.states import Change, Tensors, Valid, chain_of, make, model_of, more, none, put, say, sealed
 
 
 def text(change: Callable[[Any], None]) -> Change:
@@ -74,12 +39,8 @@ def text(change: Callable[[Any], None]) -> Change:
     return changed
 
 
-def more(tensors: Tensors, about: dict[str, Any]) -> None:
-    tensors["more"] = np.zeros(1)
-
-
-def none(array: Any) -> None:
-    """Nothing in its place."""
+def no_columns(tensors: Tensors, about: dict[str, Any]) -> None:
+    about["again"], about["meaning"]["columns"] = False, None
 
 
 def stream(**settings: Any) -> Valid:
@@ -198,6 +159,18 @@ FORGERIES: dict[str, dict[str, Change]] = {
         "rows that never came": put("counts", 0, 1),
         "hash bits beyond memory": say(40, "meaning", "hash_bits"),
         "hash bits that are text": say("5", "meaning", "hash_bits"),
+        "no hash bits": say(None, "meaning", "hash_bits"),
+        "labels that are numbers": say([1, 2, 3], "meaning", "labels"),
+        "no labels": say(None, "meaning", "labels"),
+        "no columns of a pipe": no_columns,
+        "a template that is a number": say(7, "meaning", "template"),
+        "again as a number": say(1, "again"),
+        "no settings": say(None, "settings"),
+        "settings of nothing": say({}, "settings"),
+        "fewer labels than rows": make("held.labels", lambda array: array[:-1]),
+        "offsets of parts": make("held.offsets", lambda array: array.astype(float)),
+        "fewer counts": make("counts", lambda array: array[:3]),
+        "fewer counts of intervals": make("prequential.counts", lambda array: array[:1]),
         "labels twice": say(["P", "P", "P"], "meaning", "labels"),
         "too few labels": say(["P"], "meaning", "labels"),
         "a template that is none": say("{", "meaning", "template"),
