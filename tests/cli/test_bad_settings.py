@@ -14,7 +14,7 @@ TAG, FOLLOW, WATCH, EVAL = "tag m test.txt", "tag m test.txt --follow", "watch m
 LEARN, EXPLAIN, GRADIENT = "learn test.txt -o new", "explain m test.txt", "gradient --synthetic 10:2:2:1"
 REFUSED = [
     *((f"{verb} --scheme XYZ", "scheme is 'XYZ'") for verb in (TAG, EVAL, WATCH)),
-    *((f"{verb} --memory some", "cannot read 'some' as an amount of memory") for verb in (TAG, EVAL, WATCH)),
+    *((f"{verb} --memory some", "cannot read 'some' as an amount of memory") for verb in (TAG, EVAL)),
     *((f"{verb} --columns a,b,c", "there is no") for verb in (TAG, EVAL, WATCH)),
     *((f"{verb} --forbid B-X>Q", "there is no label 'Q'") for verb in (TAG, EVAL)),
     *((f"{verb} --forbid ^>*", "no labelling of the chain is possible") for verb in (TAG, EVAL)),
@@ -33,8 +33,6 @@ REFUSED = [
     (f"{WATCH} --alarm Q>1", "there is no 'Q' to raise the alarm 'Q>1'; choose surprise, entropy"),
     (f"{WATCH} --alarm O", "cannot read 'O' as an alarm"),
     (f"{WATCH} --window 0", "window is 0"),
-    (f"{WATCH} --every often", "every is 'often', but must be a number of rows, or a time"),
-    (f"{WATCH} --every 1.5", "every is '1.5'"),
     (f"{WATCH} --max-lag -1", "--max-lag is -1"),
     (f"{LEARN} --rate 0", "--rate is 0.0, but must be a finite number above zero."),
     (f"{LEARN} --hash-bits 99", "--hash-bits is 99, but must be a whole number from 1 to 24."),
