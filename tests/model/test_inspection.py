@@ -180,16 +180,6 @@ def test_wrong_settings_are_named() -> None:
         inspect(named(), -1)
 
 
-def test_millions_of_weights_are_looked_through_at_once() -> None:
-    layout = Layout.full(20, 100_000)
-    facts = inspect(Model.random(layout), 5)
-    for of_label, column in zip(
-        facts["strongest_attributes"], Model.random(layout).weights[: layout.n_state].reshape(-1, 20).T, strict=True
-    ):
-        assert of_label["for"][0]["weight"] == column.max()
-        assert of_label["against"][0]["weight"] == column.min()
-
-
 # The verb
 
 
@@ -254,12 +244,6 @@ def test_bad_requests_end_with_a_sentence(path: Path, arguments: list[str], sent
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert result.stderr.startswith("chainfold: ")
-
-
-def test_no_model_ends_with_a_sentence(tmp_path: Path) -> None:
-    result = run(tmp_path / "none")
-    assert result.exit_code == 2
-    assert "there is no such file" in result.stderr
 
 
 # The page

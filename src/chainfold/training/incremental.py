@@ -60,7 +60,7 @@ def learn(
     passes = 0 if before is None else before.passes
     space, start = _space(piece, training, before, constraints)
     once = {"max_iterations": None if training.algorithm in DESCENT else passes + 1}
-    optimiser = replace(training, options={**training.options, **once}).optimiser(space, start, {})
+    optimiser = replace(training, options={**training.options, **once}).optimiser(space, start)
     if before is not None and before.algorithm == training.algorithm:
         _restore(optimiser, space, training, before)
     step = None

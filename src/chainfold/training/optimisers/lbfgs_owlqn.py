@@ -31,11 +31,9 @@ from chainfold.training.optimisers.base import (
     State,
     Trail,
     check_not_negative,
-    check_trail,
     check_whole,
     checked,
     frozen_view,
-    starting_point,
 )
 from chainfold.training.optimisers.linesearch import Trial
 from chainfold.training.optimisers.vector_threads import VectorThreads
@@ -95,7 +93,7 @@ class Lbfgs:
         self._settings = settings or LbfgsSettings()
         self._c1 = float(self._settings.c1)
         self._threads = VectorThreads(threads)
-        self._point = starting_point(start)
+        self._point = np.array(start, np.float64)
         self._size = size = self._point.size
         self._value = math.nan  # of the whole objective; nan until the first evaluation
         self._gradient = np.zeros(size)  # of f
@@ -148,13 +146,12 @@ class Lbfgs:
         given = checked(state, self.state())
         for name in ("point", "gradient"):
             finite(name, given[name])
-        check_trail(given["values"])
         need(not np.isinf(given["value"]), "its value is not finite")
         within("iteration", given["iteration"], 0, MOST)
         self._point[:] = given["point"]
         self._gradient[:] = given["gradient"]
         self._value = float(given["value"])
-        self._trail.values[:] = given["values"]
+        self._trail.restore(given["values"])
         self._iteration = int(given["iteration"])
         self._exhausted = bool(given["exhausted"])
         self._pairs.restore(given)
