@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.training.optimisers import base
 from chainfold.training.optimisers.descent import ALGORITHMS, Descent, DescentSettings
 from chainfold.training.optimisers.vector_threads import _LEAST_SHARED
@@ -217,23 +216,3 @@ def test_a_gradient_may_reuse_its_array_and_cannot_change_the_point() -> None:
     assert run(Descent(reusing, BATCHES, np.zeros(SIZE), choice)) == run(
         Descent(gradient, BATCHES, np.zeros(SIZE), choice)
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("algorithm", "newton"),
-        ("c2", -1.0),
-        ("rate", 0.0),
-        ("rate", math.nan),
-        ("decay", -0.1),
-        ("max_iterations", 0),
-        ("epsilon", -1.0),
-        ("period", 1.5),
-        ("delta", math.inf),
-        ("seed", -1),
-    ],
-)
-def test_settings_that_make_no_sense(name: str, value: Any) -> None:
-    with pytest.raises(BadSetting, match=name):
-        DescentSettings(**{name: value})

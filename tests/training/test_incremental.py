@@ -145,15 +145,6 @@ def test_the_same_piece_again_is_another_epoch(algorithm: str) -> None:
     assert by_name(learnt_from((twice,) * 3, training).model) == pytest.approx(by_name(whole), abs=1e-12)
 
 
-def test_weights_stay_when_fewer_are_asked_for() -> None:
-    items, labels = [[["b"], *[["a"]] * 69]], [[str(k) for k in range(70)]]
-    first, _ = learn(chain_of((items, labels), None), Training("adagrad", {"c2": 0.0}, **ALL))
-    second, _ = learn(chain_of(([[["c"]]], [["0"]]), first), Training("adagrad", {"c2": 0.0}), first)
-    before, after = by_name(first.model), by_name(second.model)
-    assert ("b", "69") in before, "though it did not occur"
-    assert {key: after[key] for key in before} == before
-
-
 def test_the_vocabulary_counts_all_pieces() -> None:
     learnt = learnt_from(PIECES, Training("adagrad", {"c2": 0.0}))
     together = chain_from_sequences(

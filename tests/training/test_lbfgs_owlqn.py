@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, rosen, rosen_der
 
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.kernels.vectors import CHUNK
 from chainfold.training.optimisers import base, linesearch
 from chainfold.training.optimisers.lbfgs_owlqn import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
@@ -330,27 +330,6 @@ def test_an_objective_without_a_bottom_ends_too() -> None:
     run(optimiser)
     assert optimiser.finished
     assert np.isfinite(optimiser.point).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("c1", -1.0),
-        ("c1", math.nan),
-        ("epsilon", math.inf),
-        ("delta", -1e-9),
-        ("max_iterations", 0),
-        ("max_iterations", 2.5),
-        ("max_iterations", math.inf),
-        ("num_memories", 0),
-        ("period", -1),
-        ("max_linesearch", 0),
-        ("linesearch", "Newton"),
-    ],
-)
-def test_settings_that_make_no_sense(name: str, value: Any) -> None:
-    with pytest.raises(BadSetting, match=name):
-        LbfgsSettings(**{name: value})
 
 
 LINES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {

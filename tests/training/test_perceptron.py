@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chainfold import Chain, ChainfoldError, Layout, Model
 from chainfold.chain.block import frozen
-from chainfold.errors import BadSetting, EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
+from chainfold.errors import EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from oracle import features
 
@@ -380,27 +380,6 @@ def test_forbidden_edge_attributes_with_negative_values_are_not_finite() -> None
     weights[5] = weights[1] = -np.inf
     with pytest.raises(ScoreNotFinite, match="position 1"):
         trained(PerceptronTrainer(Model(Layout.full(2, 0, 1), weights), chain))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"algorithm": "sgd"},
-        {"type": 3},
-        {"c": 0.0},
-        {"variance": -1.0},
-        {"gamma": math.inf},
-        {"epsilon": math.nan},
-        {"max_iterations": 0},
-        {"seed": -1},
-        {"longest": 0},
-        {"block": 1.5},
-    ],
-    ids=str,
-)
-def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BadSetting, match=next(iter(settings))):
-        PerceptronSettings(**settings)
 
 
 def test_sources_that_do_not_fit_are_refused() -> None:

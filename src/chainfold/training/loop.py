@@ -37,7 +37,7 @@ from chainfold.model.model import Model
 from chainfold.model.remap import without_zeros
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, below_infinity, finite, mapping, need, spelt, within
-from chainfold.training.objective import BatchObjective, Objective, WeightSpace
+from chainfold.training.objective import BatchObjective, Objective, WeightSpace, finite_weights
 from chainfold.training.optimisers.base import NO_BETTER_STEP, Iteration, Optimiser, check_not_negative, check_whole
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 from chainfold.training.optimisers.descent import Descent, DescentSettings
@@ -430,7 +430,7 @@ class _Run:
     def _score(self, dev: Development, point: Floats) -> float:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
-        for tagged in Tagger(self._space.nameless(_finite(point))).run(blocks_of(dev.chain)):
+        for tagged in Tagger(self._space.nameless(finite_weights(point))).run(blocks_of(dev.chain)):
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
@@ -449,7 +449,7 @@ class _Run:
             record |= {"development": self._scores}
         if self._best is not None:
             record |= {"development_start": self._start, "best_iteration": self._best_iteration()}
-        return _finite(self._optimiser.point if self._best is None else self._best), record
+        return finite_weights(self._optimiser.point if self._best is None else self._best), record
 
     def _save(self, path: Path) -> None:
         tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}
@@ -496,8 +496,3 @@ class _Run:
             below_infinity("best", self._best)
         self._values, self._scores = values.tolist(), scores.tolist()
         self._start, self._finished = float(start[0]), finished
-
-
-def _finite(point: Floats) -> Floats:
-    """A point without the weights that forbid, which its space puts back."""
-    return np.where(point == -np.inf, 0.0, point)

@@ -124,8 +124,7 @@ class WeightSpace:
 
     def start(self, model: Model) -> Floats:
         """[M] finite initial weights: the model's where it has the names, else zero, as are those held."""
-        finite = np.where(model.weights > -np.inf, model.weights, 0.0)
-        point = moved(finite, model.layout, self.layout, by_name(model, self.source))
+        point = moved(finite_weights(model.weights), model.layout, self.layout, by_name(model, self.source))
         point[self.held] = 0.0
         return point
 
@@ -201,6 +200,11 @@ class BatchObjective:
                 f"take a smaller rate, or more c2."
             )
         return -likelihood, gradient
+
+
+def finite_weights(weights: Floats) -> Floats:
+    """Weights with zeros for those that forbid, which their space puts back."""
+    return np.where(weights == -np.inf, 0.0, weights)
 
 
 def borders(source: Source, size: int) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +36,15 @@ from chainfold.training.optimisers.base import (
     checked,
     frozen_view,
 )
-from chainfold.training.optimisers.linesearch import Trial
+from chainfold.training.optimisers.linesearch import Probe, Trial
 from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
-LINE_SEARCHES = {
+LINE_SEARCHES: dict[str, Callable[[Probe, Trial, float, int], Trial | None]] = {
     "MoreThuente": linesearch.more_thuente,
     "Backtracking": linesearch.backtracking,
-    "StrongBacktracking": linesearch.strong_backtracking,
+    "StrongBacktracking": partial(linesearch.backtracking, strong=True),
 }
 
 _LEAST_CURVATURE = 1e-12  # of a pair, as the cosine of the angle between s and y
