@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from chainfold import Layout, Model, Vocabulary
 from chainfold.cli.failures import guarded
 from chainfold.cli.inspect import inspect as verb
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import save_model
 from chainfold.model.inspection import inspect, matching, strongest
@@ -176,8 +176,6 @@ def test_a_template_is_shown_as_outlines() -> None:
 def test_wrong_settings_are_named() -> None:
     with pytest.raises(ChainfoldError, match="there is no label 'X' in the model; its labels are L0, L1, L2"):
         inspect(named(), labels=["L0", "X"])
-    with pytest.raises(BadSetting, match="top is -1"):
-        inspect(named(), -1)
 
 
 # The verb

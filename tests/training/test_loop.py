@@ -331,14 +331,6 @@ def test_a_model_to_begin_with(chain: Chain) -> None:
     assert len(warm) < len(cold) / 4
     assert points(warm)[-1] <= points(cold)[-1] * (1 + 1e-9)
     assert again.layout.size == model.layout.size
-    more = corpus(120, seed=9)
-    assert points_at_start(more, model) < points_at_start(more, None)
-
-
-def points_at_start(chain: Chain, start: Model | None) -> float:
-    seen: list[IterationReport] = []
-    train(chain, Training("lbfgs", {"max_iterations": 1, "c2": 0.1}), start=start, report=seen.append)
-    return seen[0].step.value
 
 
 def test_constraints_are_kept_in_the_model(tmp_path: Path) -> None:
