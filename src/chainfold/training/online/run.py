@@ -18,9 +18,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-
 from chainfold.chain.block import Block
 from chainfold.chain.builder import MOST_HASH_BITS
 from chainfold.chain.vocabulary import Vocabulary
@@ -33,7 +30,7 @@ from chainfold.system.machine import OPEN_FLAGS
 from chainfold.system.validate import Arrays, is_count, mapping, need, under
 from chainfold.training.loop import difference
 from chainfold.training.online.adagrad import OnlineSettings
-from chainfold.training.online.arriving import Arriving
+from chainfold.training.online.arriving import Arriving, uncounted
 from chainfold.training.online.prequential import Interval, Prequential
 from chainfold.training.online.share import NOTHING
 from chainfold.training.online.trainer import BatchResult, OnlineTrainer
@@ -265,13 +262,7 @@ def _vocabulary(meaning: Mapping[str, Any], again: Any) -> Vocabulary:
     need(type(again) is bool, "it does not say whether rows can be read again")
     need(again or all(type(meaning[name]) is str for name in ("label", "template", "columns")), "it has no columns")
     need(type(meaning["labels"]) is list, "its labels are no list")
-    vocabulary = Vocabulary(
-        **{**meaning, "labels": tuple(meaning["labels"])},
-        attributes=None,
-        edge_attributes=pa.array([], pa.large_string()),
-        counts=np.empty(0, np.int64),
-        marks=np.empty((0, 1), np.uint64),
-    )
+    vocabulary = uncounted(**{**meaning, "labels": tuple(meaning["labels"])})
     need(is_count(vocabulary.hash_bits, 1, MOST_HASH_BITS), f"its hash_bits are not from 1 to {MOST_HASH_BITS}")
     check_labels(vocabulary.labels)
     check_columns(vocabulary)
