@@ -15,6 +15,7 @@ from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.for_model import extended_sequences
 from chainfold.model.constraints import Constraints
+from chainfold.model.named_weights import state_weights, transition_weights
 from chainfold.training.incremental import IncrementalState, learn
 from chainfold.training.loop import Training, train
 
@@ -46,16 +47,7 @@ def learnt_from(pieces: tuple[Piece, ...], training: Training) -> IncrementalSta
 
 def by_name(model: Model) -> Weights:
     """The weights, those of zero left out."""
-    layout, vocabulary = model.layout, model.vocabulary
-    assert vocabulary is not None
-    names, labels = vocabulary.attributes.to_pylist(), vocabulary.labels
-    found: Weights = {}
-    for a, name in enumerate(names):
-        for k in range(layout.features.begin[a], layout.features.begin[a + 1]):
-            found[name, labels[layout.features.label[k]]] = float(model.weights[k])
-    pairs = model.weights[layout.n_state :].reshape(len(labels), len(labels))
-    found |= {(None, i, j): float(pairs[a, b]) for a, i in enumerate(labels) for b, j in enumerate(labels)}
-    return {key: weight for key, weight in found.items() if weight != 0.0}
+    return {**state_weights(model), **{(None, *pair): weight for pair, weight in transition_weights(model).items()}}
 
 
 def features(items: list[list[str]], labels: tuple[str, ...]) -> list[Any]:
