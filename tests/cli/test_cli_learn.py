@@ -96,26 +96,56 @@ def until(exists: Path) -> None:
         time.sleep(0.01)
 
 
-def test_rows_of_a_pipe_after_the_last_save_are_lost_by_a_kill(tmp_path: Path) -> None:
-    model = tmp_path / "m"
-    with piped(*PIPED, "-o", model, "--save-every", 1000) as process:
+def killed_over_a_pipe(model: Path, rows: int) -> int:
+    """Kill a run once it has read all rows of a pipe that stays open; returns the number of rows in its state."""
+    counter, begin = model.with_name(".m.run.rows"), time.monotonic()
+    with piped(*PIPED, "-o", model, "--save-every", 3000) as process:
         assert process.stdin is not None
-        process.stdin.write(some_rows(0, 20_000))
-        until(model)
+        process.stdin.write(some_rows(0, rows))
+        until(counter)
+        while int(counter.read_bytes()) < rows:
+            assert time.monotonic() - begin < PATIENCE, "rows are not counted"
+            time.sleep(0.01)
     assert process.returncode == -signal.SIGKILL
     kept = OnlineRun(model, OnlineSettings(batch=64))
     kept.restore()
-    assert 1000 <= kept.rows <= 20_000
+    return kept.rows
+
+
+def test_rows_of_a_pipe_after_the_last_save_are_lost_by_a_kill_and_counted(tmp_path: Path) -> None:
+    model = tmp_path / "m"
+    kept = killed_over_a_pipe(model, 20_000)
+    assert 3000 <= kept < 20_000
     with piped(*PIPED, "-o", model, "--resume") as process:
         out, err = (text.decode() for text in process.communicate(some_rows(20_000, 21_000), PATIENCE))
-    assert (process.returncode, err.splitlines()[0]) == (
-        0,
-        f"chainfold: resuming after row {kept.rows:,}; any rows that the pipe had given after it are lost.",
-    )
+    lost = f"the {20_000 - kept:,} rows that were read from the pipe after it are lost"
+    assert (process.returncode, err.splitlines()[0]) == (0, f"chainfold: resuming after row {kept:,}; {lost}.")
     told = json.loads(out)
-    assert told["positions"] == kept.rows + 1000
+    assert told["positions"] == kept + 1000
     assert told["prequential_accuracy"] > 0.9
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+def test_the_count_of_lost_rows_may_be_torn_or_missing_or_of_no_row(tmp_path: Path) -> None:
+    kept = killed_over_a_pipe(tmp_path / "m", 8000)
+    state, some = (tmp_path / "m.run").read_bytes(), "rows that were read from the pipe after it are lost"
+    for counted, lost in (
+        (None, f"; any {some}"),
+        (b"", f"; any {some}"),
+        (b"0" * 17, f"; any {some}"),
+        (b"x" * 18, f"; any {some}"),
+        (b"%018d" % (kept - 1), f"; any {some}"),
+        (b"%018d" % kept, ""),
+        (b"%018d" % (kept + 1), "; the row that was read from the pipe after it is lost"),
+    ):
+        (tmp_path / "m.run").write_bytes(state)
+        if counted is not None:
+            (tmp_path / ".m.run.rows").write_bytes(counted)
+        else:
+            (tmp_path / ".m.run.rows").unlink()
+        done = run("learn", "-", *PIPED, "-o", tmp_path / "m", "--resume", "--json", given=b"")
+        assert done.stderr == f"chainfold: resuming after row {kept:,}{lost}.\n"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 
 def test_a_file_whose_reader_was_killed_is_learnt_from_to_the_same_bytes(tmp_path: Path) -> None:

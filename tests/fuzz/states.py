@@ -32,6 +32,7 @@ from chainfold.training.objective import WeightSpace
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.run import OnlineRun
 from chainfold.training.online.trainer import OnlineTrainer
+from chainfold.training.passes import LocalPasses
 
 Tensors = dict[str, NDArray[Any]]
 About = dict[str, Any]
@@ -478,13 +479,13 @@ def runs() -> list[Valid]:
 def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
     training = Training(algorithm, {**options, "max_iterations": 6}, patience=2)
     chain = chain_of(3, 40, edges=False, values=True)
-    space = WeightSpace.of(chain)
+    space = WeightSpace.of(chain, passes=LocalPasses(chain, engine="fb"))
     development = Development.of(chain_of(4, 20, edges=False, values=True), chain) if dev else None
     how: dict[str, Any] = {"engine": "fb", "memory": None}
     identity = _identity(space, training, development, None, how)
 
     def begun() -> _Run:
-        return _Run(space, training, training.optimiser(space, np.zeros(space.layout.size), how), development, identity)
+        return _Run(space, training, training.optimiser(space, np.zeros(space.layout.size)), development, identity)
 
     def work(run: _Run, path: Path, pieces: int) -> None:
         left = [None] * pieces

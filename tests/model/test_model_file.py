@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from chain.test_stored import meaning
-from chainfold import Chain, Layout, Model, Vocabulary, log_likelihood, write_chain
+from chainfold import Chain, Layout, Model, Vocabulary, write_chain
 from chainfold.chain.matrix import chain_from_matrix
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.encode import chain_from_sequences
@@ -104,22 +102,6 @@ def test_forbidding_weights_and_odd_names_come_back(tmp_path: Path) -> None:
     model = Model(Layout.full(2, 2), weights, vocabulary=vocabulary)
     save_model(tmp_path / "model", model)
     same(open_model(tmp_path / "model"), model)
-
-
-SCRIPT = """
-import sys
-sys.path[:0] = sys.argv[2:]
-from model.test_model_file import model_of
-from chainfold.model.file import save_model
-save_model(sys.argv[1], model_of("masked"))
-"""
-
-
-def test_the_same_model_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
-    save_model(tmp_path / "here", model_of("masked"))
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "there"), str(Path(__file__).parents[1])]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
-    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -359,30 +341,6 @@ def test_without_zeros_the_same_weights_remain(name: str, seed: int, tmp_path: P
     save_model(tmp_path / "lean", lean)
     same(open_model(tmp_path / "lean"), lean)
     same(without_zeros(lean), lean)
-
-
-def test_without_zeros_every_chain_scores_the_same() -> None:
-    """Ids of the chain are carried over by name, unknown attributes dropped."""
-    chain, model = chain_of("edges"), thinned(model_of("edges"), 5)
-    lean = without_zeros(model)
-    assert model.vocabulary is not None
-    assert lean.vocabulary is not None
-    parts: dict[str, Any] = {}
-    for prefix, before, after in (
-        ("", model.vocabulary.attributes, lean.vocabulary.attributes),
-        ("edge_", model.vocabulary.edge_attributes, lean.vocabulary.edge_attributes),
-    ):
-        now = {name: k for k, name in enumerate(after.to_pylist())}
-        ids = np.array([now.get(name, -1) for name in before.to_pylist()])[getattr(chain, f"{prefix}ids")]
-        known = np.concatenate([[0], np.cumsum(ids >= 0)])
-        parts[f"{prefix}ids"] = ids[ids >= 0]
-        parts[f"{prefix}offsets"] = known[getattr(chain, f"{prefix}offsets")]
-    n_edges = lean.layout.n_edge_attributes
-    chain = replace(chain, labels=np.full_like(chain.labels, -1))  # one of them is forbidden
-    moved = Chain.from_arrays(starts=chain.starts, n_labels=chain.n_labels, n_edge_attributes=n_edges, **parts)
-    assert moved.ids.size < chain.ids.size
-    assert 0 < n_edges < model.layout.n_edge_attributes
-    assert log_likelihood(lean, moved).log_z == pytest.approx(log_likelihood(model, chain).log_z, rel=1e-13)
 
 
 def test_counts_marks_and_names_move_together() -> None:
