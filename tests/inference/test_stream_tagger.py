@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from chainfold import CRF, Chain, ChainfoldError, Model, StreamTagger, Training, encode, marginals, tag, train
-from chainfold.chain.block import vocabulary_of
+from chainfold import CRF, Chain, ChainfoldError, Layout, Model, StreamTagger, Training, encode, marginals, tag, train
 from chainfold.chain.chain import gather
 from chainfold.chain.renumbered import Renumbered
 from chainfold.inference.result import Tagged
@@ -144,14 +143,6 @@ def test_a_wrong_row_changes_nothing(columns: Columns) -> None:
     check(columns, [*found, tagger.flush()])
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "ab", range(2), [None], float("nan")], ids=repr)
-def test_what_is_no_row_is_one_sentence(wrong: Any, columns: Columns) -> None:
-    with pytest.raises(ChainfoldError):
-        StreamTagger(columns.model).push(wrong)
-    with pytest.raises(ChainfoldError, match="'word'"):
-        StreamTagger(columns.model).push(pa.table({"shape": ["x"]}))
-
-
 def test_settings_may_be_numbers_of_numpy(columns: Columns, tmp_path: Path) -> None:
     StreamTagger(columns.model, max_lag=np.int64(3), memory=np.int64(10**6)).save(tmp_path / "state")  # type: ignore[arg-type]
     assert StreamTagger.load(tmp_path / "state", columns.model)._settings["max_lag"] == 3
@@ -159,8 +150,13 @@ def test_settings_may_be_numbers_of_numpy(columns: Columns, tmp_path: Path) -> N
 
 def test_bad_input_is_one_sentence(columns: Columns, tmp_path: Path) -> None:
     tagger = StreamTagger(columns.model)
-    with pytest.raises(ChainfoldError, match="'word'"):
-        tagger.push({"shape": "x"})
+    for row in ({"shape": "x"}, pa.table({"shape": ["x"]})):
+        with pytest.raises(ChainfoldError, match="'word'"):
+            tagger.push(row)
+    wrong: Any
+    for wrong in (None, 3, "ab", range(2), [None], float("nan")):
+        with pytest.raises(ChainfoldError):
+            tagger.push(wrong)
     with pytest.raises(ChainfoldError, match="marginals"):
         _ = tagger.push(row_of(ROWS[0][0])).probabilities
     tagger.save(tmp_path / "state")
@@ -175,17 +171,10 @@ def test_bad_input_is_one_sentence(columns: Columns, tmp_path: Path) -> None:
     with pytest.raises(ChainfoldError, match="cut short or damaged"):
         StreamTagger.load(tmp_path / "cut", columns.model)
     plain = Chain.from_arrays(offsets=[0, 1], ids=[0], n_labels=2, n_attributes=1)
-    unnamed = StreamTagger(Model.random(layout_of(plain)))
+    unnamed = StreamTagger(Model.random(Layout.full(2, 1)))
     with pytest.raises(ChainfoldError, match="by number alone"):
         unnamed.push(["w=the"])
     assert len(unnamed.push(plain, end=True)) == 1
-    assert vocabulary_of(plain) is None
-
-
-def layout_of(chain: Chain) -> Any:
-    from chainfold import Layout
-
-    return Layout.full(chain.n_labels, chain.n_attributes)
 
 
 def test_an_empty_list_is_no_rows_of_columns_and_ambiguous_for_items(columns: Columns) -> None:

@@ -277,11 +277,6 @@ def test_what_cannot_be_learnt_from(fitted: CRF) -> None:
         fitted.score(X[:1], [Y[0][:-1]])
 
 
-def test_attributes_that_were_never_seen_are_left_out(fitted: CRF) -> None:
-    known = [{"word": "w1", "bias": 1.0}]
-    assert fitted.predict_marginals_single([{**known[0], "colour": "red"}]) == fitted.predict_marginals_single(known)
-
-
 def test_labels_that_are_numbers_or_booleans_come_back_as_such() -> None:
     numbers = [["OBI".index(label) for label in labels] for labels in Y]
     estimator = CRF(max_iterations=5).fit(X, numbers)
