@@ -25,18 +25,10 @@ from chainfold.chain.any_chain import open_chain
 from chainfold.chain.parts import ChainInParts
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.encode import encode
-from chainfold.features.parts import (
-    PartsEncoding,
-    claimed_parts,
-    encode_in_parts,
-    finish,
-    first_pass,
-    fitted,
-    merge,
-    plan,
-    second_pass,
-    survey,
-)
+from chainfold.features.part_encoder import first_pass, second_pass, survey
+from chainfold.features.part_merge import merge
+from chainfold.features.part_plan import PartsEncoding, plan
+from chainfold.features.parts import claimed_parts, encode_in_parts, finish, fitted
 from chainfold.readers import pieces
 from chainfold.system.storage import LocalStorage
 from processes import PATIENCE, command, running

@@ -271,7 +271,7 @@ class FeatureBatch(NamedTuple):
     rows: int
     dense: list[FeatureCodes]  # a code for each row
     bags: list[tuple[FeatureCodes, Offsets]]  # any number of codes for each row
-    afresh: bool  # do codes begin anew?
+    afresh: bool  # whether codes begin anew
 
 
 class NewCodes:
@@ -435,10 +435,10 @@ class Attributes:
 
     def __init__(self, template: Template, kinds: Mapping[str, str], most_cached: int | None) -> None:
         self._border = template.border
-        self._left, self._right = template.left, template.right
         self._marks = self._border.marks
-        if self._marks is not None:
-            self._right = max(self._right, 1)  # to see that a row is the last of its sequence
+        self.left = template.left  # rows that are still needed after they are done
+        # rows that have to come before one can be done; one at least, to see that it is the last of its sequence
+        self.right = max(template.right, 0 if self._marks is None else 1)
         self._sources: dict[tuple[str, tuple[Step, ...]], Symbols | Reals | Bags] = {}
         for feature in template.features:
             for factor in feature.factors:
@@ -457,7 +457,7 @@ class Attributes:
 
     def _prepare(self, factor: Factor, feature: Feature, kinds: Mapping[str, str]) -> None:
         column, steps = str(factor.column), factor.steps
-        reach = max(self._left, self._right)
+        reach = max(self.left, self.right)
         if kinds[column] == "bag":
             if feature.factors != (Factor(factor.column),):
                 raise ChainfoldError(f"column {column!r} holds lists of attributes, which are taken only as they are.")
@@ -466,16 +466,6 @@ class Attributes:
             self._sources.setdefault((column, steps), Reals(column, steps, reach))
         else:
             self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
-
-    @property
-    def right(self) -> int:
-        """The rows that have to come before one can be done."""
-        return self._right
-
-    @property
-    def left(self) -> int:
-        """The rows that are still needed after they are done."""
-        return self._left
 
     def check(self, stretch: Stretch) -> None:
         """Raise what `add` would raise; nothing is changed."""
@@ -491,7 +481,7 @@ class Attributes:
         """
         self._hold(stretch, starts)
         settled = self._starts.size if ended else int(np.flatnonzero(self._starts)[-1]) if self._starts.any() else 0
-        return self._do(max(self._starts.size - self._right, settled, self._done))
+        return self._do(max(self._starts.size - self.right, settled, self._done))
 
     def _hold(self, stretch: Stretch, starts: NDArray[np.bool_]) -> None:
         read: list[Any] = [source.read(stretch) for source in self._sources.values()]
@@ -499,18 +489,20 @@ class Attributes:
             source.extend(part)
         self._starts = np.concatenate([self._starts, starts])
 
+    def _hold_all(self, stretches: Iterable[Stretch], starts: NDArray[np.bool_]) -> None:
+        low = 0
+        for stretch in stretches:
+            self._hold(stretch, starts[low : low + stretch.starts.size])
+            low += stretch.starts.size
+
     @property
     def at_hand(self) -> tuple[NDArray[np.bool_], int]:
         """The start marks of the last rows that came and are still needed, and how many of these are done."""
         return self._starts, self._done
 
     def restore(self, stretches: Iterable[Stretch], starts: NDArray[np.bool_], done: int) -> None:
-        """Begin with such rows at hand."""
-        low = 0
-        for stretch in stretches:
-            rows = stretch.starts.size
-            self._hold(stretch, starts[low : low + rows])
-            low += rows
+        """Begin with these rows at hand, the first of which are done."""
+        self._hold_all(stretches, starts)
         self._done = done
 
     def finish(self) -> tuple[FeatureBatch, FeatureBatch]:
@@ -521,14 +513,12 @@ class Attributes:
         self, stretches: Iterable[Stretch], starts: NDArray[np.bool_]
     ) -> tuple[FeatureBatch, FeatureBatch]:
         """The rows still waiting: these follow them, and are context alone."""
-        waiting, low = self._starts.size, 0
-        for stretch in stretches:
-            self._hold(stretch, starts[low : low + stretch.starts.size])
-            low += stretch.starts.size
+        waiting = self._starts.size
+        self._hold_all(stretches, starts)
         return self._do(waiting)
 
     def foreseen(self) -> tuple[FeatureBatch, FeatureBatch]:
-        """What `finish` would find, but the rows still wait."""
+        """The attributes that `finish` would find; the rows still wait."""
         return self._look(self._starts.size)
 
     def _look(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
@@ -540,7 +530,7 @@ class Attributes:
 
     def _do(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
         state, edge = self._look(high)
-        behind = max(high - self._left, 0)
+        behind = max(high - self.left, 0)
         for source in self._sources.values():
             source.drop(behind)
         self._starts, self._done = self._starts[behind:].copy(), high - behind

@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
-    """The texts after each of the steps, left to right."""
+    """The texts after all steps, left to right."""
     for step in steps:
         texts = FUNCTIONS[step.name](texts, *step.arguments)
     return texts

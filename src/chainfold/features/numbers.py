@@ -111,7 +111,7 @@ def _short(number: float) -> str:
 
 
 def needs_fit(template: Template) -> bool:
-    """Is there a step whose numbers are still to be found?"""
+    """Whether there is a step whose numbers are still to be found."""
     return bool(_columns(template, *_FITTED))
 
 

@@ -35,7 +35,7 @@ class RowColumns:
 
     @property
     def items(self) -> bool:
-        """Was the model trained on items with attributes, and not on columns?"""
+        """Whether the model was trained on items with attributes, and not on columns."""
         return all(kind == "bag" for kind in self._used.values())
 
     @property

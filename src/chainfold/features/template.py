@@ -48,7 +48,7 @@ class Feature(NamedTuple):
 
     pieces: tuple[str, ...]  # one more than factors
     factors: tuple[Factor, ...]
-    edge: bool = False  # is it of the pair (label before, label here), and not of the label alone?
+    edge: bool = False  # whether it is of the pair (label before, label here), and not of the label alone
 
     @property
     def outline(self) -> str:
@@ -62,7 +62,7 @@ class Feature(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Does the attribute have a number as its value, and only its pieces as its name?"""
+        """Whether the attribute has a number as its value, and only its pieces as its name."""
         return any(step.name in REAL_STEPS for factor in self.factors for step in factor.steps)
 
 
@@ -137,7 +137,7 @@ class Template:
         return frozenset(str(factor.column) for factor in self._factors())
 
     def resolved(self, columns: Sequence[str]) -> Template:
-        """The same with every column by its name."""
+        """The template with every column by its name."""
         features = tuple(
             feature._replace(
                 factors=tuple(f._replace(column=_name_of(f.column, columns, feature)) for f in feature.factors)
@@ -200,16 +200,12 @@ def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str
         return columns[column]
     if column in columns:
         return str(column)
-    where = f"the attribute {feature.outline!r} uses column {column!r}"
+    where, listed = f"the attribute {feature.outline!r} uses column {column!r}", ", ".join(columns) or "none"
     if isinstance(column, int):
-        raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {_listed(columns)}.")
+        raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {listed}.")
     unnamed = all(name.isdecimal() for name in columns)
     remedy = "; name the columns with `columns`" if unnamed else ""
-    raise ChainfoldError(f"{where}, but the columns are {_listed(columns)}{remedy}.")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if names else "none"
+    raise ChainfoldError(f"{where}, but the columns are {listed}{remedy}.")
 
 
 # What may be in a feature
@@ -259,7 +255,7 @@ def _misuse(name: str) -> ChainfoldError:
 
 
 def _makes_sense(step: Step) -> bool:
-    """Is it one of the steps, with arguments that fit?"""
+    """Whether it is one of the steps, with arguments that fit."""
     name, arguments = step
     if name in ("lower", "lower_ascii", "shape", "symbol", "real", "standard"):
         return not arguments
