@@ -293,12 +293,6 @@ def test_a_vocabulary_that_knows_nothing_of_its_columns(tmp_path: Path) -> None:
         blocks_for_model(tmp_path / "lines.crfsuite", meaning(matrix))
 
 
-def test_the_vocabulary_of_a_stored_chain_will_do(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, columns=NAMES, **TEMPLATE)
-    write_chain(tmp_path / "again.chain", chain)
-    same(read(tmp_path / "train.txt", meaning(cf.StoredChain(tmp_path / "again.chain")))[0], chain)
-
-
 words = st.sampled_from(["a", "b", "c", "ü", "dd"])
 sentences = st.lists(st.lists(st.tuples(words, words, words), min_size=1, max_size=5), min_size=1, max_size=6)
 
@@ -344,18 +338,6 @@ def _forgetful(self: KnownNames, strings: Any) -> None:
     self.most_cached = 0
 
 
-def test_memory_does_not_grow_with_what_is_not_known(tmp_path: Path) -> None:
-    names = KnownNames(meaning(encoded(tmp_path)).attributes)
-    size, data = names.table.nbytes, np.frombuffer(b"0=the0=nothing", np.uint8)
-    assert names.ids(data, np.array([0, 5]), np.array([5, 14])).tolist() == [meaning_of(names, "0=the"), -1]
-    assert (names.table.nbytes, len(names)) == (size, len(names.strings()))
-
-
-def meaning_of(names: KnownNames, text: str) -> int:
-    index: int = names.strings().to_pylist().index(text)
-    return index
-
-
 @pytest.mark.parametrize("bits", [None, 6])
 def test_growing_keeps_numbers_and_adds_others_after_them(tmp_path: Path, bits: int | None) -> None:
     before = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos", border="crfpp", hash_bits=bits))
@@ -389,16 +371,6 @@ def test_growing_keeps_to_the_least_count_and_goes_to_disk(tmp_path: Path) -> No
     stored = gather(cf.StoredChain(tmp_path / "grown.chain"))
     assert meaning(stored).attributes.to_pylist() == ["pos=DT", "word=owl", "pos=NN"]
     assert attributes_of(stored) == [["word=owl", "pos=NN"], ["word=owl", "pos=NN"], []]
-
-
-def test_growing_from_sequences() -> None:
-    before = meaning(cf.chain_from_sequences(X, Y))
-    with extended_sequences([[["q", "z"]]], [["C"]], before) as source:
-        chain = gather(source)
-    assert attributes_of(chain) == [["q", "z"]]
-    assert meaning(chain).labels == ("A", "B", "C")
-    with extended_sequences([[["q"]]], [["A"]], meaning(chain)) as source:
-        assert meaning(gather(source)).attributes.equals(meaning(chain).attributes)
 
 
 def test_weights_are_looked_at_where_a_vocabulary_grows(tmp_path: Path) -> None:

@@ -174,13 +174,6 @@ def test_only_one_pass_is_made() -> None:
     assert Template.from_json(fitted.to_json()) == fitted
 
 
-def test_mean_and_deviation_are_those_of_the_whole_column() -> None:
-    values = 1e6 + np.random.default_rng(3).normal(size=1000)
-    mean, deviation = scale_of(*np.split(values, [10, 10, 700]))
-    assert mean == pytest.approx(values.mean(), rel=1e-14)
-    assert deviation == pytest.approx(values.std(), rel=1e-9)
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e9 / 3])
 def test_a_column_that_never_changes_has_deviation_one(value: float) -> None:
     mean, deviation = scale_of(np.full(999, value), np.full(10, value))

@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from chain.test_stored import contents, meaning
-from chainfold import Layout, Model, log_likelihood
 from chainfold.chain.any_chain import open_chain
 from chainfold.chain.parts import ChainInParts
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
@@ -210,16 +208,6 @@ def test_weights_that_change_within_a_sequence_are_found_where_parts_meet(change
     (tmp_path / "log.csv").write_text("word,w,label,group\n" + rows)
     with pytest.raises(ChainfoldError, match=f"line {change + 2}, column 'w': the weight is 2"):
         encode_in_parts(tmp_path / "log.csv", tmp_path / "chain", part_size=250, group="group", weight="w")
-
-
-@pytest.mark.parametrize("name", ["sentences", "edges, one sequence", "hash_bits", "row groups", "attribute lines"])
-def test_the_gradient_has_the_same_bits(name: str, files: Files, singles: Callable[[str], Any], tmp_path: Path) -> None:
-    case, single = CASES[name], singles(name)
-    chain = encode_in_parts(files(*case.inputs), tmp_path / "chain", part_size=1000, **told(case, files))
-    model = Model.random(Layout.observed(single))
-    one, other = (log_likelihood(model, source, "parallel", threads=2) for source in (single, chain))
-    assert one.log_z == other.log_z
-    np.testing.assert_array_equal(one.expected, other.expected)
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:

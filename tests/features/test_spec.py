@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chainfold.errors import BadFile, BadSetting, ChainfoldError
+from chainfold.errors import BadFile, ChainfoldError
 from chainfold.features.spec import FOR_MODEL, READING, InputSpec
 from chainfold.features.template import Border, Template, parse_attributes
 
@@ -70,19 +70,33 @@ def test_names_of_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("options", "sentence"),
     [
-        ("columns", "ab"),
-        ("symbols", "ab"),
-        ("min_count", 0),
-        ("format", "xml"),
-        ("delimiter", ";;"),
-        ("delimiter", '"'),
+        ({"columns": ["a", "a"]}, "all different"),
+        ({"columns": "ab"}, "^columns is 'ab', but must be a list of names"),
+        ({"symbols": "ab"}, "^symbols is 'ab', but must be a list of names"),
+        ({"attributes": ["0"]}, "one text"),
+        ({"labels": False, "label": "0"}, "`label` requires labels"),
+        ({"min_count": 2.5}, "^min_count is 2.5, but must be a whole number"),
+        ({"min_count": 0}, "^min_count is 0, but must be a whole number"),
+        ({"hash_bits": 2.5}, "a whole number"),
+        ({"hash_bits": 25}, "from 1 to 24"),
+        ({"numbers": "roman"}, "one of quantile"),
+        ({"format": "xml"}, "^format is 'xml', but must be one of conll"),
+        ({"delimiter": ";;"}, "^delimiter is ';;'"),
+        ({"delimiter": '"'}, "^delimiter is '\"'"),
+        ({"border": "soft", "attributes": "0"}, "one of crfpp"),
+        ({"border": "crfpp"}, "`border` requires `attributes`"),
+        ({"template": "nowhere"}, "nowhere: cannot be read"),
+        ({"template": "x", "attributes": "0"}, "`template` or `attributes`, not both"),
+        ({"group": "0", "one_sequence": True}, "not both"),
+        ({"min_count": 2, "hash_bits": 9}, "not both"),
+        ({"numbers": "log", "attributes": "0"}, "give `numbers` without `template`"),
     ],
 )
-def test_wrong_values_are_named(name: str, value: Any) -> None:
-    with pytest.raises(BadSetting, match=f"^{name} is "):
-        InputSpec(**{name: value})
+def test_options_that_make_no_sense(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ChainfoldError, match=sentence):
+        InputSpec.of(**options)
 
 
 def test_options_of_further_input() -> None:

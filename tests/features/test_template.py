@@ -193,45 +193,43 @@ def test_borders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "feature"),
+    ("expression", "factors"),
     [
-        ("word", Feature(("word=", ""), (Factor("word"),))),
-        ("word[-1]", Feature(("word[-1]=", ""), (Factor("word", -1),))),
-        ("word[-1]|word[0]", Feature(("word[-1]|word[0]=", "|", ""), (Factor("word", -1), Factor("word")))),
-        ("3[+2]", Feature(("3[+2]=", ""), (Factor(3, 2),))),
-        ('"my col"', Feature(('"my col"=', ""), (Factor("my col"),))),
-        ("'3'", Feature(("'3'=", ""), (Factor("3"),))),
-        ("shape(word)", Feature(("shape(word)=", ""), (Factor("word", 0, (Step("shape"),)),))),
-        ("lower( word )[ -1 ]", Feature(("lower(word)[-1]=", ""), (Factor("word", -1, (Step("lower"),)),))),
-        ("lower(word[-1])[-1]", Feature(("lower(word[-1])[-1]=", ""), (Factor("word", -2, (Step("lower"),)),))),
+        ("word", [Factor("word")]),
+        ("word[-1]", [Factor("word", -1)]),
+        ("word[-1]|word[0]", [Factor("word", -1), Factor("word")]),
+        ("3[+2]", [Factor(3, 2)]),
+        ("'3'", [Factor("3")]),
+        ("shape(word)", [Factor("word", 0, (Step("shape"),))]),
+        ("lower( word )[ -1 ]", [Factor("word", -1, (Step("lower"),))]),
+        ("lower(word[-1])[-1]", [Factor("word", -2, (Step("lower"),))]),
         (
             "prefix(lower(word),2)[1]|pos[0]",
-            Feature(
-                ("prefix(lower(word),2)[1]|pos[0]=", "|", ""),
-                (Factor("word", 1, (Step("lower"), Step("prefix", (2,)))), Factor("pos")),
-            ),
+            [Factor("word", 1, (Step("lower"), Step("prefix", (2,)))), Factor("pos")],
         ),
-        (
-            'match(word,"[0-9]+ (x|y)")',
-            Feature(('match(word,"[0-9]+ (x|y)")=', ""), (Factor("word", 0, (Step("match", ("[0-9]+ (x|y)",)),)),)),
-        ),
-        ("symbol(port)", Feature(("symbol(port)=", ""), (Factor("port", 0, (Step("symbol"),)),))),
-        (
-            "quantile(duration)",
-            Feature(("quantile(duration)=", ""), (Factor("duration", 0, (Step("quantile", (16,)),)),)),
-        ),
-        ("quantile(ms,8)", Feature(("quantile(ms,8)=", ""), (Factor("ms", 0, (Step("quantile", (8,)),)),))),
-        (
-            "bins(bytes, -1, 0, 1e3)",
-            Feature(("bins(bytes,-1,0,1e3)=", ""), (Factor("bytes", 0, (Step("bins", (-1, 0, 1000.0)),)),)),
-        ),
-        ("real(x)", Feature(("x", ""), (Factor("x", 0, (Step("real"),)),))),
-        ("standard(x)[-1]", Feature(("standard(x)[-1]", ""), (Factor("x", -1, (Step("standard"),)),))),
-        ("scale(x,1.5,2)", Feature(("scale(x,1.5,2)", ""), (Factor("x", 0, (Step("scale", (1.5, 2)),)),))),
+        ("symbol(port)", [Factor("port", 0, (Step("symbol"),))]),
+        ("quantile(duration)", [Factor("duration", 0, (Step("quantile", (16,)),))]),
+        ("quantile(ms,8)", [Factor("ms", 0, (Step("quantile", (8,)),))]),
+        ("bins(bytes, -1, 0, 1e3)", [Factor("bytes", 0, (Step("bins", (-1, 0, 1000.0)),))]),
     ],
 )
-def test_expressions(expression: str, feature: Feature) -> None:
-    assert attribute(expression) == feature
+def test_expressions(expression: str, factors: list[Factor]) -> None:
+    title = f"{expression.replace(' ', '')}="
+    assert attribute(expression) == Feature((title, *"|" * (len(factors) - 1), ""), tuple(factors))
+
+
+@pytest.mark.parametrize(
+    ("expression", "title", "factor"),
+    [
+        ('"my col"', '"my col"=', Factor("my col")),
+        ('match(word,"[0-9]+ (x)")', 'match(word,"[0-9]+ (x)")=', Factor("word", 0, (Step("match", ("[0-9]+ (x)",)),))),
+        ("real(x)", "x", Factor("x", 0, (Step("real"),))),
+        ("standard(x)[-1]", "standard(x)[-1]", Factor("x", -1, (Step("standard"),))),
+        ("scale(x,1.5,2)", "scale(x,1.5,2)", Factor("x", 0, (Step("scale", (1.5, 2)),))),
+    ],
+)
+def test_expressions_with_other_titles(expression: str, title: str, factor: Factor) -> None:
+    assert attribute(expression) == Feature((title, ""), (factor,))
 
 
 def test_white_space_separates_attributes_but_not_within_brackets() -> None:
