@@ -218,23 +218,14 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_weights_that_change_within_a_sequence_are_found_wherever_the_input_is_cut(rows: int) -> None:
-    texts = ["a,1,X,1", "b,1,Y,1", "c,2,X,2", "d,2,X,2"]
-    columns = [list(column) for column in zip(*(text.split(",") for text in texts), strict=True)]
-    columns[1] = list(map(float, columns[1]))
-    names = ["word", "w", "label", "session"]
-    table = pa.table(dict(zip(names, columns, strict=True)))
-    chain = cf.chain_from_table(
-        pa.Table.from_batches(table.to_batches(max_chunksize=rows)), weight="w", group="session", label="label"
-    )
-    assert chain.weights.tolist() == [1.0, 1.0, 2.0, 2.0]
-    columns[1][3] = 3.0
-    table = pa.table(dict(zip(names, columns, strict=True)))
-    with pytest.raises(
-        cf.ChainfoldError, match=r"row 4, column 'w': the weight is 3\.0, but that of the row before it"
-    ):
-        cf.chain_from_table(
-            pa.Table.from_batches(table.to_batches(max_chunksize=rows)), weight="w", group="session", label="label"
-        )
+    def weights(*weights: float) -> list[float]:
+        table = pa.table({"word": list("abcd"), "w": weights, "label": list("XYXX"), "session": list("1122")})
+        table = pa.Table.from_batches(table.to_batches(max_chunksize=rows))
+        return cf.chain_from_table(table, weight="w", group="session", label="label").weights.tolist()
+
+    assert weights(1.0, 1.0, 2.0, 2.0) == [1.0, 1.0, 2.0, 2.0]
+    with pytest.raises(cf.ChainfoldError, match=r"row 4, column 'w': the weight is 3\.0, but that of the row before"):
+        weights(1.0, 1.0, 2.0, 3.0)
 
 
 def test_weights_from_the_shell(tmp_path: Path) -> None:
@@ -339,19 +330,15 @@ def test_round_trip_through_decode(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "options", "sentence"),
     [
-        ("empty.txt", b"", (), "is empty"),
         ("blank.txt", b"\n\n \n", (), "blank"),
         ("ragged.txt", b"a b C\nd e F\ng h\n", (), "line 3"),
         ("stray.tsv", b"w\tlabel\n" + b"a\tX\n" * 999 + b"a\t\tX\n", (), "line 1001"),
-        ("stray.conll", b"a\tX\n" * 1000 + b"a\tX\t\n", (), "line 1001"),
         ("stray.csv", b"w,label\n" + b"a,X\n" * 999 + b"a,X\t\n", (), "line 1001, column 'label': the label 'X\\t'"),
-        ("bytes.txt", b"a X\n\xff Y\n", (), "line 2"),
         ("words.csv", b"x,label\n1,A\ntwo,A\n", ("--attributes", "real(x)"), "line 3, column 'x'"),
         ("nan.csv", b"x,label\n1,A\nnan,A\n", (), "line 3, column 'x'"),
         ("cut.gz", gzip.compress(random.Random(0).randbytes(5000).hex().encode(), mtime=0)[:-2000], (), "cut short"),
         ("column.txt", b"a X\n", ("--attributes", "word"), "word"),
         ("one.txt", b"a\nb\n", (), "no column is left for attributes"),
-        ("label.txt", b"a X\n", ("--label", "chunk"), "no label column 'chunk'"),
         ("lines.crfsuite", b"X\ta:1\nY\tb:x\n", (), "line 2"),
     ],
 )
@@ -579,11 +566,9 @@ def test_bad_weights_of_sequences(labels: Any, weights: Any, sentence: str) -> N
         ([[["a"]]], [], "only 0 sequences of labels"),
         ([[["a"]]], [["A"], ["B"]], "more sequences of labels"),
         ([], [], "no positions"),
-        ([], [["B"]], "more sequences of labels than the 0"),
         ([[{"a": 10**400}]], None, "the value of 'a'"),
         ([[["\ud800"]]], None, "contains an unpaired surrogate"),
         ([1], None, "is not iterable"),
-        (3, None, "is not iterable"),
         (["ab"], None, "sequence 0 is 'ab'; give a list of items"),
         ([{"a": "b"}], None, "sequence 0 is {'a': 'b'}; give a list of items"),
         ([[[{"a": "b"}]]], None, "item 0 of sequence 0 is a list of dicts"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainfold as cf
-from chainfold.chain.block import check_block
+from chainfold.chain.block import check_block, join_blocks
 from chainfold.chain.builder import KnownNames
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import write_chain
@@ -49,36 +49,16 @@ def meaning(chain: Chain | cf.StoredChain) -> Vocabulary:
 
 def together(known: ModelBlocks | ChainBlocks, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
     """All blocks as one chain, each of them as kernels need it, and all labels."""
-    blocks = list(known)
     n_edge = 0 if vocabulary.edge_attributes is None else len(vocabulary.edge_attributes)
-    low = 0
+    sizes = len(vocabulary.labels), vocabulary.counts.size, n_edge
+    blocks, low = list(known), 0
     for block, gold, _ in blocks:
-        high = low + gold.size
-        check_block(block, low, high, len(vocabulary.labels), vocabulary.counts.size, n_edge)
+        check_block(block, low, low + gold.size, *sizes)
         assert all(not array.flags.writeable for array in block)
         assert n_edge or not block.edge_offsets.size or vocabulary.edge_attributes is None
-        low = high
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.offsets) for block, *_ in blocks]))])
-    edges: dict[str, Any] = {}
-    if n_edge:
-        counts = np.concatenate([np.diff(block.edge_offsets) for block, *_ in blocks])
-        edges["edge_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-        edges["edge_ids"] = np.concatenate([block.edge_ids for block, *_ in blocks])
-        edges["n_edge_attributes"] = n_edge
-    valued = any(block.values.size for block, *_ in blocks)
-    chain = Chain.from_arrays(
-        offsets=offsets,
-        ids=np.concatenate([block.ids for block, *_ in blocks]),
-        values=np.concatenate([b.values if b.values.size else np.ones(b.ids.size) for b, *_ in blocks])
-        if valued
-        else None,
-        labels=np.concatenate([block.labels for block, *_ in blocks]),
-        starts=np.concatenate([block.starts for block, *_ in blocks]),
-        n_labels=len(vocabulary.labels),
-        n_attributes=vocabulary.counts.size,
-        **edges,
-    )
-    return chain.with_vocabulary(vocabulary), np.concatenate([gold for _, gold, _ in blocks]).tolist()
+        low += gold.size
+    chain = Chain(*join_blocks([known.block for known in blocks]), *sizes, vocabulary)
+    return chain, np.concatenate([gold for _, gold, _ in blocks]).tolist()
 
 
 def read(inputs: Any, vocabulary: Vocabulary, **options: Any) -> tuple[Chain, list[int]]:

@@ -57,20 +57,6 @@ def log(dice: random.Random, rows: int, quoted: bool = False, host: int = 0) -> 
     return "".join(lines)
 
 
-def attribute_lines(dice: random.Random, rows: int) -> str:
-    lines = []
-    for _ in range(rows):
-        names = "".join(f"\ta{dice.randrange(40)}:{dice.choice(['1', '0.5', '-2'])}" for _ in range(dice.randrange(4)))
-        edges = "\t@edge\te1\te2" if dice.random() < 0.3 else ""
-        lines.append(f"{dice.choice(['A', 'B', ''])}{names}{edges}\n" + "\n" * (dice.random() < 0.1))
-    return "".join(lines)
-
-
-def objects(dice: random.Random, rows: int) -> str:
-    line = '{{"w": "w{}", "n": {}, "label": "L{}"}}\n'
-    return "".join(line.format(dice.randrange(30), dice.randrange(99), k % 3) for k in range(rows))
-
-
 class Files:
     """The inputs of the tests."""
 
@@ -84,9 +70,6 @@ class Files:
             "log.csv": log(dice, 300),
             "more.csv": log(dice, 100, host=1000),
             "quoted.csv": log(dice, 300, quoted=True),
-            "log.tsv": log(dice, 200).replace(",", "\t"),
-            "items.crfsuite": attribute_lines(dice, 300),
-            "rows.jsonl": objects(dice, 250),
             "template": TEMPLATE,
         }
         for name, text in texts.items():
@@ -136,10 +119,7 @@ CASES = {
     "quoted line ends, one sequence": Case(
         ("quoted.csv", "log.csv"), {"attributes": "text[-1] text[-2] text[1]", "one_sequence": True}
     ),
-    "tabs": Case(("log.tsv",), {"attributes": "text[-1] text[1]"}),
     "a byte order mark": Case(("bom.csv",), {"attributes": "text[-1] text[1]"}),
-    "attribute lines": Case(("items.crfsuite",), {}),
-    "objects": Case(("rows.jsonl",), {"attributes": "w[-1] w real(n)"}),
     "row groups": Case(("log.parquet",), {"group": "host", "attributes": "text[-2] standard(size) text[2]"}),
     "row groups, one sequence": Case(
         ("log.parquet", "log.parquet"), {"attributes": "text[-2] text[2]", "one_sequence": True}

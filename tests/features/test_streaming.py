@@ -397,21 +397,6 @@ def test_a_live_annotator_writes_whole_lines_and_in_the_end_the_same(name: str, 
         assert written[0] == written[1]
 
 
-def test_what_was_added_before_an_interruption_is_whole_lines(tmp_path: Path) -> None:
-    data, vocabulary, _ = case("conll", tmp_path)
-    sink = io.BytesIO()
-
-    def interrupted() -> None:
-        with Annotator(sink, {"p": vocabulary.labels}, piped=True, live=True) as annotator:
-            next(iter(live_rows(Dripping(data, []), vocabulary, keep=annotator.keep)))
-            annotator.add(np.zeros(2, np.int32))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert sink.getvalue() == b"the DT B B\ncat NN I B\n"
-
-
 def rows_of(name: str) -> list[tuple[Any, bool]]:
     """The rows of a case as a program has them, and whether a sequence ends with each."""
     if name == "crfsuite":
