@@ -218,7 +218,7 @@ def test_appending_weights_to_weights_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_weights_that_change_within_a_sequence_are_found_wherever_the_input_is_cut(rows: int) -> None:
-    def weights(*weights: float) -> list[float]:
+    def weights(*weights: float) -> Any:
         table = pa.table({"word": list("abcd"), "w": weights, "label": list("XYXX"), "session": list("1122")})
         table = pa.Table.from_batches(table.to_batches(max_chunksize=rows))
         return cf.chain_from_table(table, weight="w", group="session", label="label").weights.tolist()

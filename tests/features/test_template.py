@@ -158,10 +158,10 @@ def test_bad_files_name_the_line(text: str, sentence: str) -> None:
 
 
 def test_borders() -> None:
-    assert [Border.CRFPP.before(1), Border.CRFPP.after(12)] == ["_B-1", "_B+12"]
-    assert [Border.WAPITI.before(k) for k in (1, 4, 5, 99)] == ["_x-1", "_x-4", "_x-#", "_x-#"]
-    assert [Border.WAPITI.after(k) for k in (1, 4, 5, 99)] == ["_x+1", "_x+4", "_x+#", "_x+#"]
-    assert [Border.CRFSUITE.before(1), Border.CRFSUITE.after(1)] == [None, None]
+    assert [Border.CRFPP.text(-1), Border.CRFPP.text(12)] == ["_B-1", "_B+12"]
+    assert [Border.WAPITI.text(-k) for k in (1, 4, 5, 99)] == ["_x-1", "_x-4", "_x-#", "_x-#"]
+    assert [Border.WAPITI.text(k) for k in (1, 4, 5, 99)] == ["_x+1", "_x+4", "_x+#", "_x+#"]
+    assert [Border.CRFSUITE.text(-1), Border.CRFSUITE.text(1)] == [None, None]
     assert [border.marks for border in Border] == [None, None, ("__BOS__", "__EOS__")]
 
 

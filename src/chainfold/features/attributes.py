@@ -90,8 +90,8 @@ class Symbols:
         if self._edges is not None:
             for code in range(self._edges.size + 1):
                 self.table.code(bin_name(self._edges, code))
-        self.before = self._symbols([self._border.before(k + 1) for k in range(self._reach)])
-        self.after = self._symbols([self._border.after(k + 1) for k in range(self._reach)])
+        self.before = self._symbols([self._border.text(-1 - k) for k in range(self._reach)])
+        self.after = self._symbols([self._border.text(1 + k) for k in range(self._reach)])
 
     def _symbols(self, texts: Sequence[str | None]) -> Codes:
         given = iter(apply(self._steps, [text for text in texts if text is not None]))
@@ -168,6 +168,8 @@ def symbol_codes(column: Any, table: StringTable) -> Codes:
 class Reals:
     """The values of a column, scaled, and whether each is there (code 0) or missing (code -1)."""
 
+    nbytes = 0  # of tables
+
     def __init__(self, column: str, steps: tuple[Step, ...], reach: int) -> None:
         self._column = column
         self._mean, self._deviation = (0.0, 1.0)
@@ -203,6 +205,9 @@ class Reals:
 
     def drop(self, rows: int) -> None:
         self.codes, self._values = self.codes[rows:].copy(), self._values[rows:].copy()
+
+    def forget(self) -> None:
+        """Do nothing: there are no tables."""
 
 
 class Bags:
@@ -591,14 +596,12 @@ class Attributes:
 
     @property
     def _nbytes(self) -> int:
-        sources = sum(source.nbytes for source in self._sources.values() if not isinstance(source, Reals))
-        return sources + sum(pairs.nbytes for pairs in self._pairs.values())
+        return sum(table.nbytes for table in (*self._sources.values(), *self._pairs.values()))
 
     def _forget(self) -> None:
         """Free all tables: an attribute has the same id whenever it occurs."""
         for source in self._sources.values():
-            if not isinstance(source, Reals):
-                source.forget()
+            source.forget()
         self._pairs = {}
         self._novelties = {edge: NewCodes() for edge in (False, True)}
         self._afresh = True

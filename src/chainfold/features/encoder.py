@@ -370,7 +370,7 @@ def _column(values: list[Any], kind: str) -> Any:
     return pa.array(values, NUMBER)
 
 
-class Counts:
+class AttributeCounts:
     """How often each attribute of either kind occurs, and with which labels."""
 
     def __init__(self) -> None:
@@ -392,7 +392,7 @@ class Encoder:
         self._schema, self._spool, self._extends = schema, spool, extends
         self._lexicon = Lexicon.new(schema) if extends is None else Lexicon.extending(extends, schema.unknown)
         self.numberer = Numberer(schema, self._lexicon)
-        self._counts = Counts()
+        self._counts = AttributeCounts()
 
     def numbered_chain(self, source: Source) -> Iterator[Numbered]:
         """Positions that were encoded before, with their vocabulary."""
@@ -450,7 +450,7 @@ def final_names(names: Names, census: Census, entries: int, min_count: int) -> F
 
 
 def vocabulary_of_names(schema: Schema, labels: Sequence[str], state: FinalNames, edge: FinalNames) -> Vocabulary:
-    """What a chain of this schema keeps of its names."""
+    """The vocabulary of a chain of this schema."""
     return Vocabulary(
         labels=tuple(labels),
         label=schema.label,

@@ -133,7 +133,6 @@ class ModelBlocks:
         self._maker = BlockMaker(model_input, first.stretch)
         self._progress = model_input.progress
         self._taken = self._given = 0  # rows
-        self.columns = tuple(self._maker.schema.kinds)
         self.labelled = self._maker.schema.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
@@ -180,7 +179,6 @@ class ChainBlocks:
             self._chain = Renumbered(chain, vocabulary)
         except ChainfoldError as error:  # vocabularies of different kinds
             raise BadFile(path, str(error)) from None
-        self.columns: tuple[str, ...] = ()
         self.labelled = bool(own.labels)
         self.unseen = self._chain.unseen
         self._low, self._high = 0, chain.positions

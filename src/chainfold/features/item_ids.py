@@ -58,7 +58,7 @@ class ItemIds:
             yield KnownBlock(block, block.labels)
 
     def read(self, items: Any, kernel: Any, *more: Any) -> Any:
-        """What a kernel that begins as `item_ids` does gives for items; None where they have to be read another way."""
+        """The result of a kernel that begins as `item_ids` does; None for items that have to be read another way."""
         if type(items) not in (list, tuple) or not 0 < len(items) <= _MOST_ITEMS:
             return None
         try:

@@ -24,7 +24,7 @@ from chainfold.chain.header import Header
 from chainfold.chain.part_index import Part, WholeFile, part_name
 from chainfold.chain.stored import write_part
 from chainfold.errors import BadFile
-from chainfold.features.encoder import Counts, Lexicon, Numbered, Numberer
+from chainfold.features.encoder import AttributeCounts, Lexicon, Numbered, Numberer
 from chainfold.features.numbers import NumberStatistics
 from chainfold.features.part_files import read_arrays, write_arrays
 from chainfold.features.part_plan import PartsEncoding
@@ -128,7 +128,7 @@ class _Counted:
     def __init__(self, schema: Schema) -> None:
         self._lexicon = Lexicon.new(schema)
         self._numberer = Numberer(schema, self._lexicon)
-        self._counts, self.sizes = Counts(), Sizes()
+        self._counts, self.sizes = AttributeCounts(), Sizes()
 
     def numbered(self, rows: PieceReader, pieces: Any) -> Iterator[Numbered]:
         """The positions of the pieces, with what is around them."""

@@ -1,4 +1,4 @@
-"""What the user asks of the input: how to read it, which column is what, which attributes to make.
+"""The options of an input: how to read it, which column is what, which attributes to make.
 
 `InputSpec` is the one list of these options. Public functions take them as keywords; `schema.Schema` is what they
 resolve to for the columns of an input.

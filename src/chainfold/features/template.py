@@ -67,26 +67,19 @@ class Feature(NamedTuple):
 
 
 class Border(StrEnum):
-    """What a factor sees beyond the ends of its sequence."""
+    """The texts that a factor sees beyond the ends of its sequence."""
 
     CRFPP = "crfpp"
     WAPITI = "wapiti"
     CRFSUITE = "crfsuite"
 
-    def before(self, distance: int) -> str | None:
-        """The text `distance` rows before the first; None: the feature is left out there."""
-        return self._beyond("-", distance)
-
-    def after(self, distance: int) -> str | None:
-        """The text `distance` rows after the last; None: the feature is left out there."""
-        return self._beyond("+", distance)
-
-    def _beyond(self, sign: str, distance: int) -> str | None:
+    def text(self, rows: int) -> str | None:
+        """The text so many rows after the last, or before the first if below 0; None: the feature is left out there."""
         if self is Border.CRFSUITE:
             return None
         if self is Border.CRFPP:
-            return f"_B{sign}{distance}"
-        return f"_x{sign}{distance if distance < 5 else '#'}"
+            return f"_B{rows:+}"
+        return f"_x{rows:+}" if abs(rows) < 5 else "_x+#" if rows > 0 else "_x-#"
 
     @property
     def marks(self) -> tuple[str, str] | None:
@@ -308,7 +301,7 @@ _SHOWN = 80  # characters of a line that cannot be read
 
 
 def parse_template(text: str, name: str) -> Template:
-    """What a template file of CRF++ or Wapiti says; it is Wapiti's if it uses anything that only Wapiti has."""
+    """The template in a file of CRF++ or Wapiti; the file is Wapiti's if it uses anything that only Wapiti has."""
     lines = text.removeprefix("\ufeff").split("\n")
     bare = [line.partition("#")[0].rstrip() for line in lines]
     border = Border.WAPITI if any(_WAPITI_ONLY.search(line) for line in bare) else Border.CRFPP
