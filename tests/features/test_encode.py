@@ -99,16 +99,6 @@ def test_a_crfpp_template_takes_numbers_as_texts(tmp_path: Path) -> None:
     assert attributes_of(chain) == [["U00:5/end", "U01:a/5"], ["U00:6/end", "U01:b/6"]]
 
 
-def test_numbers_as_values(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, CSV, "log.csv", attributes="real(bytes) standard(time) port[-1]", border="crfpp")
-    assert chain.vocabulary is not None
-    assert attributes_of(chain)[2] == ["standard(time)", "port[-1]=http"]
-    values = [chain.values[chain.offsets[t] : chain.offsets[t + 1]].tolist() for t in range(4)]
-    deviation = np.std([1, 2, 2, 5])
-    assert values[0] == pytest.approx([10.0, -1.5 / deviation, 1.0])
-    assert values[2] == pytest.approx([-0.5 / deviation, 1.0])
-
-
 @pytest.mark.parametrize("one", ["1", ""])  # a group that is missing is a group
 def test_a_group_column_separates_sequences(tmp_path: Path, one: str) -> None:
     text = f"session,word,label\n{one},a,X\n{one},b,X\n2,c,X\n{one},d,X\n"
@@ -391,13 +381,6 @@ def test_a_failure_while_a_pipe_stays_open(tmp_path: Path) -> None:
         assert process.stderr.read() == b""
     assert process.returncode == 2, message
     assert b"no label column 'zz'" in message
-
-
-def test_names_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "[").mkdir()
-    (tmp_path / "input").write_text(CONLL)
-    assert b"[/red].chain" in succeeded("encode", "input", "-o", "[/red].chain")
 
 
 def test_a_chain_without_attributes_can_be_shown(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ CSV = "time,port,bytes,label\n1,http,10,ok\n2,http,20,ok\n2,ftp,,bad\n5,http,100
         ("train.txt", CONLL, {"unknown": "O"}),
         ("train.txt", CONLL, {"label": "1"}),
         ("log.csv", CSV, {}),
-        ("log.csv", CSV, {"numbers": "symbol"}),
+        ("log.csv", "x,y,label\n1.0,01,A\n2,1e3,B\n", {"numbers": "symbol", "symbols": ["y"]}),
         ("log.csv", CSV, {"numbers": "standard", "group": "port", "groups_return": True}),
         ("log.csv", "tcp,http,ok\nudp,dns,bad\n", {"header": False}),
         ("lines.crfsuite", "A\tx:2\ty\n\nB\ty\t@edge\tjoin\n", {}),
@@ -167,12 +167,6 @@ def test_tables_and_pipes_and_files_that_are_open(tmp_path: Path) -> None:
     rows = np.array([line.split(",") for line in CSV.splitlines()[1:]])
     assert read(rows[:2], vocabulary)[0].ids.tolist() == chain.ids[: chain.offsets[2]].tolist()
     assert read(rows[:2, :3], vocabulary)[1] == [-1, -1]
-
-
-def test_numbers_are_read_as_they_were(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, "x,y,label\n1.0,01,A\n2,1e3,B\n", "log.csv", numbers="symbol", symbols=["y"])
-    assert attributes_of(chain) == [["x=1", "y=01"], ["x=2", "y=1e3"]]
-    same(read(tmp_path / "log.csv", meaning(chain))[0], chain)
 
 
 def test_a_column_that_nobody_looks_at_may_be_anything(tmp_path: Path) -> None:
