@@ -284,7 +284,6 @@ class NewCodes:
 
     def __init__(self) -> None:
         self._seen: list[NDArray[np.bool_]] = []
-        self._room = np.empty(0, np.int64)
 
     def feature(
         self,
@@ -303,12 +302,10 @@ class NewCodes:
         while len(self._seen) <= index:
             self._seen.append(np.zeros(0, np.bool_))
         seen = self._seen[index] = _extended(self._seen[index], size, False)
-        if codes.size > self._room.size:
-            self._room = np.empty(codes.size, np.int64)
-        count = unseen(frozen(codes, np.int32), seen, self._room)
-        if not count:
+        places = np.empty(codes.size, np.int64)
+        new = places[: unseen(frozen(codes, np.int32), seen, places)].copy()
+        if not new.size:
             return FeatureCodes(codes, rows, values, *_NOTHING_NEW)
-        new = self._room[:count].copy()
         return FeatureCodes(codes, rows, values, new, *_texts(literals, parts, new))
 
 
