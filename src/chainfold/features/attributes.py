@@ -389,13 +389,8 @@ class FeatureIds:
         return Entries(*without_gaps(begins, ids, values))
 
     def _name(self, everything: list[FeatureCodes], rows: int) -> None:
-        """Give ids to the new codes: where ids grow, by row, and in a row by feature."""
+        """Give ids to the new codes, by row, and in a row by feature."""
         if not any(feature.new.size for feature in everything):
-            return
-        if not self._names.growing:
-            for index, feature in enumerate(everything):
-                if feature.new.size:
-                    self._learn(index, feature, self._names.ids(feature.text, feature.ends[:-1], feature.ends[1:]))
             return
         in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
@@ -405,14 +400,10 @@ class FeatureIds:
         new[order] = self._names.ids(buffer, begins[order], ends[order])
         done = 0
         for index, feature in enumerate(everything):
-            self._learn(index, feature, new[done : done + feature.new.size])
-            done += feature.new.size
-
-    def _learn(self, index: int, feature: FeatureCodes, new: Codes) -> None:
-        """The ids of a feature's new codes."""
-        codes = feature.codes[feature.new]
-        ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
-        ids[codes] = new
+            codes = feature.codes[feature.new]
+            ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
+            ids[codes] = new[done : done + codes.size]
+            done += codes.size
 
 
 def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:
