@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from chainfold.chain.builder import HashedNames
 from chainfold.chain.strings import hashes, spans
-from chainfold.errors import ChainfoldError
 from chainfold.features.spec import InputSpec
 from chainfold.features.template import Border, parse_attributes, parse_template
 from rows import CHUNKING_EXPRESSIONS, Sentences, attributes_of, chunking_attributes, encoded
@@ -97,14 +96,6 @@ def test_ids_fall_with_frequency_and_equals_keep_their_order() -> None:
     assert chain.vocabulary.attributes.to_pylist() == ["w=y", "w=z", "w=x", "w=q"]
 
 
-def test_rare_attributes_are_left_out() -> None:
-    words = ["x", "y", "y", "z", "z", "q"]
-    template = parse_attributes("w", Border.CRFPP)
-    chain = encoded([[(word, "O") for word in words]], ("w", "label"), InputSpec(template=template, min_count=2))
-    assert attributes_of(chain) == [[], ["w=y"], ["w=y"], ["w=z"], ["w=z"], []]
-    assert chain.n_attributes == 2
-
-
 def test_marks_tell_which_labels_an_attribute_meets_beyond_64_labels() -> None:
     rows = [(f"w{t % 3}", f"L{t}") for t in range(150)] + [("w0", "L149")]
     chain = encoded([rows], ("w", "label"), InputSpec(template=parse_attributes("w", Border.CRFPP)), size=40)
@@ -161,8 +152,3 @@ def test_the_hash_never_changes(text: str) -> None:
         state = mixed(state ^ int.from_bytes(data[low : low + 8], "little"))
     assert hashes(*spans(pa.array([text])))[0] == state
     assert hashes(*spans(pa.array(["something before it", text, "and after it"])))[1] == state
-
-
-def test_a_column_that_is_not_there() -> None:
-    with pytest.raises(ChainfoldError, match=r"'lemma'.*w, label"):
-        encoded([[("cat", "O")]], ("w", "label"), InputSpec(template=parse_attributes("lemma")))

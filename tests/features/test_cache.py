@@ -136,12 +136,3 @@ def test_whatever_else_is_there_is_replaced(tmp_path: Path, log: Path, runs: Run
     assert encoded(log, output).block(0, 2).labels.tolist() == [0, 1]
     assert runs.count == 2
     assert output.read_bytes() == whole
-
-
-def test_outputs_that_cannot_be(tmp_path: Path, log: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    for output in ("fifo", ".", "nowhere/out", "log.csv"):
-        with pytest.raises(cf.ChainfoldError, match=r"cannot be written|is also an input"):
-            encoded(log, tmp_path / output)
-    with pytest.raises(cf.ChainfoldError, match="no such file"):
-        encoded(tmp_path / "nothing", tmp_path / "out")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainfold as cf
-from chainfold.chain.block import check_block
+from chainfold.chain.block import check_block, join_blocks
 from chainfold.chain.builder import KnownNames
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.stored import write_chain
@@ -49,36 +49,16 @@ def meaning(chain: Chain | cf.StoredChain) -> Vocabulary:
 
 def together(known: ModelBlocks | ChainBlocks, vocabulary: Vocabulary) -> tuple[Chain, list[int]]:
     """All blocks as one chain, each of them as kernels need it, and all labels."""
-    blocks = list(known)
     n_edge = 0 if vocabulary.edge_attributes is None else len(vocabulary.edge_attributes)
-    low = 0
+    sizes = len(vocabulary.labels), vocabulary.counts.size, n_edge
+    blocks, low = list(known), 0
     for block, gold, _ in blocks:
-        high = low + gold.size
-        check_block(block, low, high, len(vocabulary.labels), vocabulary.counts.size, n_edge)
+        check_block(block, low, low + gold.size, *sizes)
         assert all(not array.flags.writeable for array in block)
         assert n_edge or not block.edge_offsets.size or vocabulary.edge_attributes is None
-        low = high
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.offsets) for block, *_ in blocks]))])
-    edges: dict[str, Any] = {}
-    if n_edge:
-        counts = np.concatenate([np.diff(block.edge_offsets) for block, *_ in blocks])
-        edges["edge_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-        edges["edge_ids"] = np.concatenate([block.edge_ids for block, *_ in blocks])
-        edges["n_edge_attributes"] = n_edge
-    valued = any(block.values.size for block, *_ in blocks)
-    chain = Chain.from_arrays(
-        offsets=offsets,
-        ids=np.concatenate([block.ids for block, *_ in blocks]),
-        values=np.concatenate([b.values if b.values.size else np.ones(b.ids.size) for b, *_ in blocks])
-        if valued
-        else None,
-        labels=np.concatenate([block.labels for block, *_ in blocks]),
-        starts=np.concatenate([block.starts for block, *_ in blocks]),
-        n_labels=len(vocabulary.labels),
-        n_attributes=vocabulary.counts.size,
-        **edges,
-    )
-    return chain.with_vocabulary(vocabulary), np.concatenate([gold for _, gold, _ in blocks]).tolist()
+        low += gold.size
+    chain = Chain(*join_blocks([known.block for known in blocks]), *sizes, vocabulary)
+    return chain, np.concatenate([gold for _, gold, _ in blocks]).tolist()
 
 
 def read(inputs: Any, vocabulary: Vocabulary, **options: Any) -> tuple[Chain, list[int]]:
@@ -103,7 +83,7 @@ CSV = "time,port,bytes,label\n1,http,10,ok\n2,http,20,ok\n2,ftp,,bad\n5,http,100
         ("train.txt", CONLL, {"unknown": "O"}),
         ("train.txt", CONLL, {"label": "1"}),
         ("log.csv", CSV, {}),
-        ("log.csv", CSV, {"numbers": "symbol"}),
+        ("log.csv", "x,y,label\n1.0,01,A\n2,1e3,B\n", {"numbers": "symbol", "symbols": ["y"]}),
         ("log.csv", CSV, {"numbers": "standard", "group": "port", "groups_return": True}),
         ("log.csv", "tcp,http,ok\nudp,dns,bad\n", {"header": False}),
         ("lines.crfsuite", "A\tx:2\ty\n\nB\ty\t@edge\tjoin\n", {}),
@@ -187,12 +167,6 @@ def test_tables_and_pipes_and_files_that_are_open(tmp_path: Path) -> None:
     rows = np.array([line.split(",") for line in CSV.splitlines()[1:]])
     assert read(rows[:2], vocabulary)[0].ids.tolist() == chain.ids[: chain.offsets[2]].tolist()
     assert read(rows[:2, :3], vocabulary)[1] == [-1, -1]
-
-
-def test_numbers_are_read_as_they_were(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, "x,y,label\n1.0,01,A\n2,1e3,B\n", "log.csv", numbers="symbol", symbols=["y"])
-    assert attributes_of(chain) == [["x=1", "y=01"], ["x=2", "y=1e3"]]
-    same(read(tmp_path / "log.csv", meaning(chain))[0], chain)
 
 
 def test_a_column_that_nobody_looks_at_may_be_anything(tmp_path: Path) -> None:
@@ -293,12 +267,6 @@ def test_a_vocabulary_that_knows_nothing_of_its_columns(tmp_path: Path) -> None:
         blocks_for_model(tmp_path / "lines.crfsuite", meaning(matrix))
 
 
-def test_the_vocabulary_of_a_stored_chain_will_do(tmp_path: Path) -> None:
-    chain = encoded(tmp_path, columns=NAMES, **TEMPLATE)
-    write_chain(tmp_path / "again.chain", chain)
-    same(read(tmp_path / "train.txt", meaning(cf.StoredChain(tmp_path / "again.chain")))[0], chain)
-
-
 words = st.sampled_from(["a", "b", "c", "ü", "dd"])
 sentences = st.lists(st.lists(st.tuples(words, words, words), min_size=1, max_size=5), min_size=1, max_size=6)
 
@@ -344,18 +312,6 @@ def _forgetful(self: KnownNames, strings: Any) -> None:
     self.most_cached = 0
 
 
-def test_memory_does_not_grow_with_what_is_not_known(tmp_path: Path) -> None:
-    names = KnownNames(meaning(encoded(tmp_path)).attributes)
-    size, data = names.table.nbytes, np.frombuffer(b"0=the0=nothing", np.uint8)
-    assert names.ids(data, np.array([0, 5]), np.array([5, 14])).tolist() == [meaning_of(names, "0=the"), -1]
-    assert (names.table.nbytes, len(names)) == (size, len(names.strings()))
-
-
-def meaning_of(names: KnownNames, text: str) -> int:
-    index: int = names.strings().to_pylist().index(text)
-    return index
-
-
 @pytest.mark.parametrize("bits", [None, 6])
 def test_growing_keeps_numbers_and_adds_others_after_them(tmp_path: Path, bits: int | None) -> None:
     before = meaning(encoded(tmp_path, columns=NAMES, attributes="word pos", border="crfpp", hash_bits=bits))
@@ -389,16 +345,6 @@ def test_growing_keeps_to_the_least_count_and_goes_to_disk(tmp_path: Path) -> No
     stored = gather(cf.StoredChain(tmp_path / "grown.chain"))
     assert meaning(stored).attributes.to_pylist() == ["pos=DT", "word=owl", "pos=NN"]
     assert attributes_of(stored) == [["word=owl", "pos=NN"], ["word=owl", "pos=NN"], []]
-
-
-def test_growing_from_sequences() -> None:
-    before = meaning(cf.chain_from_sequences(X, Y))
-    with extended_sequences([[["q", "z"]]], [["C"]], before) as source:
-        chain = gather(source)
-    assert attributes_of(chain) == [["q", "z"]]
-    assert meaning(chain).labels == ("A", "B", "C")
-    with extended_sequences([[["q"]]], [["A"]], meaning(chain)) as source:
-        assert meaning(gather(source)).attributes.equals(meaning(chain).attributes)
 
 
 def test_weights_are_looked_at_where_a_vocabulary_grows(tmp_path: Path) -> None:

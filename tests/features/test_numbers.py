@@ -46,14 +46,6 @@ def scale_of(*parts: NDArray[np.float64]) -> tuple[float, float]:
     return float(mean), float(deviation)
 
 
-def test_a_number_is_in_the_bin_of_the_edges_below_it() -> None:
-    edges = np.array([0.0, 1.0, 10.0])
-    numbers = np.array([-1e300, -0.0, 0.0, 0.999, 1.0, 9.0, 10.0, 1e300])
-    codes = bin_codes(numbers, edges)
-    assert codes.tolist() == [0, 1, 1, 1, 2, 2, 3, 3]
-    assert codes.dtype == np.int32
-
-
 def test_bins_are_named_by_their_bounds() -> None:
     assert [bin_name(np.array([0.0, 1.0]), code) for code in range(3)] == ["[-inf,0)", "[0,1)", "[1,inf)"]
     assert [bin_name(np.array([-0.0]), code) for code in range(2)] == ["[-inf,0)", "[0,inf)"]
@@ -172,13 +164,6 @@ def test_only_one_pass_is_made() -> None:
     ]
     assert [feature.pieces for feature in fitted.features] == [feature.pieces for feature in template.features]
     assert Template.from_json(fitted.to_json()) == fitted
-
-
-def test_mean_and_deviation_are_those_of_the_whole_column() -> None:
-    values = 1e6 + np.random.default_rng(3).normal(size=1000)
-    mean, deviation = scale_of(*np.split(values, [10, 10, 700]))
-    assert mean == pytest.approx(values.mean(), rel=1e-14)
-    assert deviation == pytest.approx(values.std(), rel=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e9 / 3])

@@ -14,29 +14,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from chain.test_stored import contents, meaning
-from chainfold import Layout, Model, log_likelihood
 from chainfold.chain.any_chain import open_chain
 from chainfold.chain.parts import ChainInParts
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.features.encode import encode
-from chainfold.features.parts import (
-    PartsEncoding,
-    claimed_parts,
-    encode_in_parts,
-    finish,
-    first_pass,
-    fitted,
-    merge,
-    plan,
-    second_pass,
-    survey,
-)
+from chainfold.features.part_encoder import first_pass, second_pass, survey
+from chainfold.features.part_merge import merge
+from chainfold.features.part_plan import PartsEncoding, plan
+from chainfold.features.parts import claimed_parts, encode_in_parts, finish, fitted
 from chainfold.readers import pieces
 from chainfold.system.storage import LocalStorage
 from processes import PATIENCE, command, running
@@ -67,20 +57,6 @@ def log(dice: random.Random, rows: int, quoted: bool = False, host: int = 0) -> 
     return "".join(lines)
 
 
-def attribute_lines(dice: random.Random, rows: int) -> str:
-    lines = []
-    for _ in range(rows):
-        names = "".join(f"\ta{dice.randrange(40)}:{dice.choice(['1', '0.5', '-2'])}" for _ in range(dice.randrange(4)))
-        edges = "\t@edge\te1\te2" if dice.random() < 0.3 else ""
-        lines.append(f"{dice.choice(['A', 'B', ''])}{names}{edges}\n" + "\n" * (dice.random() < 0.1))
-    return "".join(lines)
-
-
-def objects(dice: random.Random, rows: int) -> str:
-    line = '{{"w": "w{}", "n": {}, "label": "L{}"}}\n'
-    return "".join(line.format(dice.randrange(30), dice.randrange(99), k % 3) for k in range(rows))
-
-
 class Files:
     """The inputs of the tests."""
 
@@ -94,9 +70,6 @@ class Files:
             "log.csv": log(dice, 300),
             "more.csv": log(dice, 100, host=1000),
             "quoted.csv": log(dice, 300, quoted=True),
-            "log.tsv": log(dice, 200).replace(",", "\t"),
-            "items.crfsuite": attribute_lines(dice, 300),
-            "rows.jsonl": objects(dice, 250),
             "template": TEMPLATE,
         }
         for name, text in texts.items():
@@ -146,10 +119,7 @@ CASES = {
     "quoted line ends, one sequence": Case(
         ("quoted.csv", "log.csv"), {"attributes": "text[-1] text[-2] text[1]", "one_sequence": True}
     ),
-    "tabs": Case(("log.tsv",), {"attributes": "text[-1] text[1]"}),
     "a byte order mark": Case(("bom.csv",), {"attributes": "text[-1] text[1]"}),
-    "attribute lines": Case(("items.crfsuite",), {}),
-    "objects": Case(("rows.jsonl",), {"attributes": "w[-1] w real(n)"}),
     "row groups": Case(("log.parquet",), {"group": "host", "attributes": "text[-2] standard(size) text[2]"}),
     "row groups, one sequence": Case(
         ("log.parquet", "log.parquet"), {"attributes": "text[-2] text[2]", "one_sequence": True}
@@ -218,16 +188,6 @@ def test_weights_that_change_within_a_sequence_are_found_where_parts_meet(change
     (tmp_path / "log.csv").write_text("word,w,label,group\n" + rows)
     with pytest.raises(ChainfoldError, match=f"line {change + 2}, column 'w': the weight is 2"):
         encode_in_parts(tmp_path / "log.csv", tmp_path / "chain", part_size=250, group="group", weight="w")
-
-
-@pytest.mark.parametrize("name", ["sentences", "edges, one sequence", "hash_bits", "row groups", "attribute lines"])
-def test_the_gradient_has_the_same_bits(name: str, files: Files, singles: Callable[[str], Any], tmp_path: Path) -> None:
-    case, single = CASES[name], singles(name)
-    chain = encode_in_parts(files(*case.inputs), tmp_path / "chain", part_size=1000, **told(case, files))
-    model = Model.random(Layout.observed(single))
-    one, other = (log_likelihood(model, source, "parallel", threads=2) for source in (single, chain))
-    assert one.log_z == other.log_z
-    np.testing.assert_array_equal(one.expected, other.expected)
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:

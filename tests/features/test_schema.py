@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainfold.errors import BadFile, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.features.schema import Schema, kept_columns, label_column, text_columns
 from chainfold.features.spec import InputSpec
 from chainfold.features.template import parse_attributes
@@ -76,17 +76,3 @@ def test_the_label_column(options: dict[str, Any], columns: tuple[str, ...], lab
 def test_columns_that_are_texts() -> None:
     spec = InputSpec(attributes="a log(b)", symbols=["d"], group="e")
     assert text_columns(spec, ["a", "b", "c", "d", "e", "label"]) == {"a", "d", "e", "label"}
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"label": "z"}, "there is no label column 'z'; the columns are w, g, y"),
-        ({"group": "z"}, "there is no group column 'z'"),
-        ({"weight": "z"}, "there is no weight column 'z'"),
-        ({"weight": "g", "group": "g"}, "column 'g' cannot be `weight` and something else"),
-    ],
-)
-def test_roles_that_columns_cannot_have(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(BadFile, match=problem):
-        Schema.of(InputSpec(**options), first())

@@ -397,36 +397,6 @@ def test_a_live_annotator_writes_whole_lines_and_in_the_end_the_same(name: str, 
         assert written[0] == written[1]
 
 
-def test_what_was_added_before_an_interruption_is_whole_lines(tmp_path: Path) -> None:
-    data, vocabulary, _ = case("conll", tmp_path)
-    sink = io.BytesIO()
-
-    def interrupted() -> None:
-        with Annotator(sink, {"p": vocabulary.labels}, piped=True, live=True) as annotator:
-            next(iter(live_rows(Dripping(data, []), vocabulary, keep=annotator.keep)))
-            annotator.add(np.zeros(2, np.int32))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert sink.getvalue() == b"the DT B B\ncat NN I B\n"
-
-
-def test_bad_lines_in_the_output(tmp_path: Path) -> None:
-    vocabulary = model_of(NUMBERS, tmp_path, format="csv")
-    data = b'size,label\n1,x\n2,"y\n3\ry,\r\n4,x\n'
-    for on_error, expected in (
-        ("unknown", b'size,label,p\n1,x,x\n2,"y,x\n3\ry,,x\r\n4,x,x\n'),
-        ("skip", b"size,label,p\n1,x,x\n4,x,x\n"),
-    ):
-        sink = io.BytesIO()
-        with Annotator(sink, {"p": vocabulary.labels}, live=True) as annotator:
-            rows = live_rows(Dripping(data, []), vocabulary, keep=annotator.keep, on_error=on_error)
-            for one in rows:
-                annotator.add(np.zeros(one.gold.size, np.int32))
-        assert sink.getvalue() == expected
-
-
 def rows_of(name: str) -> list[tuple[Any, bool]]:
     """The rows of a case as a program has them, and whether a sequence ends with each."""
     if name == "crfsuite":

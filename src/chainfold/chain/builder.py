@@ -27,7 +27,6 @@ class Names(Protocol):
     """Whatever gives ids to attributes."""
 
     exact: bool
-    growing: bool  # are there new ids, in the order in which strings come?
     settled: int  # the first ids, which keep their numbers
     most_cached: int | None  # bytes of lookup tables, above which they are freed; None: never
 
@@ -41,7 +40,7 @@ class Names(Protocol):
 class ExactNames:
     """An id for each distinct string, after those known from before."""
 
-    exact, growing = True, True
+    exact = True
     most_cached: int | None = None
 
     def __init__(self, before: Any = None) -> None:
@@ -69,7 +68,7 @@ def check_hash_bits(bits: int) -> None:
 class HashedNames:
     """The low bits of a string's hash: two attributes may share an id, and no string is kept."""
 
-    exact, growing = False, False
+    exact = False
     most_cached: int | None = _MOST_CACHED
 
     def __init__(self, bits: int, settled: bool = False) -> None:
@@ -90,7 +89,7 @@ class HashedNames:
 class KnownNames:
     """The ids of the strings given; others have none, and are not kept."""
 
-    exact, growing = True, False
+    exact = True
 
     def __init__(self, strings: Any) -> None:
         self._strings, self.table = strings, StringTable.of(strings)

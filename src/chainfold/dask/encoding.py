@@ -12,18 +12,10 @@ from chainfold.dask.connection import connected
 from chainfold.dask.failure import returned
 from chainfold.dask.rounds import TIMEOUT, Round, Task
 from chainfold.errors import ChainfoldError
-from chainfold.features.part_plan import PART_SIZE
-from chainfold.features.parts import (
-    PartsEncoding,
-    claimed_parts,
-    finish,
-    first_pass,
-    fitted,
-    merge,
-    plan,
-    second_pass,
-    survey,
-)
+from chainfold.features.part_encoder import first_pass, second_pass, survey
+from chainfold.features.part_merge import merge
+from chainfold.features.part_plan import PART_SIZE, PartsEncoding, plan
+from chainfold.features.parts import claimed_parts, finish, fitted
 from chainfold.readers.progress import InputProgress
 
 if TYPE_CHECKING:

@@ -90,8 +90,8 @@ class Symbols:
         if self._edges is not None:
             for code in range(self._edges.size + 1):
                 self.table.code(bin_name(self._edges, code))
-        self.before = self._symbols([self._border.before(k + 1) for k in range(self._reach)])
-        self.after = self._symbols([self._border.after(k + 1) for k in range(self._reach)])
+        self.before = self._symbols([self._border.text(-1 - k) for k in range(self._reach)])
+        self.after = self._symbols([self._border.text(1 + k) for k in range(self._reach)])
 
     def _symbols(self, texts: Sequence[str | None]) -> Codes:
         given = iter(apply(self._steps, [text for text in texts if text is not None]))
@@ -168,6 +168,8 @@ def symbol_codes(column: Any, table: StringTable) -> Codes:
 class Reals:
     """The values of a column, scaled, and whether each is there (code 0) or missing (code -1)."""
 
+    nbytes = 0  # of tables
+
     def __init__(self, column: str, steps: tuple[Step, ...], reach: int) -> None:
         self._column = column
         self._mean, self._deviation = (0.0, 1.0)
@@ -203,6 +205,9 @@ class Reals:
 
     def drop(self, rows: int) -> None:
         self.codes, self._values = self.codes[rows:].copy(), self._values[rows:].copy()
+
+    def forget(self) -> None:
+        """Do nothing: there are no tables."""
 
 
 class Bags:
@@ -271,7 +276,7 @@ class FeatureBatch(NamedTuple):
     rows: int
     dense: list[FeatureCodes]  # a code for each row
     bags: list[tuple[FeatureCodes, Offsets]]  # any number of codes for each row
-    afresh: bool  # do codes begin anew?
+    afresh: bool  # whether codes begin anew
 
 
 class NewCodes:
@@ -279,7 +284,6 @@ class NewCodes:
 
     def __init__(self) -> None:
         self._seen: list[NDArray[np.bool_]] = []
-        self._room = np.empty(0, np.int64)
 
     def feature(
         self,
@@ -298,12 +302,10 @@ class NewCodes:
         while len(self._seen) <= index:
             self._seen.append(np.zeros(0, np.bool_))
         seen = self._seen[index] = _extended(self._seen[index], size, False)
-        if codes.size > self._room.size:
-            self._room = np.empty(codes.size, np.int64)
-        count = unseen(frozen(codes, np.int32), seen, self._room)
-        if not count:
+        places = np.empty(codes.size, np.int64)
+        new = places[: unseen(frozen(codes, np.int32), seen, places)].copy()
+        if not new.size:
             return FeatureCodes(codes, rows, values, *_NOTHING_NEW)
-        new = self._room[:count].copy()
         return FeatureCodes(codes, rows, values, new, *_texts(literals, parts, new))
 
 
@@ -387,13 +389,8 @@ class FeatureIds:
         return Entries(*without_gaps(begins, ids, values))
 
     def _name(self, everything: list[FeatureCodes], rows: int) -> None:
-        """Give ids to the new codes: where ids grow, by row, and in a row by feature."""
+        """Give ids to the new codes, by row, and in a row by feature."""
         if not any(feature.new.size for feature in everything):
-            return
-        if not self._names.growing:
-            for index, feature in enumerate(everything):
-                if feature.new.size:
-                    self._learn(index, feature, self._names.ids(feature.text, feature.ends[:-1], feature.ends[1:]))
             return
         in_rows = np.concatenate([f.new if f.rows is None else f.rows[f.new] for f in everything])
         order = np.empty(in_rows.size, np.int64)
@@ -403,14 +400,10 @@ class FeatureIds:
         new[order] = self._names.ids(buffer, begins[order], ends[order])
         done = 0
         for index, feature in enumerate(everything):
-            self._learn(index, feature, new[done : done + feature.new.size])
-            done += feature.new.size
-
-    def _learn(self, index: int, feature: FeatureCodes, new: Codes) -> None:
-        """The ids of a feature's new codes."""
-        codes = feature.codes[feature.new]
-        ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
-        ids[codes] = new
+            codes = feature.codes[feature.new]
+            ids = self._ids[index] = _extended(self._ids[index], int(codes.max(initial=-1)) + 1, -1)
+            ids[codes] = new[done : done + codes.size]
+            done += codes.size
 
 
 def _joined(texts: list[tuple[NDArray[np.uint8], Offsets]]) -> tuple[NDArray[np.uint8], Offsets, Offsets]:
@@ -435,10 +428,10 @@ class Attributes:
 
     def __init__(self, template: Template, kinds: Mapping[str, str], most_cached: int | None) -> None:
         self._border = template.border
-        self._left, self._right = template.left, template.right
         self._marks = self._border.marks
-        if self._marks is not None:
-            self._right = max(self._right, 1)  # to see that a row is the last of its sequence
+        self.left = template.left  # rows that are still needed after they are done
+        # rows that have to come before one can be done; one at least, to see that it is the last of its sequence
+        self.right = max(template.right, 0 if self._marks is None else 1)
         self._sources: dict[tuple[str, tuple[Step, ...]], Symbols | Reals | Bags] = {}
         for feature in template.features:
             for factor in feature.factors:
@@ -457,7 +450,7 @@ class Attributes:
 
     def _prepare(self, factor: Factor, feature: Feature, kinds: Mapping[str, str]) -> None:
         column, steps = str(factor.column), factor.steps
-        reach = max(self._left, self._right)
+        reach = max(self.left, self.right)
         if kinds[column] == "bag":
             if feature.factors != (Factor(factor.column),):
                 raise ChainfoldError(f"column {column!r} holds lists of attributes, which are taken only as they are.")
@@ -466,16 +459,6 @@ class Attributes:
             self._sources.setdefault((column, steps), Reals(column, steps, reach))
         else:
             self._sources.setdefault((column, steps), Symbols(column, steps, self._border, reach))
-
-    @property
-    def right(self) -> int:
-        """The rows that have to come before one can be done."""
-        return self._right
-
-    @property
-    def left(self) -> int:
-        """The rows that are still needed after they are done."""
-        return self._left
 
     def check(self, stretch: Stretch) -> None:
         """Raise what `add` would raise; nothing is changed."""
@@ -491,7 +474,7 @@ class Attributes:
         """
         self._hold(stretch, starts)
         settled = self._starts.size if ended else int(np.flatnonzero(self._starts)[-1]) if self._starts.any() else 0
-        return self._do(max(self._starts.size - self._right, settled, self._done))
+        return self._do(max(self._starts.size - self.right, settled, self._done))
 
     def _hold(self, stretch: Stretch, starts: NDArray[np.bool_]) -> None:
         read: list[Any] = [source.read(stretch) for source in self._sources.values()]
@@ -499,18 +482,20 @@ class Attributes:
             source.extend(part)
         self._starts = np.concatenate([self._starts, starts])
 
+    def _hold_all(self, stretches: Iterable[Stretch], starts: NDArray[np.bool_]) -> None:
+        low = 0
+        for stretch in stretches:
+            self._hold(stretch, starts[low : low + stretch.starts.size])
+            low += stretch.starts.size
+
     @property
     def at_hand(self) -> tuple[NDArray[np.bool_], int]:
         """The start marks of the last rows that came and are still needed, and how many of these are done."""
         return self._starts, self._done
 
     def restore(self, stretches: Iterable[Stretch], starts: NDArray[np.bool_], done: int) -> None:
-        """Begin with such rows at hand."""
-        low = 0
-        for stretch in stretches:
-            rows = stretch.starts.size
-            self._hold(stretch, starts[low : low + rows])
-            low += rows
+        """Begin with these rows at hand, the first of which are done."""
+        self._hold_all(stretches, starts)
         self._done = done
 
     def finish(self) -> tuple[FeatureBatch, FeatureBatch]:
@@ -521,14 +506,12 @@ class Attributes:
         self, stretches: Iterable[Stretch], starts: NDArray[np.bool_]
     ) -> tuple[FeatureBatch, FeatureBatch]:
         """The rows still waiting: these follow them, and are context alone."""
-        waiting, low = self._starts.size, 0
-        for stretch in stretches:
-            self._hold(stretch, starts[low : low + stretch.starts.size])
-            low += stretch.starts.size
+        waiting = self._starts.size
+        self._hold_all(stretches, starts)
         return self._do(waiting)
 
     def foreseen(self) -> tuple[FeatureBatch, FeatureBatch]:
-        """What `finish` would find, but the rows still wait."""
+        """The attributes that `finish` would find; the rows still wait."""
         return self._look(self._starts.size)
 
     def _look(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
@@ -540,7 +523,7 @@ class Attributes:
 
     def _do(self, high: int) -> tuple[FeatureBatch, FeatureBatch]:
         state, edge = self._look(high)
-        behind = max(high - self._left, 0)
+        behind = max(high - self.left, 0)
         for source in self._sources.values():
             source.drop(behind)
         self._starts, self._done = self._starts[behind:].copy(), high - behind
@@ -601,14 +584,12 @@ class Attributes:
 
     @property
     def _nbytes(self) -> int:
-        sources = sum(source.nbytes for source in self._sources.values() if not isinstance(source, Reals))
-        return sources + sum(pairs.nbytes for pairs in self._pairs.values())
+        return sum(table.nbytes for table in (*self._sources.values(), *self._pairs.values()))
 
     def _forget(self) -> None:
         """Free all tables: an attribute has the same id whenever it occurs."""
         for source in self._sources.values():
-            if not isinstance(source, Reals):
-                source.forget()
+            source.forget()
         self._pairs = {}
         self._novelties = {edge: NewCodes() for edge in (False, True)}
         self._afresh = True

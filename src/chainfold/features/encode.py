@@ -65,7 +65,9 @@ def encode(
             with _spooled(inputs, spec, progress, folder=Path(output).parent) as source:
                 write_chain(output, source, origin)
             return StoredChain(output)
-        before = _to_continue(output) if Path(output).exists() else None
+        before = open_chain(output) if Path(output).exists() else None
+        if before is not None and not isinstance(before, StoredChain):
+            raise BadFile(output, "was written as a stream and cannot be appended to; encode it into a file.")
         if before is not None:
             spec = _continuing(before, output, spec)
         appended = () if before is None else before.header.appended
@@ -174,13 +176,6 @@ def _spooled(
     if digest is not None:
         rows = digest.of(rows)
     return spooled(rows, partial(Schema.of, spec), before=before, folder=folder, progress=progress)
-
-
-def _to_continue(path: str | Path) -> StoredChain:
-    before = open_chain(path)
-    if not isinstance(before, StoredChain):
-        raise BadFile(path, "was written as a stream and cannot be appended to; encode it into a file.")
-    return before
 
 
 def _continuing(before: StoredChain, path: str | Path, spec: InputSpec) -> InputSpec:

@@ -73,7 +73,7 @@ def spooled(
         encoder = Encoder(schema, stack.enter_context(Spool(folder)), extends)
         for numbered in encoder.numbered_chain(before) if before is not None else ():
             encoder.keep(numbered)
-        for numbered in read_ahead(encoder.numbered(rows)):
+        for numbered in read_ahead(encoder.numberer.numbered(rows)):
             progress.positions(encoder.keep(numbered))
         source = encoder.finish(progress.positions)
         progress.phase("writing", source.positions)
@@ -95,7 +95,7 @@ class Numbered(NamedTuple):
     n_labels: int
     n_attributes: int
     n_edge_attributes: int
-    ended: bool = False  # does a sequence end with the last of them, as far as is known?
+    ended: bool = False  # whether a sequence is known to end with the last of them
 
 
 class Lexicon(NamedTuple):
@@ -139,7 +139,7 @@ def known_names(vocabulary: Vocabulary) -> tuple[Names, ...]:
 
 
 def ids_fit(vocabulary: Vocabulary, n_attributes: int, n_edge_attributes: int) -> bool:
-    """Are the numbers that a vocabulary gives to attributes and edge attributes below these?"""
+    """Whether the numbers that a vocabulary gives to attributes and edge attributes are below these."""
     names, edge_names = known_names(vocabulary)
     return len(names) <= n_attributes and len(edge_names) <= n_edge_attributes
 
@@ -175,23 +175,15 @@ class Numberer:
         self._features, self._edge_features = FeatureIds(lexicon.names), FeatureIds(lexicon.edge_names)
         self._waiting = Targets.none()
         self._at_hand: deque[Any] = deque()  # the batches of the rows that are context of others, or wait
-
-    @property
-    def right(self) -> int:
-        """The rows that have to come before one can be done."""
-        return self._attributes.right
-
-    @property
-    def marked(self) -> bool:
-        """Do sequences end where the input says so?"""
-        return self._reader.marked
+        self.left, self.right = self._attributes.left, self._attributes.right  # rows of context
+        self.marked = self._reader.marked  # whether the input marks sequences
 
     def numbered(self, stretches: Iterable[Stretch], ahead: bool = True) -> Iterator[Numbered]:
         """The rows of the stretches, as soon as what comes after them is known; made ahead in a thread, or not."""
         return self.numbered_as_they_come(map(Arrived, stretches), ahead)
 
     def numbered_as_they_come(self, arrivals: Iterable[Arrived], ahead: bool = True) -> Iterator[Numbered]:
-        """The same of rows of which it is known whether a sequence ends with them."""
+        """The rows that arrive, as `numbered`; of some it is known that a sequence ends with them."""
         ready = self._all_found(arrivals)
         return map(self._numbered, read_ahead(ready) if ahead else ready)
 
@@ -205,10 +197,9 @@ class Numberer:
 
     def _begin_after(self, stretches: Sequence[Stretch]) -> None:
         starts = self._reader.context(stretches)
-        left = self._attributes.left
-        if left:
-            kept = last_rows(stretches, left)
-            self._attributes.restore(kept, starts[-left:], min(left, starts.size))
+        if self.left:
+            kept = last_rows(stretches, self.left)
+            self._attributes.restore(kept, starts[-self.left :], min(self.left, starts.size))
 
     def numbered_between(
         self, before: Sequence[Stretch], stretches: Iterable[Stretch], after: Callable[[], Sequence[Stretch]]
@@ -228,22 +219,17 @@ class Numberer:
             yield self._ready(state, edge, ended=False)
 
     @property
-    def left(self) -> int:
-        """The rows before one that are looked at."""
-        return self._attributes.left
-
-    @property
     def groups(self) -> NDArray[np.int64]:
         """The groups that have begun, as numbers in their order."""
         return self._reader.groups
 
     def foreseen(self) -> Numbered:
-        """What `finish` would give, but the rows still wait; for hashed attributes, which get no new numbers."""
+        """The rows still waiting, as `finish` would give them; for hashed attributes, which get no new numbers."""
         return self._numbered(_ReadyRows(self._waiting, *self._attributes.foreseen(), ended=True))
 
     @property
     def begun(self) -> bool:
-        """Has a sequence begun that the next row may continue?"""
+        """Whether a sequence has begun that the next row may continue."""
         return self._reader.state[0]
 
     @begun.setter
@@ -282,7 +268,7 @@ class Numberer:
         return self._ready(*self._attributes.finish(), ended=True)
 
     def _ready(self, state: FeatureBatch, edge: FeatureBatch, ended: bool) -> _ReadyRows:
-        """What was found, with what else there is of the same rows."""
+        """Attributes with the labels, start marks and weights of their rows."""
         rows, self._waiting = self._waiting.split(state.rows)
         needed = self._attributes.at_hand[0].size
         kept = sum(batch.num_rows for batch in self._at_hand)
@@ -323,11 +309,11 @@ class Numberer:
         """Continue from the state of another numberer of the same template; this one is new."""
         given = Arrays(state)
         starts = given.take("starts", np.bool_, None)
-        (done,) = given.counts("done", min(starts.size, self._attributes.left))
+        (done,) = given.counts("done", min(starts.size, self.left))
         (begun,) = given.flags("begun", 1)
         waiting = starts[done:]
         need(waiting.size <= self.right, "it has more rows that wait than the template looks ahead")
-        cut_off = done == self._attributes.left  # by then, what is before the first row may be gone
+        cut_off = done == self.left  # by then, what is before the first row may be gone
         need(cut_off or not starts.size or starts[0], "its first row starts no sequence")
         texts = mapping("texts", json.loads(given.take("texts", np.uint8, None).tobytes()), ("group", "labels", "rows"))
         names = self._lexicon.labels.names
@@ -384,14 +370,29 @@ def _column(values: list[Any], kind: str) -> Any:
     return pa.array(values, NUMBER)
 
 
+class AttributeCounts:
+    """How often each attribute of either kind occurs, and with which labels."""
+
+    def __init__(self) -> None:
+        self.state, self.edge = Census(), Census()
+
+    def add(self, numbered: Numbered) -> None:
+        """Count the attributes of further positions."""
+        block = numbered.block
+        self.state.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
+        if block.edge_ids.size:
+            entries = block.edge_offsets, block.edge_ids
+            self.edge.add(block.labels, *entries, numbered.n_edge_attributes, numbered.n_labels)
+
+
 class Encoder:
     """Numbers and counts what is in the stretches, and spills it."""
 
     def __init__(self, schema: Schema, spool: Spool, extends: Vocabulary | None = None) -> None:
         self._schema, self._spool, self._extends = schema, spool, extends
         self._lexicon = Lexicon.new(schema) if extends is None else Lexicon.extending(extends, schema.unknown)
-        self._numberer = Numberer(schema, self._lexicon)
-        self._census, self._edge_census = Census(), Census()
+        self.numberer = Numberer(schema, self._lexicon)
+        self._counts = AttributeCounts()
 
     def numbered_chain(self, source: Source) -> Iterator[Numbered]:
         """Positions that were encoded before, with their vocabulary."""
@@ -407,26 +408,18 @@ class Encoder:
             edges = edge.entries(block.edge_offsets, block.edge_ids, block.edge_values)
             yield self._lexicon.numbered(Targets(block.labels, block.starts, block.weights), entries, edges)
 
-    def numbered(self, stretches: Iterable[Stretch]) -> Iterator[Numbered]:
-        """The rows of the stretches."""
-        return self._numberer.numbered(stretches)
-
     def keep(self, numbered: Numbered) -> int:
-        """Count what is in the positions and spill them; returns their number."""
-        block = numbered.block
-        self._census.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
-        if block.edge_ids.size:
-            entries = block.edge_offsets, block.edge_ids
-            self._edge_census.add(block.labels, *entries, numbered.n_edge_attributes, numbered.n_labels)
-        self._spool.append(block)
-        return block.labels.size
+        """Count and spill the attributes of the positions; returns the number of positions."""
+        self._counts.add(numbered)
+        self._spool.append(numbered.block)
+        return numbered.block.labels.size
 
     def finish(self, given: Callable[[int], None]) -> SpooledChain:
         """The chain with its final numbers, which calls `given` with the positions read."""
-        del self._numberer  # frees its tables
+        del self.numberer  # frees its tables
         names, edge_names = self._lexicon.names, self._lexicon.edge_names
-        state = final_names(names, self._census, self._spool.state.ids.size, self._schema.min_count)
-        edge = final_names(edge_names, self._edge_census, self._spool.edge.ids.size, self._schema.min_count)
+        state = final_names(names, self._counts.state, self._spool.state.ids.size, self._schema.min_count)
+        edge = final_names(edge_names, self._counts.edge, self._spool.edge.ids.size, self._schema.min_count)
         vocabulary = vocabulary_of_names(self._schema, self._lexicon.labels.names, state, edge)
         if self._extends is not None:
             same: Any = {name: getattr(self._extends, name) for name in ("label", "template", "columns")}
@@ -457,7 +450,7 @@ def final_names(names: Names, census: Census, entries: int, min_count: int) -> F
 
 
 def vocabulary_of_names(schema: Schema, labels: Sequence[str], state: FinalNames, edge: FinalNames) -> Vocabulary:
-    """What a chain of this schema keeps of its names."""
+    """The vocabulary of a chain of this schema."""
     return Vocabulary(
         labels=tuple(labels),
         label=schema.label,

@@ -31,7 +31,7 @@ from chainfold.features.encoder import Lexicon, Numbered, Numberer, first_of, sp
 from chainfold.features.labels import Targets
 from chainfold.features.schema import Schema, check_roles
 from chainfold.features.spec import InputSpec
-from chainfold.features.spool import SpooledChain
+from chainfold.features.spool import SpooledChain, frozen_block
 from chainfold.features.template import Template
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, WEIGHT, Arrived, Stretch, kinds_of
 from chainfold.readers.formats import Format, InputReader, are_files, by_name
@@ -59,7 +59,7 @@ def blocks_for_model(
     inputs       what `encode` takes, the path of a chain, or `Inputs` that are open
     vocabulary   of the model
     keep         called with what is read of files, as it is
-    empty        may files have no rows? Where none has any, `EmptyChain` is raised
+    empty        whether files may have no rows; where none has any, `EmptyChain` is raised
     options      the fields of `InputSpec` named in `spec.FOR_MODEL`; default: as for the model
 
     The label column may be missing, unless `labels` is True. Columns without names have those of the model.
@@ -97,7 +97,7 @@ def extended_sequences(
     vocabulary: Vocabulary,
     weights: Iterable[float] | None = None,
 ) -> AbstractContextManager[SpooledChain]:
-    """The same for sequences."""
+    """Sequences as a chain that extends a vocabulary, as `extended_chain` gives it."""
     return _sequence_input(vocabulary, labels, weights).extended(stretches_of(sequences, labels, weights))
 
 
@@ -133,7 +133,6 @@ class ModelBlocks:
         self._maker = BlockMaker(model_input, first.stretch)
         self._progress = model_input.progress
         self._taken = self._given = 0  # rows
-        self.columns = tuple(self._maker.schema.kinds)
         self.labelled = self._maker.schema.label is not None
 
     def __iter__(self) -> Iterator[KnownBlock]:
@@ -180,7 +179,6 @@ class ChainBlocks:
             self._chain = Renumbered(chain, vocabulary)
         except ChainfoldError as error:  # vocabularies of different kinds
             raise BadFile(path, str(error)) from None
-        self.columns: tuple[str, ...] = ()
         self.labelled = bool(own.labels)
         self.unseen = self._chain.unseen
         self._low, self._high = 0, chain.positions
@@ -192,7 +190,7 @@ class ChainBlocks:
         return part
 
     def held(self) -> int:
-        """No row waits: attributes are there."""
+        """Zero: no row waits for others."""
         return 0
 
     def __iter__(self) -> Iterator[KnownBlock]:
@@ -217,27 +215,11 @@ class BlockMaker:
 
     def block(self, numbered: Numbered) -> KnownBlock:
         """The block with labels of the model; its gold labels may be others."""
-        block = numbered.block
-        gold = frozen(block.labels, np.int32)
+        block, gold = numbered.block, frozen(numbered.block.labels, np.int32)
+        if not len(self._lexicon.edge_names):  # there are none at any row
+            block = block._replace(edge_offsets=np.empty(0, np.int64))
         labels = np.where(gold < self._n_labels, gold, np.int32(NO_LABEL))
-        edges: tuple[Any, Any, Any] = (None, None, None)
-        if len(self._lexicon.edge_names):
-            edges = block.edge_offsets, block.edge_ids, block.edge_values
-        return KnownBlock(
-            Block(
-                frozen(labels, np.int32),
-                frozen(block.starts, np.bool_),
-                frozen(block.offsets, np.int64),
-                frozen(block.ids, np.int32),
-                frozen(block.values, np.float64),
-                frozen(edges[0], np.int64),
-                frozen(edges[1], np.int32),
-                frozen(edges[2], np.float64),
-                frozen(block.weights, np.float64),
-            ),
-            gold,
-            numbered.ended,
-        )
+        return KnownBlock(frozen_block(*block._replace(labels=labels)), gold, numbered.ended)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -251,7 +233,7 @@ class ModelInput:
     def __init__(
         self, vocabulary: Vocabulary, spec: InputSpec, progress: InputProgress | None = None, empty: bool = False
     ) -> None:
-        """empty: may files have no rows?"""
+        """empty: whether files may have no rows."""
         self.vocabulary, self.spec, self._empty = vocabulary, spec, empty
         self.progress = progress or InputProgress()
         self.model = Schema.of_vocabulary(vocabulary)
@@ -265,7 +247,7 @@ class ModelInput:
 
     @property
     def encoding(self) -> str:
-        """Of text: as given, as it was for the model, or UTF-8."""
+        """The encoding of text: as given, as it was for the model, or UTF-8."""
         return self.spec.encoding or self.model.encoding or UTF8
 
     @property

@@ -12,7 +12,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from chainfold.errors import ChainfoldError
-from chainfold.features.regex import LONGEST, longest_text, matched, occurs
+from chainfold.features.regex import LONGEST, expression
 
 WAPITI_CLASSES = {
     "a": "A-Za-z",
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 def apply(steps: Iterable[Step], texts: Sequence[str]) -> Sequence[str]:
-    """The texts after each of the steps, left to right."""
+    """The texts after all steps, left to right."""
     for step in steps:
         texts = FUNCTIONS[step.name](texts, *step.arguments)
     return texts
@@ -48,7 +48,7 @@ def longest(steps: Iterable[Step]) -> int | None:
         if step.name in ("prefix", "suffix"):
             break
         if step.name in ("test", "match"):
-            limits.append(longest_text(str(step.arguments[0])))
+            limits.append(expression(str(step.arguments[0])).longest)
     return min(limits, default=None)
 
 
@@ -83,13 +83,13 @@ def suffixes(texts: Sequence[str], size: int) -> list[str]:
 
 
 def tests(texts: Sequence[str], pattern: str) -> list[str]:
-    """Is there a match anywhere?"""
-    return ["true" if match else "false" for match in occurs(pattern, texts)]
+    """Whether there is a match anywhere, as a text."""
+    return ["true" if match else "false" for match in map(expression(pattern).search, texts)]
 
 
 def matches(texts: Sequence[str], pattern: str) -> list[str]:
     """The first match, or nothing."""
-    return matched(pattern, texts)
+    return [match[0] if match else "" for match in map(expression(pattern).search, texts)]
 
 
 FUNCTIONS: dict[str, Callable[..., list[str]]] = {

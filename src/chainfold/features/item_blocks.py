@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain as chained
 from itertools import zip_longest
 from typing import Any
 
@@ -29,7 +30,7 @@ _NONE = object()
 
 
 def made_of_columns(vocabulary: Vocabulary) -> bool:
-    """Was the model trained on columns, and not on items?"""
+    """Whether the model was trained on columns, and not on items."""
     return not RowColumns(ModelInput(vocabulary, InputSpec()), False).items
 
 
@@ -73,7 +74,7 @@ class _SequencesOfRows:
     def stretches(self) -> Iterator[Stretch]:
         gathered: list[tuple[int, list[Any], Any]] = []
         size = 0
-        for number, (rows, labels) in enumerate(_chained(self._first, self._pairs)):
+        for number, (rows, labels) in enumerate(chained([self._first], self._pairs)):
             if rows:
                 gathered.append((number, rows, labels))
                 size += len(rows)
@@ -103,11 +104,6 @@ class _SequencesOfRows:
         return Stretch(batch, starts, lines, PROGRAM, "item")
 
 
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
-
-
 def _paired(
     sequences: Iterable[Any], labels: Iterable[Any] | None, label: str
 ) -> Iterator[tuple[list[Any], list[Any] | None]]:
@@ -130,16 +126,11 @@ def _paired(
 def _rows(sequence: Any, number: int) -> list[Any]:
     """The rows of a sequence."""
     if isinstance(sequence, Mapping):
-        return rows_of_columns(sequence, number)
+        lists = lists_of_columns(sequence, number)
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     if isinstance(sequence, str) or not isinstance(sequence, Iterable):
         raise BadChain(f"sequence {number} is {sequence!r}; give a list of rows or a dict of columns.")
     return list(sequence)
-
-
-def rows_of_columns(columns: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
-    """The rows of a sequence that is given by its columns."""
-    lists = lists_of_columns(columns, number)
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
 def lists_of_columns(columns: Mapping[str, Any], number: int) -> dict[str, list[Any]]:

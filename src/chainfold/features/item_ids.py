@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from chainfold.chain.block import NO_LABEL, Block, KnownBlock, frozen
+from chainfold.chain.block import NO_LABEL, KnownBlock
 from chainfold.chain.builder import KnownNames
 from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import Vocabulary
@@ -19,6 +19,7 @@ from chainfold.features.attributes import Entries
 from chainfold.features.encoder import known_names
 from chainfold.features.item_id_kernels import item_ids
 from chainfold.features.schema import Schema
+from chainfold.features.spool import frozen_block
 from chainfold.features.template import every_column
 from chainfold.readers.columns import ATTRIBUTES, EDGE
 from chainfold.readers.items import ItemReader
@@ -53,22 +54,11 @@ class ItemIds:
         """Sequences of items without labels. Raises `BadChain` for what is no item."""
         for part in parts_of(sequences, None):
             offsets, ids, values = item_ids(*part.texts, part.starts.size, *self._names)
-            labels, nothing = frozen(np.full(part.starts.size, NO_LABEL), np.int32), frozen(None, np.float64)
-            block = Block(
-                labels,
-                frozen(part.starts, np.bool_),
-                frozen(offsets, np.int64),
-                frozen(ids, np.int32),
-                frozen(values, np.float64),
-                frozen(None, np.int64),
-                frozen(None, np.int32),
-                nothing,
-                nothing,
-            )
-            yield KnownBlock(block, labels)
+            block = frozen_block(np.full(part.starts.size, NO_LABEL), part.starts, offsets, ids, values)
+            yield KnownBlock(block, block.labels)
 
     def read(self, items: Any, kernel: Any, *more: Any) -> Any:
-        """What a kernel that begins as `item_ids` does gives for items; None where they have to be read another way."""
+        """The result of a kernel that begins as `item_ids` does; None for items that have to be read another way."""
         if type(items) not in (list, tuple) or not 0 < len(items) <= _MOST_ITEMS:
             return None
         try:

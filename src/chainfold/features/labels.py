@@ -135,11 +135,7 @@ class TargetReader:
         self._last_group: str | None = None
         self._last_weight: float | None = None
         self._begun = False
-
-    @property
-    def marked(self) -> bool:
-        """Do sequences end where the input says so?"""
-        return self._schema.group is None and not self._schema.one_sequence
+        self.marked = schema.group is None and not schema.one_sequence  # whether the input marks sequences
 
     @property
     def state(self) -> tuple[bool, str | None, float | None]:

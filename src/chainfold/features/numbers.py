@@ -111,7 +111,7 @@ def _short(number: float) -> str:
 
 
 def needs_fit(template: Template) -> bool:
-    """Is there a step whose numbers are still to be found?"""
+    """Whether there is a step whose numbers are still to be found."""
     return bool(_columns(template, *_FITTED))
 
 
@@ -124,7 +124,7 @@ def fit(template: Template, stretches: Iterable[Stretch]) -> Template:
 
 
 class NumberStatistics:
-    """What scales and bins are made from; of rows in several parts it is merged, with the same result."""
+    """Counts and sums for scales and bins; those of rows in several parts are merged, with the same result."""
 
     def __init__(self, template: Template) -> None:
         self._cells = {column: _Cells() for column in sorted(_columns(template, "quantile"))}

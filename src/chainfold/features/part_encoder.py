@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from chainfold.chain.block import NO_LABEL, Block, Entries, frozen, join_blocks
+from chainfold.chain.block import NO_LABEL, Block, Entries, entries_of, join_blocks
 from chainfold.chain.builder import Census, Names
 from chainfold.chain.entries import without_gaps
 from chainfold.chain.header import Header
 from chainfold.chain.part_index import Part, WholeFile, part_name
 from chainfold.chain.stored import write_part
 from chainfold.errors import BadFile
-from chainfold.features.encoder import Lexicon, Numbered, Numberer
+from chainfold.features.encoder import AttributeCounts, Lexicon, Numbered, Numberer
 from chainfold.features.numbers import NumberStatistics
-from chainfold.features.part_files import BLOCK, arrays_of_block, block_of_arrays, read_arrays, write_arrays
+from chainfold.features.part_files import read_arrays, write_arrays
 from chainfold.features.part_plan import PartsEncoding
 from chainfold.features.schema import Schema
-from chainfold.features.template import Template
+from chainfold.features.spool import frozen_block
 from chainfold.readers.inputs import Meter
 from chainfold.readers.pieces import PieceReader
 from chainfold.system.prefetch import read_ahead
@@ -38,23 +38,6 @@ from chainfold.system.storage import storage_of
 T = TypeVar("T")
 
 BLOCKS, SUMMARY, NUMBERS, PART = "blocks", "summary", "numbers", "part"  # kinds of working files
-SUMMARIES = {
-    "labels": "s",
-    "names": "s",  # those of attributes, by their ids in the job; none if they are hashed
-    "ids": "i",
-    "counts": "l",
-    "marks": "u",
-    "edge_names": "s",
-    "edge_ids": "i",
-    "edge_counts": "l",
-    "edge_marks": "u",
-    "groups": "l",
-    "sizes": "l",
-    "files": "l",  # numbers of files, and their rows
-    "rows": "l",
-    "hashes": "l",
-}
-NUMBERINGS = {"labels": "i", "ids": "i", "edge_ids": "i"}
 
 
 class Sizes(NamedTuple):
@@ -92,7 +75,7 @@ class Sizes(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What the second pass has to know of all jobs."""
+    """The facts about all jobs that the second pass needs."""
 
     header: Header  # of the chain
     vocabulary: WholeFile
@@ -103,7 +86,7 @@ def survey(encoding: PartsEncoding, job: int, progress: Meter | None = None) -> 
     """The statistics of a job's numbers, for scales and bins."""
 
     def surveyed(rows: PieceReader) -> NumberStatistics:
-        statistics = NumberStatistics(Template.from_json(encoding.template))
+        statistics = NumberStatistics(encoding.template)
         for stretch in rows.rows(encoding.jobs[job]):
             statistics.add(stretch)
         return statistics
@@ -130,11 +113,12 @@ def _first_pass(encoding: PartsEncoding, job: int, rows: PieceReader) -> int:
     pieces, storage = encoding.jobs[job], storage_of(encoding.output)
     with storage.written(encoding.working(BLOCKS, job), lasting=False) as file:
         blocks = map(counted.keep, counted.numbered(rows, pieces))
-        write_arrays(file, BLOCK, map(arrays_of_block, blocks))
+        write_arrays(file, (block._asdict() for block in blocks))
     with storage.written(encoding.working(SUMMARY, job), lasting=False) as file:
+        # numbers of files, and their rows
         read = {"files": [*rows.counted], "rows": [*rows.counted.values()], "hashes": rows.hashes}
         arrays = {name: np.array(values, np.int64) for name, values in read.items()}
-        write_arrays(file, SUMMARIES, iter([counted.summary() | arrays]))
+        write_arrays(file, iter([counted.summary() | arrays]))
     return counted.sizes.positions
 
 
@@ -144,8 +128,7 @@ class _Counted:
     def __init__(self, schema: Schema) -> None:
         self._lexicon = Lexicon.new(schema)
         self._numberer = Numberer(schema, self._lexicon)
-        self._census, self._edge_census = Census(), Census()
-        self.sizes = Sizes()
+        self._counts, self.sizes = AttributeCounts(), Sizes()
 
     def numbered(self, rows: PieceReader, pieces: Any) -> Iterator[Numbered]:
         """The positions of the pieces, with what is around them."""
@@ -156,18 +139,15 @@ class _Counted:
         return numberer.numbered_between(before, own, lambda: rows.after(pieces[-1], numberer.right, across))
 
     def keep(self, numbered: Numbered) -> Block:
-        """Count what is in the positions."""
-        block = numbered.block
-        self._census.add(block.labels, block.offsets, block.ids, numbered.n_attributes, numbered.n_labels)
-        entries = block.edge_offsets, block.edge_ids
-        self._edge_census.add(block.labels, *entries, numbered.n_edge_attributes, numbered.n_labels)
-        self.sizes = self.sizes.then(block)
-        return block
+        """Count the attributes of the positions."""
+        self._counts.add(numbered)
+        self.sizes = self.sizes.then(numbered.block)
+        return numbered.block
 
     def summary(self) -> dict[str, Any]:
-        """What is to be merged with other jobs."""
-        state = _totals(self._lexicon.names, self._census)
-        edge = _totals(self._lexicon.edge_names, self._edge_census)
+        """The names and counts, to be merged with those of other jobs."""
+        state = _totals(self._lexicon.names, self._counts.state)
+        edge = _totals(self._lexicon.edge_names, self._counts.edge)
         return {
             "labels": pa.array(self._lexicon.labels.names, pa.large_string()),
             **dict(zip(("names", "ids", "counts", "marks"), state, strict=True)),
@@ -210,7 +190,7 @@ def working_file(encoding: PartsEncoding, kind: str, job: int) -> dict[str, Any]
 
 def _blocks(encoding: PartsEncoding, job: int) -> Iterator[Block]:
     rows = read_arrays(storage_of(encoding.output), encoding.working(BLOCKS, job))
-    return (block for block in map(block_of_arrays, rows) if block.labels.size)
+    return (frozen_block(*(row[name] for name in Block._fields)) for row in rows if row["labels"].size)
 
 
 class _FinalPart:
@@ -243,17 +223,12 @@ class _FinalPart:
         return pieces[0] if len(pieces) == 1 else join_blocks(pieces)
 
     def _renumbered(self, block: Block) -> Block:
-        edge: Entries = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
-        if self.n_edge_attributes:
-            edge = _final(block.edge_offsets, block.edge_ids, block.edge_values, self._edge_ids)
-        state = _final(block.offsets, block.ids, block.values, self._ids)
-        return Block(frozen(self._labels[block.labels], np.int32), block.starts, *state, *edge, block.weights)
+        state, edge = entries_of(block)
+        edges = _final(edge, self._edge_ids) if self.n_edge_attributes else (None, None, None)
+        return frozen_block(self._labels[block.labels], block.starts, *_final(state, self._ids), *edges, block.weights)
 
 
-def _final(
-    offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64], numbers: NDArray[np.int32] | None
-) -> Entries:
+def _final(entries: Entries, numbers: NDArray[np.int32] | None) -> Entries:
     """Entries with their final ids, without those that are left out."""
-    if numbers is not None:
-        offsets, ids, values = without_gaps(offsets, numbers[ids], values)
-    return frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64)
+    offsets, ids, values = entries
+    return entries if numbers is None else without_gaps(offsets, numbers[ids], values)

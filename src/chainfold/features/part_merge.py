@@ -7,13 +7,12 @@ the numbers of each job are spilled until the final ones are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.block import Block
 from chainfold.chain.builder import Census, Names
 from chainfold.chain.part_index import WholeFile, vocabulary_name
 from chainfold.chain.stored import write_vocabulary
@@ -22,7 +21,7 @@ from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import EmptyChain, EmptyInput
 from chainfold.features.encoder import FinalNames, Lexicon, final_names, vocabulary_of_names
 from chainfold.features.labels import SeenGroups
-from chainfold.features.part_encoder import NUMBERINGS, NUMBERS, SUMMARY, Merged, Sizes, working_file
+from chainfold.features.part_encoder import NUMBERS, SUMMARY, Merged, Sizes, working_file
 from chainfold.features.part_files import write_arrays
 from chainfold.features.part_plan import PartsEncoding
 from chainfold.features.schema import Schema
@@ -119,34 +118,18 @@ class _Merger:
         vocabulary = vocabulary_of_names(self._schema, self._labels.names, state, edge)
         storage = storage_of(encoding.output)
         with storage.digested(f"{encoding.folder}/vocabulary.arrow", vocabulary_name) as file:
-            header = write_vocabulary(file, _Totals.of(self._sizes, vocabulary, state, edge))
+            header = write_vocabulary(file, self._totals(vocabulary, state, edge))
         for job, labels in enumerate(self._label_numbers):
             row = {"labels": labels, "ids": self._state.numbers(job), "edge_ids": self._edge.numbers(job)}
             with storage.written(encoding.working(NUMBERS, job), lasting=False) as numbers:
-                write_arrays(numbers, NUMBERINGS, iter([row]))
+                write_arrays(numbers, iter([row]))
         whole = WholeFile(vocabulary_name(file.sha256), file.size, file.sha256)
         return Merged(header, whole, tuple(self._firsts[:-1]))
 
-
-@dataclass(frozen=True)
-class _Totals:
-    """A chain's sizes and vocabulary."""
-
-    positions: int
-    sequences: int
-    active: float
-    labelled: bool
-    valued: bool
-    edge_valued: bool
-    weighted: bool
-    n_labels: int
-    n_attributes: int
-    n_edge_attributes: int
-    vocabulary: Vocabulary
-
-    @classmethod
-    def of(cls, sizes: Sizes, vocabulary: Vocabulary, state: FinalNames, edge: FinalNames) -> _Totals:
-        return cls(
+    def _totals(self, vocabulary: Vocabulary, state: FinalNames, edge: FinalNames) -> Any:
+        """A source with the sizes and the vocabulary of the chain, and no blocks."""
+        sizes = self._sizes
+        return SimpleNamespace(
             positions=sizes.positions,
             sequences=sizes.sequences,
             active=state.numbering.entries / sizes.positions,
@@ -159,6 +142,3 @@ class _Totals:
             n_edge_attributes=edge.numbering.size,
             vocabulary=vocabulary,
         )
-
-    def block(self, low: int, high: int) -> Block:
-        raise NotImplementedError("only the sizes are read")

@@ -1,4 +1,4 @@
-"""What an encoding in parts does: the pieces of the files, by their sizes alone, and the jobs that encode them."""
+"""The jobs of an encoding in parts: the pieces of the files, by their sizes alone, and which are encoded together."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class PartsEncoding:
     spec: InputSpec
     files: tuple[PlannedFile, ...]
     jobs: tuple[tuple[FilePiece, ...], ...]  # consecutive pieces
-    template: str  # JSON
+    template: Template
     run: str  # what tells its working files from those of others
 
     @property
     def needs_survey(self) -> bool:
-        """Are there scales or bins to be found first?"""
-        return needs_fit(Template.from_json(self.template))
+        """Whether there are scales or bins to be found first."""
+        return needs_fit(self.template)
 
     @property
     def size(self) -> int:
@@ -67,7 +67,7 @@ class PartsEncoding:
 
     def schema(self, first: Stretch) -> Schema:
         """The columns and their roles; first: rows with these columns."""
-        return replace(Schema.of(self.spec, first), template=Template.from_json(self.template))
+        return replace(Schema.of(self.spec, first), template=self.template)
 
     def source(self, job: int) -> str:
         """The name of the file with which a job begins."""
@@ -103,7 +103,7 @@ def plan(inputs: Any, output: str | Path, *, part_size: int = PART_SIZE, **optio
         cut += [piece._replace(file=number) for piece in some]
     jobs = tuple(_together(cut, part_size))
     where = str(output)
-    return PartsEncoding(where, spec, tuple(files), jobs, template.to_json(), secrets.token_hex(8))
+    return PartsEncoding(where, spec, tuple(files), jobs, template, secrets.token_hex(8))
 
 
 def _looked_at(sources: Sequence[Input], reader: InputReader) -> Iterator[PlannedFile]:

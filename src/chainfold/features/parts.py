@@ -29,36 +29,21 @@ from chainfold.features.numbers import NumberStatistics
 from chainfold.features.part_encoder import Merged, first_pass, second_pass, survey
 from chainfold.features.part_merge import merge
 from chainfold.features.part_plan import PART_SIZE, WORKING, PartsEncoding, plan
-from chainfold.features.template import Template
 from chainfold.readers.progress import InputProgress
 from chainfold.system.machine import cores
 from chainfold.system.outputs import claimed
 from chainfold.system.prefetch import made_ahead
 from chainfold.system.storage import is_uri, storage_of
 
-__all__ = [
-    "Merged",
-    "PartsEncoding",
-    "claimed_parts",
-    "encode_in_parts",
-    "finish",
-    "first_pass",
-    "fitted",
-    "merge",
-    "plan",
-    "second_pass",
-    "survey",
-]
 T = TypeVar("T")
 
 
 def fitted(encoding: PartsEncoding, surveys: Sequence[NumberStatistics]) -> PartsEncoding:
     """The encoding with the scales and bins that the surveys of all its jobs give."""
-    template = Template.from_json(encoding.template)
-    statistics = NumberStatistics(template)
+    statistics = NumberStatistics(encoding.template)
     for one in surveys:
         statistics.merge(one)
-    return replace(encoding, template=statistics.fitted(template).to_json())
+    return replace(encoding, template=statistics.fitted(encoding.template))
 
 
 def finish(encoding: PartsEncoding, merged: Merged, parts: Sequence[Part | None]) -> ChainInParts:

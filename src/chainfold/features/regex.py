@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from chainfold.errors import ChainfoldError
 
@@ -20,6 +21,7 @@ LONGEST = 1000  # characters of an expression
 _LONGEST_TEXT, _LEAST = 1 << 16, 64  # characters of a text; an expression that allows no more is refused
 _STEPS = 1 << 32  # about a minute
 _MOST_UNBOUNDED = 2
+_SHORT = {"*": "0,", "+": "1,", "?": "0,1"}  # repeats, as they are within braces
 
 # The parser of `re` is private, so an expression that `re` has accepted is scanned for what matters here.
 _TOKEN = re.compile(
@@ -32,21 +34,11 @@ _TOKEN = re.compile(
 )
 
 
-def occurs(pattern: str, texts: Sequence[str]) -> list[bool]:
-    """Whether there is a match anywhere, in each of the texts."""
-    search = _read(pattern)[0].search
-    return [search(text) is not None for text in texts]
+class Expression(NamedTuple):
+    """An expression that can be searched for."""
 
-
-def matched(pattern: str, texts: Sequence[str]) -> list[str]:
-    """The first match in each of the texts, or nothing."""
-    search = _read(pattern)[0].search
-    return [match[0] if (match := search(text)) else "" for text in texts]
-
-
-def longest_text(pattern: str) -> int:
-    """Characters of the longest text that may be searched for it."""
-    return _read(pattern)[1]
+    search: Callable[[str], re.Match[str] | None]
+    longest: int  # characters of a text that may be searched
 
 
 def check_expression(pattern: str) -> None:
@@ -54,62 +46,55 @@ def check_expression(pattern: str) -> None:
     if len(pattern) > LONGEST:
         raise ChainfoldError(f"the regular expression has {len(pattern)} characters; the limit is {LONGEST}.")
     try:
-        _read(pattern)
+        expression(pattern)
     except (ChainfoldError, re.error, OverflowError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
         raise ChainfoldError(f"the regular expression {pattern!r} cannot be used: {why}.") from None
 
 
 @lru_cache(maxsize=1024)
-def _read(pattern: str) -> tuple[re.Pattern[str], int]:
-    """The expression, compiled with `$` as the very end and \\B in an empty text, and the longest text for it."""
+def expression(pattern: str) -> Expression:
+    """The expression, compiled with `$` as the very end and \\B in an empty text."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what a later Python may take a bracket for
         re.compile(pattern)
         tokens = list(_TOKEN.finditer(pattern))
         longest = _longest_text(tokens)
         words = [{"$": r"\Z", r"\B": r"(?:\B|\A\Z)"}.get(token[0], token[0]) for token in tokens]
-        return re.compile("".join(words)), longest
+        return Expression(re.compile("".join(words)).search, longest)
 
 
 def _longest_text(tokens: Sequence[re.Match[str]]) -> int:
     unbounded, choices = 0, 1
-    branches, chosen = [1], [False]  # of the open groups: how many, and whether there is a choice in them
-    before = False  # whether there is a choice in what a repeat here applies to
+    groups = [(1, False)]  # the open ones: how many branches, and whether there is a choice within
+    before = False  # whether there is a choice in the group that has just been closed
     for token in tokens:
+        repeated, before = before, False
+        branches, chosen = groups[-1]
         if token["refused"]:
             raise ChainfoldError(
                 f"{token[0]} is not supported, nor are look-around, references, atomic groups and the flags m and x"
             )
         if token["open"]:
-            branches, chosen = [*branches, 1], [*chosen, False]
+            groups.append((1, False))
         elif token[0] == "|":
-            branches[-1], chosen[-1] = branches[-1] + 1, True
-        elif token["repeat"]:
-            least, most = _bounds(token["repeat"])
-            if before and most > 1:
-                raise ChainfoldError("a repeat or an alternation in a repeat can take forever; write [ab]* for (a|b)*")
-            unbounded += most == math.inf
-            choices *= 1 if most == math.inf else max(int(most), 2)
-            chosen[-1] |= least < most
+            groups[-1] = branches + 1, True
         elif token[0] == ")":
-            choices *= branches.pop()
-            before = chosen.pop()
-            chosen[-1] |= before
-            continue
-        before = False
+            groups.pop()
+            choices, before = choices * branches, chosen
+            groups[-1] = groups[-1][0], groups[-1][1] or chosen
+        elif token["repeat"]:
+            least, comma, most = _SHORT.get(token["repeat"], token["repeat"][1:-1]).partition(",")
+            low, high = int(least or 0), math.inf if comma and not most else int(most or least)
+            if repeated and high > 1:
+                raise ChainfoldError("a repeat or an alternation in a repeat can take forever; write [ab]* for (a|b)*")
+            unbounded += high == math.inf
+            choices *= 1 if high == math.inf else max(int(high), 2)
+            groups[-1] = branches, chosen or low < high
     if unbounded > _MOST_UNBOUNDED:
         raise ChainfoldError(f"it has {unbounded} unbounded repeats; the limit is {_MOST_UNBOUNDED}")
     power = unbounded + 1
-    longest = (_STEPS * math.factorial(power) / (choices * branches[0])) ** (1 / power)
+    longest = (_STEPS * math.factorial(power) / (choices * groups[0][0])) ** (1 / power)
     if longest < _LEAST:
         raise ChainfoldError("it has too many optional parts, alternatives or repetitions, and could take hours")
     return min(_LONGEST_TEXT, int(longest))
-
-
-def _bounds(repeat: str) -> tuple[float, float]:
-    """The least and the most times."""
-    if repeat in "*+?":
-        return repeat == "+", 1 if repeat == "?" else math.inf
-    least, comma, most = repeat[1:-1].partition(",")
-    return int(least or 0), int(most) if most else math.inf if comma else int(least)

@@ -21,7 +21,7 @@ _KINDS = {"bag": "list of texts", "number": "number", "symbol": "text"}
 _WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # what a value that does not fit raises
 
 Place = Callable[[int], str]
-"""What messages call a row, by its number from 0."""
+"""Names a row in messages, by its number from 0."""
 
 
 class RowColumns:
@@ -35,7 +35,7 @@ class RowColumns:
 
     @property
     def items(self) -> bool:
-        """Was the model trained on items with attributes, and not on columns?"""
+        """Whether the model was trained on items with attributes, and not on columns."""
         return all(kind == "bag" for kind in self._used.values())
 
     @property

@@ -94,7 +94,7 @@ class RowEncoder:
         self._rows = rows
 
     def _block_of_items(self, rows: Any, start: bool, end: bool) -> Block | None:
-        """The same of items that need neither columns nor other rows; None where that is not so."""
+        """The positions of items that need neither columns nor other rows; None of any other rows."""
         if self._ids is None or type(rows) not in (dict, list):
             return None
         entries = self._ids.entries(self._several(rows))
@@ -118,9 +118,10 @@ class RowEncoder:
     def _stretches(self, rows: Any) -> list[Stretch]:
         """The rows as stretches, each with at least one row."""
         if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, (pa.RecordBatch, np.ndarray)):
-            return [
-                self._complete(self._input.renamed(stretch)) for stretch in read_memory(rows, None, self._input.texts)
-            ]
+            stretches = [self._input.renamed(stretch) for stretch in read_memory(rows, None, self._input.texts)]
+            for stretch in stretches:
+                self._columns.check_names(stretch.batch.schema.names)
+            return stretches
         several = self._several(rows)
         if not several:
             return []
@@ -130,11 +131,6 @@ class RowEncoder:
         lines = np.arange(self._rows + 1, self._rows + 1 + len(several))
         batch = self._columns.batch(several, lambda number: f"row {lines[number]}")
         return [Stretch(batch, np.zeros(len(several), np.bool_), lines, PROGRAM, "row")]
-
-    def _complete(self, stretch: Stretch) -> Stretch:
-        """The same rows, if they have all columns."""
-        self._columns.check_names(stretch.batch.schema.names)
-        return stretch
 
     def _several(self, rows: Any) -> list[Any]:
         """The rows as a list."""

@@ -34,7 +34,7 @@ class RowSpool:
         self._spill.close()
 
     def keeping(self, stretches: Iterable[Stretch], kept: Callable[[int], None]) -> Iterator[Stretch]:
-        """The same stretches; each is kept before it is given; `kept` is called with its rows."""
+        """Keep each stretch before it is given; `kept` is called with its rows."""
         for stretch in stretches:
             batch = stretch.batch
             columns = [*batch.columns, pa.array(stretch.starts), pa.array(stretch.lines)]
@@ -49,7 +49,7 @@ class RowSpool:
             yield stretch
 
     def __iter__(self) -> Iterator[Stretch]:
-        """What was kept, from the beginning."""
+        """Read all stretches that were kept."""
         self._spill.seek(0)
         for _ in range(self._count):
             with temporary_file_errors(self._spill.folder):

@@ -1,4 +1,4 @@
-"""What an `InputSpec` resolves to for the columns of an input: which column is what, and the template over them."""
+"""The schema of an input, to which an `InputSpec` resolves: which column is what, and the template over them."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Schema:
         return cls(label=vocabulary.label, template=template, **about)
 
     def columns_json(self) -> str:
-        """What a vocabulary keeps of the columns."""
+        """The columns and their roles, as a vocabulary keeps them."""
         given = [name for name in _KEPT_IF_GIVEN if getattr(self, name) is not None]
         return json.dumps({name: getattr(self, name) for name in (*_KEPT, *given)})
 
 
 def kept_columns(text: str) -> dict[str, Any]:
-    """What `Schema.columns_json` wrote; files of earlier versions may lack the last names."""
+    """Read what `Schema.columns_json` wrote; files of earlier versions may lack the last names."""
     try:
         kept = json.loads(text)
         kinds: dict[str, str] = kept["kinds"]

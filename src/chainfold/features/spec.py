@@ -1,4 +1,4 @@
-"""What the user asks of the input: how to read it, which column is what, which attributes to make.
+"""The options of an input: how to read it, which column is what, which attributes to make.
 
 `InputSpec` is the one list of these options. Public functions take them as keywords; `schema.Schema` is what they
 resolve to for the columns of an input.
@@ -38,17 +38,15 @@ class InputSpec:
     """
 
     format: str | None = None  # conll, conllu, crfsuite, csv, tsv, jsonl, parquet or arrow; default: detected
-    columns: Sequence[str] | None = (
-        None  # names for columns that have none in the input; of JSON lines the fields to read
-    )
+    columns: Sequence[str] | None = None  # names of columns that have none; of JSON lines the fields to read
     symbols: Sequence[str] | None = None  # columns of tables that are symbols even if they look like numbers
-    header: bool | None = None  # does the first line of CSV or TSV name the columns? Default: detected
+    header: bool | None = None  # whether the first line of CSV or TSV names the columns; default: detected
     delimiter: str | None = None  # between the fields of csv (default: a comma), tsv or conll; `\\t` is a tab
     encoding: str | None = None  # of text; default: utf-8. A byte order mark has precedence
     unknown: str | None = None  # a text that marks an unknown label, as an empty one does
     comments: str | None = None  # what comment lines of text begin with; "": there are no comments
     group: str | None = None  # a sequence starts where this column changes; default: at blank lines and at each file
-    groups_return: bool | None = None  # may a group occur again after another, as a new sequence? Default: no
+    groups_return: bool | None = None  # whether a group may occur again after another, as a new sequence; default: no
     one_sequence: bool | None = None  # True: the whole input is one sequence
     label: str | None = None  # the column of labels; default: `label`, else the last
     labels: bool | None = None  # False: there are no labels, or they are ignored; True: they are required
@@ -100,7 +98,7 @@ class InputSpec:
 
     @classmethod
     def of(cls, **options: Any) -> InputSpec:
-        """The same, with a `ChainfoldError` for a name that is no option."""
+        """The options; a name that is none raises `ChainfoldError`."""
         _check_names(options, [field.name for field in fields(cls)])
         return cls(**options)
 
@@ -109,11 +107,6 @@ class InputSpec:
         """The options of further input for a model, which has its own label column, template and vocabulary."""
         _check_names(options, FOR_MODEL)
         return cls(**options)
-
-    def given(self) -> dict[str, Any]:
-        """The options that are given."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
 
     def reading(self, **changes: Any) -> InputSpec:
         """The options that can be given again for further input to a model, with changes."""
@@ -129,22 +122,10 @@ class InputSpec:
 
     def to_json(self) -> str:
         """The options that are given."""
-        template = self.template
-        kept = {"template": json.loads(template.to_json())} if isinstance(template, Template) else {}
-        return json.dumps(self.given() | kept)
-
-    @classmethod
-    def from_json(cls, text: str) -> InputSpec:
-        """What `to_json` wrote."""
-        try:
-            options = json.loads(text)
-            if "template" in options:
-                options["template"] = Template.from_json(json.dumps(options["template"]))
-            return cls.of(**options)
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, ChainfoldError):
-                raise
-            raise ChainfoldError("these are not input options as `InputSpec.to_json` writes them.") from None
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if isinstance(self.template, Template):
+            values["template"] = json.loads(self.template.to_json())
+        return json.dumps({name: value for name, value in values.items() if value is not None})
 
 
 def _names(name: str, names: Any) -> tuple[str, ...] | None:

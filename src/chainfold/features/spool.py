@@ -1,7 +1,7 @@
 """Blocks spilled to disk, column by column, until their final numbers are known.
 
 The files have no name and are removed with the process. They are read back once, in order,
-with its ids renumbered and those of dropped attributes left out.
+with ids renumbered and those of dropped attributes left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from chainfold.chain.entries import without_gaps
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.system.spill import SpillFile
 
+_TYPES = (np.int32, np.bool_, np.int64, np.int32, np.float64, np.int64, np.int32, np.float64, np.float64)
 _FILL = 1 << 16  # numbers written at once where values are filled in
+
+
+def frozen_block(*arrays: NDArray[Any] | None) -> Block:
+    """A block of the arrays that are given, read-only and of its types; the others are empty."""
+    return Block(*map(frozen, (*arrays, *[None] * (len(_TYPES) - len(arrays))), _TYPES))
 
 
 class EntrySpool:
@@ -58,17 +64,17 @@ class EntrySpool:
         if renumbering is not None:
             ids = renumbering[ids]
             offsets, ids, values = without_gaps(offsets, ids, values)
-        return frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64)
+        return offsets, ids, values
 
 
 class Spool:
     """Labels, start marks, weights and entries of a chain that is being encoded."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._place = place = folder
-        self.labels, self.starts = SpillFile(np.int32, place), SpillFile(np.bool_, place)
+        self._folder = folder
+        self.labels, self.starts = SpillFile(np.int32, folder), SpillFile(np.bool_, folder)
         self.weights: SpillFile | None = None
-        self.state, self.edge = EntrySpool(place), EntrySpool(place)
+        self.state, self.edge = EntrySpool(folder), EntrySpool(folder)
         self.sequences, self.unlabelled = 0, 0
 
     @property
@@ -92,7 +98,7 @@ class Spool:
         self.labels.append(block.labels)
         self.starts.append(block.starts)
         if block.weights.size:
-            self.weights = self.weights or SpillFile(np.float64, self._place)
+            self.weights = self.weights or SpillFile(np.float64, self._folder)
             self.weights.append(block.weights)
         self.sequences += int(np.count_nonzero(block.starts))
         self.unlabelled += int(np.count_nonzero(block.labels == NO_LABEL))
@@ -139,14 +145,12 @@ class SpooledChain:
         self._read = high
         count = high - low
         self._given(count)
-        edge: tuple[Any, Any, Any] = frozen(None, np.int64), frozen(None, np.int32), frozen(None, np.float64)
-        if self._edge.size:
-            edge = self._spool.edge.read(count, self._edge.ids)
+        edge = self._spool.edge.read(count, self._edge.ids) if self._edge.size else (None, None, None)
         weights = self._spool.weights
-        return Block(
-            frozen(self._spool.labels.read(count), np.int32),
-            frozen(self._spool.starts.read(count), np.bool_),
+        return frozen_block(
+            self._spool.labels.read(count),
+            self._spool.starts.read(count),
             *self._spool.state.read(count, self._state.ids),
             *edge,
-            frozen(None if weights is None else weights.read(count), np.float64),
+            None if weights is None else weights.read(count),
         )

@@ -48,7 +48,7 @@ class Feature(NamedTuple):
 
     pieces: tuple[str, ...]  # one more than factors
     factors: tuple[Factor, ...]
-    edge: bool = False  # is it of the pair (label before, label here), and not of the label alone?
+    edge: bool = False  # whether it is of the pair (label before, label here), and not of the label alone
 
     @property
     def outline(self) -> str:
@@ -62,31 +62,24 @@ class Feature(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Does the attribute have a number as its value, and only its pieces as its name?"""
+        """Whether the attribute has a number as its value, and only its pieces as its name."""
         return any(step.name in REAL_STEPS for factor in self.factors for step in factor.steps)
 
 
 class Border(StrEnum):
-    """What a factor sees beyond the ends of its sequence."""
+    """The texts that a factor sees beyond the ends of its sequence."""
 
     CRFPP = "crfpp"
     WAPITI = "wapiti"
     CRFSUITE = "crfsuite"
 
-    def before(self, distance: int) -> str | None:
-        """The text `distance` rows before the first; None: the feature is left out there."""
-        return self._beyond("-", distance)
-
-    def after(self, distance: int) -> str | None:
-        """The text `distance` rows after the last; None: the feature is left out there."""
-        return self._beyond("+", distance)
-
-    def _beyond(self, sign: str, distance: int) -> str | None:
+    def text(self, rows: int) -> str | None:
+        """The text so many rows after the last, or before the first if below 0; None: the feature is left out there."""
         if self is Border.CRFSUITE:
             return None
         if self is Border.CRFPP:
-            return f"_B{sign}{distance}"
-        return f"_x{sign}{distance if distance < 5 else '#'}"
+            return f"_B{rows:+}"
+        return f"_x{rows:+}" if abs(rows) < 5 else "_x+#" if rows > 0 else "_x-#"
 
     @property
     def marks(self) -> tuple[str, str] | None:
@@ -137,7 +130,7 @@ class Template:
         return frozenset(str(factor.column) for factor in self._factors())
 
     def resolved(self, columns: Sequence[str]) -> Template:
-        """The same with every column by its name."""
+        """The template with every column by its name."""
         features = tuple(
             feature._replace(
                 factors=tuple(f._replace(column=_name_of(f.column, columns, feature)) for f in feature.factors)
@@ -200,16 +193,12 @@ def _name_of(column: str | int, columns: Sequence[str], feature: Feature) -> str
         return columns[column]
     if column in columns:
         return str(column)
-    where = f"the attribute {feature.outline!r} uses column {column!r}"
+    where, listed = f"the attribute {feature.outline!r} uses column {column!r}", ", ".join(columns) or "none"
     if isinstance(column, int):
-        raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {_listed(columns)}.")
+        raise ChainfoldError(f"{where}, but there are {len(columns)} columns, counted from 0: {listed}.")
     unnamed = all(name.isdecimal() for name in columns)
     remedy = "; name the columns with `columns`" if unnamed else ""
-    raise ChainfoldError(f"{where}, but the columns are {_listed(columns)}{remedy}.")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if names else "none"
+    raise ChainfoldError(f"{where}, but the columns are {listed}{remedy}.")
 
 
 # What may be in a feature
@@ -259,7 +248,7 @@ def _misuse(name: str) -> ChainfoldError:
 
 
 def _makes_sense(step: Step) -> bool:
-    """Is it one of the steps, with arguments that fit?"""
+    """Whether it is one of the steps, with arguments that fit."""
     name, arguments = step
     if name in ("lower", "lower_ascii", "shape", "symbol", "real", "standard"):
         return not arguments
@@ -312,7 +301,7 @@ _SHOWN = 80  # characters of a line that cannot be read
 
 
 def parse_template(text: str, name: str) -> Template:
-    """What a template file of CRF++ or Wapiti says; it is Wapiti's if it uses anything that only Wapiti has."""
+    """The template in a file of CRF++ or Wapiti; the file is Wapiti's if it uses anything that only Wapiti has."""
     lines = text.removeprefix("\ufeff").split("\n")
     bare = [line.partition("#")[0].rstrip() for line in lines]
     border = Border.WAPITI if any(_WAPITI_ONLY.search(line) for line in bare) else Border.CRFPP
