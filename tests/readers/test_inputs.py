@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.readers import inputs as module
-from chainfold.readers.inputs import Chunk, Inputs, chunks, ends_of_plain_rows
+from chainfold.readers.inputs import Chunk, Inputs, chunks
 
 pytestmark = pytest.mark.quick
 
@@ -261,26 +261,3 @@ def test_live_text_is_given_as_it_comes() -> None:
         os.write(into, b"end")
         os.close(into)
         assert list(found) == [Chunk(b"end\n", 4, added=1)]
-
-
-@pytest.mark.parametrize(
-    ("data", "ends"),
-    [
-        (b"a\n", [1]),
-        (b"a,b\nc\n", [3, 5]),
-        (b"\na\n", None),
-        (b"a\n\nb\n", None),
-        (b"a\n\n", None),
-        (b"a\r\nb\n", None),
-        (b'"a"\nb\n', None),
-    ],
-)
-def test_ends_of_rows_that_are_plain_lines(data: bytes, ends: list[int] | None) -> None:
-    found = ends_of_plain_rows(data, quotes=True)
-    assert (None if found is None else found.tolist()) == ends
-
-
-def test_a_quote_is_a_letter_where_nothing_is_quoted() -> None:
-    found = ends_of_plain_rows(b'"a\nb\n', quotes=False)
-    assert found is not None
-    assert found.tolist() == [2, 4]

@@ -36,16 +36,15 @@ from chainfold.readers.inputs import (
     RawRows,
     TableKind,
     count_of,
-    ends_of_plain_rows,
 )
-from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, row_ends, splice
+from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, splice
+from chainfold.readers.text import rows_of_fields
 
 Values = NDArray[Any]
 """A new column at some rows: numbers of labels, or numbers to be shown."""
 
 _DOCSTART = b"-DOCSTART-"
 _TO_QUOTE = frozenset('",\r\n')
-_NO_QUOTE = -1
 
 
 class Labelling(NamedTuple):
@@ -289,14 +288,9 @@ class _Text(_Writer):
         return b"\n".join(lines)
 
     def _table(self, raw: RawFields) -> _Piece:
-        data, delimiter = raw.blotted or raw.chunk.data, ord(raw.delimiter)
-        if (plain := ends_of_plain_rows(data, raw.quotes)) is not None:
-            ends = plain[np.searchsorted(plain, raw.begin) :]
-        else:
-            ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
-            quote = ord('"') if raw.quotes else _NO_QUOTE
-            ends = ends[: row_ends(np.frombuffer(data, np.uint8), raw.begin, delimiter, quote, ends)]
-        places = Places(ends, ends, np.full(ends.size, delimiter, np.uint8))
+        data = raw.blotted or raw.chunk.data
+        _, ends, _ = rows_of_fields(data, raw.begin, raw.delimiter, raw.quotes)
+        places = Places(ends, ends, np.full(ends.size, ord(raw.delimiter), np.uint8))
         if not raw.quotes:
             self._check_labels(raw.source, "\t\r\n")
         piece = _Piece(raw.chunk.data, len(data) - raw.chunk.added, places, raw.quotes, lines=False)

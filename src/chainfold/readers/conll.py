@@ -77,12 +77,16 @@ class ConllReader(LineReader):
         row = next(filter(_tells_width, io.BytesIO(data)), None)
         if row is not None:
             row = row.removesuffix(b"\n").removesuffix(b"\r")
-            tabs = row.count(b"\t")
             if self._state[TABS] == UNKNOWN:
-                self._state[TABS] = tabs > 0
+                self._state[TABS] = b"\t" in row
             if self._state[COLUMNS] == UNKNOWN:
-                fields = [field for field in row.replace(b"\t", b" ").split(b" ") if field]
-                self._state[COLUMNS] = tabs + 1 if self._state[TABS] else len(fields)
+                self._state[COLUMNS] = self._width(row)
+
+    def _width(self, row: bytes) -> int:
+        """The columns of a row."""
+        if self._state[TABS]:
+            return row.count(b"\t") + 1
+        return len([field for field in row.replace(b"\t", b" ").split(b" ") if field])
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         self.look_at(chunk.data)
@@ -131,22 +135,13 @@ class ConllReader(LineReader):
 
     def _of_other_width(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines of another width that are rows for certain, wherever they stand."""
-        data = np.frombuffer(chunk.data, np.uint8)
-        ends = np.flatnonzero(data == ord("\n"))
-        begins = np.concatenate([[0], ends[:-1] + 1])
-        blank = (data == ord(" ")) | (data == ord("\t")) | (data == ord("\n"))
-        blank[:-1] |= (data[:-1] == ord("\r")) & (data[1:] == ord("\n"))
-        if self._state[TABS] == 1:
-            widths = np.add.reduceat(data == ord("\t"), begins, dtype=np.int64) + 1
-        else:
-            widths = np.add.reduceat(~blank & np.append(True, blank[:-1]), begins, dtype=np.int64)
-        wrong = (widths != self._state[COLUMNS]) & (np.add.reduceat(~blank, begins, dtype=np.int64) > 0)
         no_rows = (HASH.encode(),) if self._guess else (self.comments,) if self.comments else ()
         lines = []
-        for line in np.flatnonzero(wrong).tolist():
-            text = chunk.data[begins[line] : ends[line]]
-            if not text.startswith(no_rows) and not text.lstrip(b" \t").startswith(_DOCSTART):
-                lines.append(chunk.line + line)
+        for line, text in enumerate(chunk.data.split(b"\n"), chunk.line):
+            row = text.removesuffix(b"\r")
+            wrong = row.strip(b" \t") and self._width(row) != self._state[COLUMNS]
+            if wrong and not text.startswith(no_rows) and not row.lstrip(b" \t").startswith(_DOCSTART):
+                lines.append(line)
         return np.array(lines, np.int64)
 
     @property

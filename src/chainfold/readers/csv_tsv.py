@@ -25,25 +25,29 @@ from chainfold.readers.inputs import (
     Stream,
     after_last_line,
     chunks,
-    count_of,
-    ends_of_plain_rows,
 )
 from chainfold.readers.tables import ROWS, first_line, one_array, tidy
-from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers, without_comments
-from chainfold.readers.text_kernels import quoted_rows
+from chainfold.readers.text import (
+    Taken,
+    TextReader,
+    counted,
+    first_no_number,
+    rows_of_fields,
+    surely_no_numbers,
+    without_comments,
+)
 
 CSV_CHUNK = 1 << 20
 _ONE_LINE = "a row that is followed is one line"
 _ONE_LINE_BESIDE_COMMENTS = "with `comments`, a row is one line"
 _BLOCK = 1 << 20
-_QUOTE, _NO_QUOTE = ord('"'), -1
 
 
 class CsvReader(TextReader):
     """Rows of fields; what the first rows of the first input look like holds for all that follow.
 
     Of an input that is still being written, a row is a line, and every column that is not of symbols is of numbers,
-    even if its first rows look different; where the input continues in another file, the header may occur again.
+    even if its first rows look different.
     """
 
     def __init__(
@@ -121,31 +125,25 @@ class CsvReader(TextReader):
 
     def _cut(self, data: bytes) -> int:
         if self._quotes and b'"' in data and not self.comments:
-            return int(self._rows(data, 1)[1])
+            return self._rows(data)[1]
         return after_last_line(data)
 
-    def _rows(self, data: bytes, line: int) -> tuple[NDArray[np.int64], int]:
-        """The line of every row, and where the last whole row ends."""
-        lines = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
-        quote = _QUOTE if self._quotes else _NO_QUOTE
-        rows, end = quoted_rows(np.frombuffer(data, np.uint8), ord(self._delimiter), quote, line, lines)
-        return lines[:rows], end
+    def _rows(self, data: bytes) -> tuple[NDArray[np.int64], int]:
+        """The line of every row, counted from 0, and where the last whole row ends."""
+        begins, _, end = rows_of_fields(data, 0, self._delimiter, self._quotes)
+        return np.searchsorted(_line_ends(data), begins), end
 
     def row_places(self, stream: Stream) -> Iterator[NDArray[np.int64]]:
         """The bytes at which rows begin, a chunk at a time; the stream begins where the input does."""
         done = 0 if stream.peek(len(BOM)) != BOM else len(BOM)
         for chunk in chunks(stream, self._chunk, self._cut):
-            lines = np.unique(self._rows(chunk.data, 1)[0])
-            begins = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n")) + 1
-            yield done + np.concatenate([[0], begins])[lines - 1]
+            lines = np.unique(self._rows(chunk.data)[0])
+            yield done + np.append(0, _line_ends(chunk.data) + 1)[lines]
             done += len(chunk.data)
 
     def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
         data = chunk.data
-        plain = ends_of_plain_rows(data, self._quotes)
-        if plain is not None:
-            return np.arange(chunk.line, chunk.line + plain.size)
-        lines, end = self._rows(data, chunk.line)
+        lines, end = self._rows(data)
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
             closed = f"not closed on it; {self._one_line}" if self._one_line else "never closed"
@@ -154,7 +152,7 @@ class CsvReader(TextReader):
         if self._one_line and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
             problem = f"a quoted field spans lines from line {chunk.line} on; {self._one_line}."
             raise BadLines(source, problem, lambda: self._unclosed(chunk))
-        return lines
+        return chunk.line + lines
 
     def _unclosed(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines on which a quote is opened and not closed."""
@@ -163,7 +161,7 @@ class CsvReader(TextReader):
             [
                 number
                 for number, line in enumerate(lines, chunk.line)
-                if b'"' in line and self._rows(line, number)[1] < len(line)
+                if b'"' in line and self._rows(line)[1] < len(line)
             ],
             np.int64,
         )
@@ -171,15 +169,12 @@ class CsvReader(TextReader):
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
         """Read the first row of an input; returns the rows after its header."""
         row, rest = self._first_row(chunk)
-        again = self._live and self._first is not None
         if self._first is None:
             self._header = _looks_like_names(row) if self._header is None else self._header
             self._names = self._named(row, source)
             self._first = source, row
         first, names = self._first
         if self._header and row != names:
-            if again:
-                return chunk
             raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
         return rest if self._header else chunk
 
@@ -305,6 +300,10 @@ class CsvReader(TextReader):
                 codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
                 wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
         return wrong
+
+
+def _line_ends(data: bytes) -> NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
 
 
 def _looks_like_names(row: list[str]) -> bool:

@@ -404,14 +404,6 @@ def count_of(byte: bytes, data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))
 
 
-def ends_of_plain_rows(data: bytes, quotes: bool) -> NDArray[np.int64] | None:
-    """Where each line ends; None if one is blank, or if a row may continue on the next line."""
-    if b"\r" in data or (quotes and b'"' in data):
-        return None
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return None if (np.diff(ends, prepend=-1) == 1).any() else ends
-
-
 def chunks(
     stream: Stream, size: int = CHUNK, cut: Callable[[bytes], int] = after_last_line, line: int = 1
 ) -> Iterator[Chunk]:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
-from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE
+from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks, count_of
+from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE, quoted_rows
 from chainfold.system.jit import OK
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
+_NO_QUOTE = -1
 # Everything that Arrow reads as a number looks like this
 _LIKE_A_NUMBER = r"^\s*[-+]?(?:[0-9.][-+0-9.eE]*|(?i:inf|nan).*)\s*$"
 
@@ -209,6 +210,15 @@ def symbols_of(
         codes, there = np.zeros(begins.size, np.int32), ~missing
         codes[there] = table.codes(data, begins[there], ends[there])
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), table.strings().cast(pa.string()))
+
+
+def rows_of_fields(data: bytes, begin: int, delimiter: str, quotes: bool) -> tuple[Any, Any, int]:
+    """Where each row that is not blank begins and ends, from a place on, and where the last whole row has ended."""
+    most = count_of(b"\n", data) + count_of(b"\r", data)
+    begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
+    quote = ord('"') if quotes else _NO_QUOTE
+    rows, end = quoted_rows(np.frombuffer(data, np.uint8), begin, ord(delimiter), quote, begins, ends)
+    return begins[:rows], ends[:rows], end
 
 
 def counted(count: int, thing: str) -> str:

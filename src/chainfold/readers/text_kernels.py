@@ -241,23 +241,24 @@ def attribute_rows(data: Any, line: Any, comments: Any, guess: Any, state: Any, 
 
 
 @kernel(fastmath=STRICT)
-def quoted_rows(data: Any, delimiter: Any, quote: Any, line: Any, lines: Any) -> Any:
-    """The line of every row that is not blank; quotes may hold line ends. Returns how many, and where the last ends."""
-    rows, end, row_line, row_begin = 0, 0, line, 0
+def quoted_rows(data: Any, begin: Any, delimiter: Any, quote: Any, begins: Any, ends: Any) -> Any:
+    """The places of each row that is not blank, from `begin` on; quotes may hold line ends.
+
+    Returns the number of rows, and the place after the last line end that no quotes hold.
+    """
+    rows, row_begin = 0, begin
     quoted, may_open = False, True  # a quote opens at the beginning of a field, or doubled
-    for k in range(data.size):
+    for k in range(begin, data.size):
         byte = data[k]
-        if byte == _NEWLINE:
-            line += 1
         if quoted:
             quoted = byte != quote
             may_open = True
         elif byte in (_NEWLINE, _RETURN):
             if k > row_begin:
-                lines[rows] = row_line
+                begins[rows], ends[rows] = row_begin, k
                 rows += 1
-            row_line, row_begin, end, may_open = line, k + 1, k + 1, True
+            row_begin, may_open = k + 1, True
         else:
             quoted = may_open and byte == quote
             may_open = byte == delimiter
-    return rows, end
+    return rows, row_begin
