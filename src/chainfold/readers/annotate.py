@@ -71,7 +71,7 @@ class Annotator:
 
     def keep(self, raw: Raw) -> None:
         """Hold what a reader has just read until its rows are added to."""
-        kind: type[_Writer] = _KINDS.get(type(raw), _Text)
+        kind = _KINDS[type(raw)]
         if self._writer is None:
             self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
@@ -175,7 +175,10 @@ class _Writer(ABC):
 
     def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
         self._sink, self._columns, self._piped, self._live = sink, columns, piped, live
+        self._begin()
 
+    @abstractmethod
+    def _begin(self) -> None: ...
     @abstractmethod
     def keep(self, raw: Any) -> None: ...
     @abstractmethod
@@ -184,9 +187,9 @@ class _Writer(ABC):
     def add_sequence(self, best: Sequence[Labelling]) -> None: ...
     @abstractmethod
     def finish(self) -> None: ...
-    @abstractmethod
-    def abandon(self) -> None:
-        """Close the sink after an error elsewhere; its content is discarded."""
+
+    def abandon(self) -> None:  # noqa: B027  most writers have nothing to close
+        """Close what was opened for the sink after an error elsewhere; the content is discarded."""
 
 
 class _Piece:
@@ -252,8 +255,7 @@ class _Text(_Writer):
 
     what = "text"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._pieces: deque[_Piece] = deque()
         self._has_header = False
         self._open_line = False  # is a line end missing between the inputs?
@@ -364,9 +366,6 @@ class _Text(_Writer):
             assert not piece.left, "every row is added to"
             self._sink.write(piece.upto(piece.size))
 
-    def abandon(self) -> None:
-        pass
-
 
 def _joined(parts: Sequence[_Piece]) -> _Piece:
     """What is left of some pieces as one."""
@@ -384,8 +383,7 @@ class _Table(_Writer):
 
     what = "a table"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._waiting: deque[RawRows] = deque()
         self._values: list[Sequence[Values]] = []  # those of the batch that waits first
         self._there = 0  # how many rows they are of
@@ -395,7 +393,7 @@ class _Table(_Writer):
 
     def keep(self, raw: RawRows) -> None:
         if self._first is None:
-            self._begin(raw)
+            self._open(raw)
             self._first = raw._replace(batch=None)
         names, expected = raw.schema.names, self._first.schema.names
         if names != expected:
@@ -404,7 +402,7 @@ class _Table(_Writer):
         if raw.batch.num_rows:
             self._waiting.append(raw)
 
-    def _begin(self, raw: RawRows) -> None:
+    def _open(self, raw: RawRows) -> None:
         _check_names(self._columns, raw.schema.names, raw.source)
         self._schema = raw.schema
         for column in self._columns:
@@ -463,12 +461,11 @@ class _Objects(_Writer):
 
     what = "JSON lines"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._waiting: deque[RawObjects] = deque()
         self._done = 0  # objects of the first that are written
         self._at = 0  # what of its text is written
-        self._values: list[list[str]] = [[] for _ in columns]  # the values that were not written yet, as JSON
+        self._values: list[list[str]] = [[] for _ in self._columns]  # the values that were not written yet, as JSON
         self._open_line = False  # is a line end missing between the inputs?
 
     def keep(self, raw: RawObjects) -> None:
@@ -542,11 +539,8 @@ class _Objects(_Writer):
         self._write_whole()
         assert not self._waiting, "every row is added to"
 
-    def abandon(self) -> None:
-        pass
 
-
-_KINDS: dict[type, type[_Writer]] = {RawRows: _Table, RawObjects: _Objects}
+_KINDS: dict[type, type[_Writer]] = {RawLines: _Text, RawFields: _Text, RawRows: _Table, RawObjects: _Objects}
 
 
 def _of_type(column: Any, kind: Any) -> Any:

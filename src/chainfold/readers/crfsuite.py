@@ -13,7 +13,7 @@ from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
 from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
-from chainfold.readers.text import LineReader, Taken, ambiguous, first_no_number, surely_no_numbers, symbols_of
+from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
     DECLARATION,
@@ -114,22 +114,21 @@ def _values(data: NDArray[np.uint8], rows: int, out: AttributeArrays, source: st
     given = np.flatnonzero(out.value_begins[:entries] >= 0)
     if given.size:
         texts = symbols_of(data, out.value_begins[given], out.value_ends[given])
-        codes = texts.indices.to_numpy()
-        culprit = first_no_number(texts.dictionary)
-        if culprit is not None:
-            wrong = given[np.append(surely_no_numbers(texts.dictionary), False)[codes]]
-            raise _no_value(data, int(given[np.argmax(codes == culprit)]), wrong, rows, out, source)
-        values[given] = texts.dictionary.cast(pa.float64()).to_numpy()[codes]
+        known = ~not_numbers(texts.dictionary)
+        numbers = np.full(known.size, np.nan)
+        numbers[known] = texts.dictionary.filter(pa.array(known)).cast(pa.float64()).to_numpy()
+        values[given] = numbers[texts.indices.to_numpy()]
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise _no_value(data, int(wrong[0]), wrong, rows, out, source)
+            raise _no_value(data, wrong, rows, out, source)
     return values
 
 
 def _no_value(
-    data: NDArray[np.uint8], entry: int, wrong: NDArray[np.int64], rows: int, out: AttributeArrays, source: str
+    data: NDArray[np.uint8], wrong: NDArray[np.int64], rows: int, out: AttributeArrays, source: str
 ) -> BadFile:
-    """wrong: all entries of which it is certain that their values are no finite numbers."""
+    """wrong: the entries whose values are no finite numbers."""
+    entry = int(wrong[0])
     row = position_of(out.offsets[: rows + 1], entry)
     begin, end = int(out.value_begins[entry]), int(out.value_ends[entry])
     text = data.tobytes()

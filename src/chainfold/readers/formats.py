@@ -44,22 +44,16 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-_JSON_NAME = ".json"
 _NAMES = {f".{form.value}": form for form in Format} | {
     ".ndjson": Format.JSONL,
     ".feather": Format.ARROW,
     ".ipc": Format.ARROW,
 }
 TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV, Format.JSONL}
-NO_ROWS = {
-    Format.CONLL: "has only blank lines or comments.",
-    Format.CONLLU: "has only blank lines or comments.",
-    Format.CRFSUITE: "has only blank lines or comments.",
-    Format.CSV: "has no rows, only blank lines or a header.",
-    Format.TSV: "has no rows, only blank lines or a header.",
+NO_ROWS = dict.fromkeys(Format, "has no rows.") | {
+    **dict.fromkeys((Format.CONLL, Format.CONLLU, Format.CRFSUITE), "has only blank lines or comments."),
+    **dict.fromkeys((Format.CSV, Format.TSV), "has no rows, only blank lines or a header."),
     Format.JSONL: "has no rows, only blank lines or empty lists.",
-    Format.PARQUET: "has no rows.",
-    Format.ARROW: "has no rows.",
 }
 
 
@@ -129,9 +123,13 @@ class InputReader:
         progress.total(files.total_bytes)
         return self.read(files)
 
+    @property
+    def _comments(self) -> str | None:
+        return self.model_comments if self.comments is None else self.comments
+
     def text_reader(self, form: Format) -> TextReader:
         """A reader for a text format."""
-        comments = self.model_comments if self.comments is None else self.comments
+        comments = self._comments
         if form is Format.CONLL:
             return ConllReader(self.columns, comments=comments, tabs=self._tabs())
         if self.delimiter is not None and form not in (Format.CSV, Format.TSV):
@@ -185,13 +183,11 @@ class InputReader:
 
     def is_comment(self, line: str) -> bool:
         """Does a line begin as comments do for certain?"""
-        comments = self.model_comments if self.comments is None else self.comments
-        return bool(comments) and line.startswith(comments or "")
+        return bool(self._comments) and line.startswith(self._comments or "")
 
     def may_be_comment(self, line: str) -> bool:
         """Does a line begin as comments do, as far as is known?"""
-        comments = self.model_comments if self.comments is None else self.comments
-        return line.startswith(HASH if comments is None else comments) and comments != ""
+        return line.startswith(HASH if self._comments is None else self._comments) and self._comments != ""
 
     def by_content(self, stream: Stream) -> Format:
         """The format that the first lines of a text look like."""
@@ -254,7 +250,7 @@ def by_name(name: str) -> Format | None:
     """The format that a file's name tells."""
     path = PurePath(name.lower())
     suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
-    if suffix == _JSON_NAME:
+    if suffix == ".json":
         raise _json(name)
     return _NAMES.get(suffix)
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
+from chainfold.readers.progress import ignore
 from chainfold.system.sources import ByteSource, Readable, source_at, sources_of
 
 Meter = Callable[[int], None]
@@ -70,7 +71,7 @@ class Inputs:
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
-            Input(source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
+            Input(source, _text_encoding(encoding), progress or ignore, keep or ignore, live)
             for given in several
             for source in _resolved(given)
         ]
@@ -129,7 +130,7 @@ class Input:
 def input_at(address: str, encoding: str, progress: Meter | None) -> Input:
     """The input with the address of a source, which is no pattern."""
     with _readable(address):
-        return Input(source_at(address), _text_encoding(encoding), progress or _ignore, _ignore, live=False)
+        return Input(source_at(address), _text_encoding(encoding), progress or ignore, ignore, live=False)
 
 
 class Stream:
@@ -197,10 +198,6 @@ class Stream:
         self.closed = True
         if self.input.source.owned:
             self._raw.close()
-
-    @property
-    def path(self) -> Path | None:
-        return self.input.path
 
     def _fill(self, size: int) -> None:
         while len(self._ahead) < size and not self._ended:
@@ -290,10 +287,6 @@ class _Limited:
         data: bytes = self._raw.read(min(size, self._left)) or b""
         self._left -= len(data)
         return data
-
-
-def _ignore(value: object) -> None:
-    pass
 
 
 def _exactly(raw: Any, size: int) -> bytes:

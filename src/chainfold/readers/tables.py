@@ -93,17 +93,12 @@ def _check_cells(batch: Any, lines: NDArray[np.int64], source: str) -> None:
 
 def _named(batch: Any, names: Sequence[str] | None, source: str) -> Any:
     """The batch without an index of pandas, its columns called as the user says."""
-    batch = _without_index(batch)
+    batch = batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
     if names is None:
         return batch
     if len(names) != batch.num_columns:
         raise BadFile(source, f"has {counted(batch.num_columns, 'column')}, but there are names for {len(names)}.")
     return batch.rename_columns(list(names))
-
-
-def _without_index(batch: Any) -> Any:
-    """The batch without the index that pandas adds to the columns of a table."""
-    return batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
 
 
 def normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) -> Any:

@@ -169,26 +169,18 @@ def comment_prefix(line: str) -> str:
     return line[:2] if line[1:2] in (" ", "\t") else HASH
 
 
-def surely_no_numbers(texts: Any) -> NDArray[np.bool_]:
-    """Which of an Arrow array of strings are certainly not the texts of numbers."""
-    others: NDArray[np.bool_] = pc.invert(pc.match_substring_regex(texts, _LIKE_A_NUMBER)).to_numpy(
-        zero_copy_only=False
-    )
-    return others
+def not_numbers(texts: Any) -> NDArray[np.bool_]:
+    """Which of an Arrow array of strings are not the texts of numbers."""
+    if all_numbers(texts):
+        return np.zeros(len(texts), np.bool_)
+    alike = pc.match_substring_regex(texts, _LIKE_A_NUMBER)
+    if all_numbers(texts.filter(alike)):
+        return np.asarray(pc.invert(alike))
+    return np.array([not all_numbers(texts[k : k + 1]) for k in range(len(texts))])
 
 
-def first_no_number(texts: Any) -> int | None:
-    """The first of an Arrow array of strings that is not the text of a number."""
-    low, high = 0, len(texts)
-    if _all_numbers(texts):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _all_numbers(texts[low:middle]) else (low, middle)
-    return low
-
-
-def _all_numbers(texts: Any) -> bool:
+def all_numbers(texts: Any) -> bool:
+    """Whether all of an Arrow array of strings are the texts of numbers."""
     try:
         texts.cast(pa.float64())
     except pa.ArrowInvalid:
