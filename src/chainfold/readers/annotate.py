@@ -210,7 +210,7 @@ class _Piece:
         return self.places.begins.size - self.row
 
     def upto(self, end: int) -> bytes:
-        """What is not yet written, unchanged."""
+        """The text that is not yet written, up to a place, unchanged."""
         begin, self.at = self.at, end
         return self.text[begin:end]
 
@@ -221,7 +221,7 @@ class _Piece:
         return min(end, self.size)
 
     def rows(self, columns: Sequence[_Column], values: Sequence[Values]) -> NDArray[np.uint8]:
-        """What is not yet written, up to the new fields of its next rows."""
+        """The text that is not yet written, up to and with the new fields of its next rows."""
         rows = slice(self.row, self.row + values[0].size)
         places = Places(self.places.begins[rows], self.places.ends[rows], self.places.separators[rows])
         fields = _fields(columns, values, self.quotes)
@@ -368,7 +368,7 @@ class _Text(_Writer):
 
 
 def _joined(parts: Sequence[_Piece]) -> _Piece:
-    """What is left of some pieces as one."""
+    """The rest of some pieces as one piece."""
     texts = [part.text[part.at : part.size] for part in parts[:-1]] + [parts[-1].text[parts[-1].at :]]
     shifts = np.cumsum([0, *map(len, texts[:-1])]) - [part.at for part in parts]
     begins = np.concatenate([part.places.begins[part.row :] + shift for part, shift in zip(parts, shifts, strict=True)])

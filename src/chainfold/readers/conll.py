@@ -61,7 +61,7 @@ class ConllReader(LineReader):
                 raise BadSetting("columns", list(columns), "ten names, as CoNLL-U has ten columns")
 
     def _cut(self, data: bytes) -> int:
-        """The same; comments wait for the line that tells the width."""
+        """Up to where the bytes so far are whole rows; comments wait for the line that tells the width."""
         end = super()._cut(data)
         self.look_at(data[:end])
         return 0 if self._guess and self._widthless else end
@@ -150,6 +150,6 @@ class ConllReader(LineReader):
 
 
 def _tells_width(line: bytes) -> bool:
-    """Is it a row for certain?"""
+    """Whether a line is certainly a row."""
     text = line.strip(b" \t\r\n")
     return bool(text) and not text.startswith(_DOCSTART) and not line.startswith(b"#")

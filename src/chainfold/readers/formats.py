@@ -99,7 +99,13 @@ class InputReader:
 
     def format_of(self, stream: Stream, text: Format | None) -> Format:
         """The format of an input; text: that of the texts before."""
-        form = self.format or by_name(stream.name) or _by_magic(stream) or text or self.by_content(stream)
+        form = (
+            self.format
+            or by_name(stream.name)
+            or table_of(stream.peek(len(_ARROW_MAGIC)))
+            or text
+            or self.by_content(stream)
+        )
         if self.format is None and form in TEXT and form is not Format.JSONL:
             check_no_json(_first_line(self._head(stream)), stream.name)
         return form
@@ -150,7 +156,7 @@ class InputReader:
         return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live, comments=comments)
 
     def _tabs(self) -> bool | None:
-        """Are there tabs between the columns of CoNLL? None: the first line tells."""
+        """Whether tabs are between the columns of CoNLL; None: the first line tells."""
         if self.delimiter not in (None, *_WHITE):
             raise BadSetting("delimiter", self.delimiter, "a tab or a space for conll, or set `format` to csv")
         delimiter = self.delimiter or self.model_delimiter
@@ -176,17 +182,17 @@ class InputReader:
             raise BadSetting("comments", self.comments, f"left out, as {form.value} has none")
 
     def is_header(self, line: str) -> bool:
-        """Are the fields of a line, tabs between them, names of the model's columns?"""
+        """Whether the fields of a line, tabs between them, are names of the model's columns."""
         fields = line.rstrip("\r").split("\t")
         different = len(set(fields)) == len(fields) > 1
         return different and self.model_columns.issuperset(fields) and self.header is not False
 
     def is_comment(self, line: str) -> bool:
-        """Does a line begin as comments do for certain?"""
+        """Whether a line begins as comments certainly do."""
         return bool(self._comments) and line.startswith(self._comments or "")
 
     def may_be_comment(self, line: str) -> bool:
-        """Does a line begin as comments do, as far as is known?"""
+        """Whether a line begins as comments do, as far as is known."""
         return line.startswith(HASH if self._comments is None else self._comments) and self._comments != ""
 
     def by_content(self, stream: Stream) -> Format:
@@ -211,14 +217,14 @@ class InputReader:
 
 
 def are_files(inputs: Any) -> bool:
-    """Are these inputs to open and read, and not a table?"""
+    """Whether these are inputs to open and read, and not a table."""
     if isinstance(inputs, (str, Path, Inputs)) or hasattr(inputs, "read"):
         return True
     return isinstance(inputs, (list, tuple)) and all(map(are_files, inputs))
 
 
 class RowReader(Protocol):
-    """What all readers of rows have in common."""
+    """A reader of the rows of a stream."""
 
     def read(self, stream: Stream) -> Iterator[Stretch]: ...
 
@@ -267,12 +273,12 @@ def check_no_json(line: str, name: str) -> None:
 
 
 def _is_object(line: str) -> bool:
-    """Is a line an object of JSON, or the beginning of a long one?"""
+    """Whether a line is an object of JSON, or the beginning of a long one."""
     return line.lstrip().startswith("{") and bool(_json_value(line))
 
 
 def _json_value(line: str) -> Any:
-    """What a line is as JSON; something true if it is the beginning of a long array or object, else None."""
+    """The JSON value of a line; True for the beginning of a long array or object, else None."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -282,10 +288,6 @@ def _json_value(line: str) -> Any:
 def _json(name: str) -> BadFile:
     known = "JSON lines (.jsonl, an object a line), CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
     return BadFile(name, f"looks like one JSON value, which is not read; give {known}, or set `format`.")
-
-
-def _by_magic(stream: Stream) -> Format | None:
-    return table_of(stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC))))
 
 
 def table_of(head: bytes) -> Format | None:

@@ -45,6 +45,7 @@ _MARKS = {  # of byte order; that of UTF-32 begins like that of UTF-16
 MARK_SIZE = 4
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 MAGIC_SIZE = 6
+_UNPACKED: dict[str, Callable[[Any], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 
 
 class Damage(BadFile):
@@ -162,7 +163,7 @@ class Stream:
         return bytes(self._ahead[:size])
 
     def peek_text(self, size: int, enough: Callable[[bytes], bool]) -> bytes:
-        """The same of a text; if it is live, what is there, once that is enough."""
+        """The next bytes of a text; if it is live, those that are there, once they are enough."""
         if self.input.live:
             while len(self._ahead) < size and not self._ended and not enough(bytes(self._ahead)):
                 self._fill(len(self._ahead) + 1)
@@ -224,7 +225,7 @@ def marked_encoding(head: bytes) -> str | None:
 
 
 def may_be_marked(head: bytes) -> bool:
-    """May a text that begins with these bytes, fewer than a mark has, begin with a byte order mark?"""
+    """Whether a text that begins with these bytes, fewer than a mark has, may begin with a byte order mark."""
     return any(mark.startswith(head) for mark in _MARKS)
 
 
@@ -235,19 +236,11 @@ def compression_of(head: bytes) -> str | None:
 
 def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[[], bytes]:
     """A function that gives the next piece, nothing at the end; all that comes before a damage is given."""
-    if compression == "gzip":
-        unzipped = gzip.GzipFile(fileobj=file)
-        return lambda: unzipped.read1(_PIECE)
-    if compression == "bzip2":
-        unpressed = bz2.BZ2File(file)
-        return lambda: unpressed.read1(_PIECE)
-    if compression == "xz":
-        unpacked = lzma.LZMAFile(file)  # noqa: SIM115  the file under it is closed by its owner
-        return lambda: unpacked.read1(_PIECE)
     if compression == "zstd":
         inflated = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return lambda: bytes(inflated.read(_ZSTD_PIECE))
-    return lambda: file.read1(_PIECE)
+    unpacked: Any = file if compression is None else _UNPACKED[compression](file)
+    return lambda: unpacked.read1(_PIECE)
 
 
 class _Metered(io.RawIOBase):
@@ -435,7 +428,7 @@ def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
 
 
 def checked(data: bytes, line: int, name: str) -> bytes:
-    """The same bytes, if they are UTF-8."""
+    """Return the bytes if they are UTF-8, else raise."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -100,7 +100,7 @@ class JsonLinesReader(TextReader):
         return starts
 
     def _begin(self, lines: _Lines, source: str) -> None:
-        """What the first object has."""
+        """Take the fields of the first object."""
         first = lines.parsed(0, source)
         names = list(first) if self._columns is None else list(self._columns)
         self._lists = any(isinstance(first.get(name), list) for name in names)
@@ -117,7 +117,7 @@ class JsonLinesReader(TextReader):
 
     @property
     def _ignores(self) -> bool:
-        """May objects have other fields?"""
+        """Whether objects may have other fields."""
         return self._lists or self._columns is not None or self._fields is not None
 
     def _table(self, lines: _Lines, source: str) -> Any:
@@ -181,7 +181,7 @@ class JsonLinesReader(TextReader):
             low = rows.stop
 
     def _wrong(self, lines: _Lines, source: str, error: Exception) -> BadFile:
-        """What is wrong with the first wrong line of a chunk."""
+        """The error for the first wrong line of a chunk."""
 
         def problems() -> Iterator[tuple[int, str]]:
             checker = self._checker()
@@ -220,7 +220,7 @@ class _Lines:
         self.plain = bool(((data[self._begins] == ord("{")) & (data[self.ends] == ord("}"))).all())
 
     def has_empty(self, table: Any) -> bool:
-        """Is an object without fields? The table has a row for each."""
+        """Whether an object has no fields; the table has a row for each."""
         missing = np.ones(table.num_rows, np.bool_)
         for column in table.columns:
             if not column.null_count:
@@ -289,7 +289,7 @@ class _Checker:
         self.kinds, self.nested = kinds, nested
 
     def problem(self, lines: _Lines, index: int) -> str | None:
-        """What is wrong with an object, to follow its line; None if nothing is."""
+        """The problem of an object, to follow its line; None if there is none."""
         try:
             fields = parsed_object(lines.text(index))
         except ValueError as error:
@@ -319,7 +319,7 @@ class _Checker:
         return next(filter(None, (self._entry(name, entry) for name, entry in entries)), None)
 
     def _entry(self, name: str, entry: Any) -> str | None:
-        """What is wrong with an entry of a list, which may be a list of attributes."""
+        """The problem of an entry of a list, which may be a list of attributes."""
         if entry is None:
             return None
         if isinstance(entry, list) != self.nested.setdefault(name, isinstance(entry, list)):

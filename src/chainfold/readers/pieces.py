@@ -281,7 +281,7 @@ class _Lines:
             return sum(count_of(b"\n", piece) for piece in iter(lambda: stream.read(CHUNK), b""))
 
     def _begins_like_comment(self, at: int) -> bool:
-        """May the line be a comment, if a sequence begins with it?"""
+        """Whether the line may be a comment, if a sequence begins with it."""
         if not isinstance(self._reader, ConllReader):
             return False
         with closing(self._source.part(at, self._size)) as stream:
@@ -338,8 +338,5 @@ def last_rows(stretches: Iterator[Stretch] | Sequence[Stretch], rows: int) -> li
             kept.popleft()
     surplus = _count(kept) - rows
     if kept and surplus > 0:
-        first = kept[0]
-        kept[0] = first._replace(
-            batch=first.batch.slice(surplus), starts=first.starts[surplus:], lines=first.lines[surplus:]
-        )
+        kept[0] = kept[0].rows(surplus, kept[0].lines.size)
     return list(kept)

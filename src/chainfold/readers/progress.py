@@ -12,7 +12,7 @@ def ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class InputProgress:
-    """What is called while an input is read and encoded."""
+    """Functions that are called while an input is read and encoded."""
 
     total: Callable[[int | None], None] = ignore  # bytes of the input, None if unknown
     phase: Callable[[str, int | None], None] = ignore  # the phase that begins, and its positions, None if unknown

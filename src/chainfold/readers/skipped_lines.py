@@ -62,7 +62,7 @@ class LinesOf:
 def blank_rows(
     stretch: Stretch, rows: NDArray[np.bool_], last: Stretch, group: str | None, weight: str | None
 ) -> Stretch:
-    """The same rows, but of some nothing is known, except that each belongs to the group of the row before it.
+    """The rows, some of them without known values, except that each belongs to the group of the row before it.
 
     last: the row before the first. The weights stay.
     """

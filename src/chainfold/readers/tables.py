@@ -44,7 +44,7 @@ def _batches(table: Any) -> Iterator[Any]:
 
 
 def is_lazy(table: Any) -> bool:
-    """Is it a query of polars that has not run?"""
+    """Whether it is a query of polars that has not run."""
     return callable(getattr(table, "collect", None)) and callable(getattr(table, "collect_schema", None))
 
 
@@ -179,7 +179,7 @@ def _as_symbols(column: Any) -> Any:
 
 
 def tidy(column: Any) -> Any:
-    """The same symbols, their dictionary only of what occurs, in order of first appearance."""
+    """The symbols with a dictionary only of those that occur, in order of first appearance."""
     used = pc.unique(column.indices.drop_null())
     if len(used) == len(column.dictionary) and (used.to_numpy() == np.arange(len(used))).all():
         return column

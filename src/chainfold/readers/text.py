@@ -1,4 +1,4 @@
-"""What readers of text have in common: chunks of whole lines in, rows out, and a state that can be restored."""
+"""Readers of text: chunks of whole lines in, rows out, and a state that can be restored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIKE_A_NUMBER = r"^\s*[-+]?(?:[0-9.][-+0-9.eE]*|(?i:inf|nan).*)\s*$"
 
 
 class Taken(NamedTuple):
-    """What a chunk of text holds."""
+    """The rows of a chunk of text."""
 
     stretches: list[Stretch]
     raw: RawLines | RawFields | RawObjects  # the chunk as it is, for a copy of the input
@@ -61,20 +61,20 @@ class TextReader(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """What comes next is the beginning of an input, and of a sequence."""
+        """Start at the beginning of an input, and of a sequence."""
 
     @abstractmethod
     def begin_within(self) -> None:
-        """What comes next is from the midst of an input; the first row's start mark may be wrong."""
+        """Start in the midst of an input; the first row's start mark may be wrong."""
 
     @property
     def spans_lines(self) -> bool:
-        """May a row have several lines?"""
+        """Whether a row may have several lines."""
         return False
 
     @property
     def has_header(self) -> bool:
-        """May an input begin with names of columns?"""
+        """Whether an input may begin with names of columns."""
         return False
 
     def look_at(self, data: bytes) -> None:  # noqa: B027  most readers need not
@@ -92,11 +92,11 @@ class TextReader(ABC):
     @property
     @abstractmethod
     def between(self) -> bool:
-        """Has the sequence of the last row ended, as far as was read?"""
+        """Whether the sequence of the last row has ended, as far as was read."""
 
     @abstractmethod
     def state(self) -> Any:
-        """What `take` changes."""
+        """A copy of all that `take` changes."""
 
     @abstractmethod
     def restore(self, state: Any) -> None:
@@ -112,7 +112,7 @@ def without_comments(data: bytes, comments: bytes) -> bytes:
 
 
 class LineReader(TextReader):
-    """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
+    """A reader of CoNLL columns or CRFsuite's lines, with the state that its kernel leaves behind."""
 
     def __init__(self, chunk: int, attributes: bool, comments: str | None) -> None:
         """comments: what they begin with, empty if there are none; None: '#', where that cannot be a row."""
@@ -165,7 +165,7 @@ def line_of(chunk: Chunk, line: int) -> str:
 
 
 def comment_prefix(line: str) -> str:
-    """What comments like this one begin with: '# ' rather than '#', which a word may begin with."""
+    """The beginning of comments like this one: '# ' rather than '#', which a word may begin with."""
     return line[:2] if line[1:2] in (" ", "\t") else HASH
 
 
