@@ -13,9 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainfold.chain.chain import Chain
 from chainfold.errors import BadChain
-from chainfold.features.encode import chain_from_sequences
 from chainfold.readers import sequences
 from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT, Stretch
 from chainfold.readers.items import ItemReader
@@ -285,31 +283,3 @@ def test_items_that_contain_themselves_and_integers_too_long_to_print() -> None:
             list(stretches_of([[{"a": 1.0}, item]], None))
     with pytest.raises(BadChain, match="the value of 'a' is <int object"):
         list(stretches_of([[{"a": 10**6000}]], None))
-
-
-def arrays(made: Chain) -> list[bytes]:
-    block = made.block(0, made.positions)
-    assert made.vocabulary is not None
-    names = made.vocabulary.attributes
-    return [array.tobytes() for array in block] + [repr(None if names is None else names.to_pylist()).encode()]
-
-
-@pytest.mark.parametrize("bits", [None, 6])
-def test_chains_are_the_same_to_the_last_bit(bits: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(5)
-    xs = [
-        [
-            {
-                "w": f"w{random.integers(30)}",
-                "n": float(random.integers(3)),
-                "f": bool(random.integers(2)),
-                "l": ["a", "b"],
-            }
-        ]
-        * int(random.integers(1, 4))
-        for _ in range(50)
-    ]
-    y = [["A", "B"][: len(items)] + ["A"] * (len(items) - 2) for items in xs]
-    found = arrays(chain_from_sequences(xs, y, hash_bits=bits))
-    monkeypatch.setattr(sequences, "are_readable", lambda: False)
-    assert found == arrays(chain_from_sequences(xs, y, hash_bits=bits))
