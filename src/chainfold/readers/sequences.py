@@ -26,7 +26,7 @@ from chainfold.readers.text import counted
 from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
-_ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
+_ROWS, _ENTRIES = 65536, 1 << 20  # of a stretch, at least
 _ITEMS, _ATTRIBUTES = 4096, 1 << 17  # that are read at once
 _SHOWN = 60  # characters of what is no sequence
 KEPT = (list, tuple, np.ndarray)
@@ -302,7 +302,7 @@ class _Gathered:
 
 
 class _StretchBuilder:
-    """Items to stretches of a bounded size."""
+    """Items to stretches: as many parts as have enough rows or attributes."""
 
     def __init__(self, labelled: bool, weighted: bool) -> None:
         self._labelled, self._weighted = labelled, weighted
@@ -320,32 +320,22 @@ class _StretchBuilder:
         self._entries = 0
 
     def add(self, part: ItemPart) -> Iterator[Stretch]:
-        """Add items; gives the stretches that are full."""
-        ends, low = part.texts.ends, 0
-        while low < ends.size:
-            begin = int(ends[low - 1]) if low else 0
-            high = int(np.searchsorted(ends, begin + _ENTRIES - self._entries)) + 1
-            high = min(high, low + _ROWS - len(self._labels), ends.size)
-            self._take(part, low, high, begin)
-            if len(self._labels) >= _ROWS or self._entries >= _ENTRIES:
-                yield self._stretch()
-            low = high
+        """Add items; gives a stretch if there are enough."""
+        text, offsets, values, ends = part.texts
+        self._codes.append(self._table.codes(text, offsets[:-1], offsets[1:]))
+        self._values.append(values.copy())
+        self._ends.append(ends + self._entries)
+        self._starts.append(part.starts)
+        self._weights.append(part.weights)
+        self._labels += part.labels
+        self._entries += values.size
+        if len(self._labels) >= _ROWS or self._entries >= _ENTRIES:
+            yield self._stretch()
 
     def rest(self) -> Iterator[Stretch]:
         """The items that no stretch had yet."""
         if self._labels:
             yield self._stretch()
-
-    def _take(self, part: ItemPart, low: int, high: int, begin: int) -> None:
-        text, offsets, values, ends = part.texts
-        end = int(ends[high - 1])
-        self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))
-        self._values.append(values[begin:end].copy())
-        self._ends.append(ends[low:high] - begin + self._entries)
-        self._starts.append(part.starts[low:high])
-        self._weights.append(part.weights[low:high])
-        self._labels += part.labels[low:high]
-        self._entries += end - begin
 
     def _stretch(self) -> Stretch:
         """All items since the last one."""
