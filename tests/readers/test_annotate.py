@@ -243,6 +243,7 @@ def table() -> Any:
             "n": pa.array(range(20), pa.int16()),
             "kind": pa.array(["x", "y"] * 10).dictionary_encode(),
             "bag": pa.array([["u", "v"], []] * 10),
+            "view": pa.array(["a", "b"] * 10, pa.string_view()),
         },
         metadata={"about": "us"},
     )
@@ -287,14 +288,6 @@ def test_several_tables_make_one(form: str, tmp_path: Path) -> None:
     found = read_back(out.getvalue(), form)
     assert found.drop_columns("predicted").equals(pa.concat_tables([table(), table()]))
     assert found["predicted"].to_pylist() == [label(row) for row in range(40)]
-
-
-@pytest.mark.parametrize("form", ["parquet", "file"])
-def test_text_in_views(form: str, tmp_path: Path) -> None:
-    rows = pa.table({"w": pa.array(["a", "b"], pa.string_view())})
-    out = io.BytesIO()
-    tag(write_table(tmp_path / "x", rows, form), out)
-    assert read_back(out.getvalue(), form)["w"].equals(rows["w"])
 
 
 def test_arrow_goes_to_standard_output_as_a_stream_and_parquet_does_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
-from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
+from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of, line_ends
 from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
@@ -63,7 +63,7 @@ class CrfsuiteReader(LineReader):
 
     def _with_wrong_fields(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines on which a field is certainly wrong, but for its value."""
-        ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n"))
+        ends = line_ends(chunk.data)
         places = [match.end() for match in _WRONG_FIELD.finditer(chunk.data)]
         lines = np.unique(np.searchsorted(ends, places))
         begins = np.append(0, ends[:-1] + 1)[lines].tolist()

@@ -25,6 +25,7 @@ from chainfold.readers.inputs import (
     Stream,
     after_last_line,
     chunks,
+    line_ends,
 )
 from chainfold.readers.tables import ROWS, first_line, one_array, tidy
 from chainfold.readers.text import (
@@ -131,14 +132,14 @@ class CsvReader(TextReader):
     def _rows(self, data: bytes) -> tuple[NDArray[np.int64], int]:
         """The line of every row, counted from 0, and where the last whole row ends."""
         begins, _, end = rows_of_fields(data, 0, self._delimiter, self._quotes)
-        return np.searchsorted(_line_ends(data), begins), end
+        return np.searchsorted(line_ends(data), begins), end
 
     def row_places(self, stream: Stream) -> Iterator[NDArray[np.int64]]:
         """The bytes at which rows begin, a chunk at a time; the stream begins where the input does."""
         done = 0 if stream.peek(len(BOM)) != BOM else len(BOM)
         for chunk in chunks(stream, self._chunk, self._cut):
             lines = np.unique(self._rows(chunk.data)[0])
-            yield done + np.append(0, _line_ends(chunk.data) + 1)[lines]
+            yield done + np.append(0, line_ends(chunk.data) + 1)[lines]
             done += len(chunk.data)
 
     def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
@@ -289,10 +290,6 @@ class CsvReader(TextReader):
         text = table.column(name)[int(rows[0])].as_py()
         problem = f"line {lines[rows[0]]}, column {name!r}: {text!r} is not a number, as those before it are"
         return BadLines(source, f"{problem}; correct it, or name the column in `symbols`.", lambda: lines[rows])
-
-
-def _line_ends(data: bytes) -> NDArray[np.int64]:
-    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
 
 
 def _looks_like_names(row: list[str]) -> bool:

@@ -385,6 +385,11 @@ def after_last_line(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
+def line_ends(data: bytes) -> NDArray[np.int64]:
+    """Where each line ends."""
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+
+
 def count_of(byte: bytes, data: bytes) -> int:
     """How often one byte occurs; several times as fast as `bytes.count`."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))

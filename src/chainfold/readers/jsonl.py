@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import NO_COLUMN, NUMBER, Choice, Stretch
-from chainfold.readers.inputs import Chunk, RawObjects
+from chainfold.readers.inputs import Chunk, RawObjects, line_ends
 from chainfold.readers.tables import ROWS, first_line, normal, one_array
 from chainfold.readers.text import Taken, TextReader
 
@@ -203,17 +203,17 @@ class _Lines:
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         data = np.frombuffer(chunk.data, np.uint8)
-        line_ends = np.flatnonzero(data == ord("\n"))
-        begins = np.concatenate([[0], line_ends[:-1] + 1])
-        last = line_ends - 1
+        ends = line_ends(chunk.data)
+        begins = np.append(0, ends[:-1] + 1)
+        last = ends - 1
         for _ in range(2):  # white space is rare; a longer run of it is found below
             last -= _is_blank(data, last, begins)
-        self.count = line_ends.size
+        self.count = ends.size
         open_begin, closed = data[begins] == ord("{"), (last >= begins) & (data[np.maximum(last, 0)] == ord("}"))
         for line in np.flatnonzero(~(open_begin & closed)).tolist():
-            text = chunk.data[begins[line] : line_ends[line]]
+            text = chunk.data[begins[line] : ends[line]]
             begins[line] += len(text) - len(text.lstrip(_BLANKS))
-            last[line] = line_ends[line] - 1 - (len(text) - len(text.rstrip(_BLANKS)))
+            last[line] = ends[line] - 1 - (len(text) - len(text.rstrip(_BLANKS)))
         blank = last < begins
         self.blank, self.objects = np.flatnonzero(blank), np.flatnonzero(~blank)
         self._begins, self.ends = begins[self.objects], last[self.objects]

@@ -237,7 +237,12 @@ class _Lines:
             low, look = self.border(end - look) if safe is None else safe, 8 * look
             if self._reader.has_header and low < _HEAD:
                 low = 0
-            if low and safe is None and self._reader.spans_lines and self._has_quote(low, end):
+            if (
+                low
+                and safe is None
+                and self._reader.spans_lines
+                and any(b'"' in piece for piece in self._bytes(low, end))
+            ):
                 continue
             if low and self._begins_like_comment(low):
                 continue
@@ -261,35 +266,30 @@ class _Lines:
         if at <= 0 or at >= self._size:
             return min(max(at, 0), self._size)
         at -= 1
-        with closing(self._source.part(at, self._size)) as stream:
-            while piece := stream.read(_FIRST_LOOK):
-                if (end := piece.find(b"\n") + 1) > 0:
-                    return at + end
-                at += len(piece)
+        for piece in self._bytes(at, self._size, _FIRST_LOOK):
+            if (end := piece.find(b"\n") + 1) > 0:
+                return at + end
+            at += len(piece)
         return self._size
 
     def _read(self, low: int, high: int, size: int | None = None) -> Iterator[Stretch]:
         if low < high:
-            line = 1 + self._lines_before(low) if self._numbered else 1
+            line = 1
+            if self._numbered:
+                line += sum(count_of(b"\n", piece) for piece in self._bytes(0, low))
             with closing(self._source.part(low, high)) as stream:
                 if low and not self._numbered:
                     stream.name = f"{stream.name} from byte {low:,} on"
                 yield from self._reader.rows(stream, line, size)
 
-    def _lines_before(self, at: int) -> int:
-        with closing(self._source.part(0, at)) as stream:
-            return sum(count_of(b"\n", piece) for piece in iter(lambda: stream.read(CHUNK), b""))
+    def _bytes(self, low: int, high: int, size: int = CHUNK) -> Iterator[bytes]:
+        with closing(self._source.part(low, high)) as stream:
+            while piece := stream.read(size):
+                yield piece
 
     def _begins_like_comment(self, at: int) -> bool:
         """Whether the line may be a comment, if a sequence begins with it."""
-        if not isinstance(self._reader, ConllReader):
-            return False
-        with closing(self._source.part(at, self._size)) as stream:
-            return stream.read(1) == HASH.encode()
-
-    def _has_quote(self, low: int, high: int) -> bool:
-        with closing(self._source.part(low, high)) as stream:
-            return any(b'"' in piece for piece in iter(lambda: stream.read(CHUNK), b""))
+        return isinstance(self._reader, ConllReader) and next(self._bytes(at, at + 1), b"") == HASH.encode()
 
 
 class _RowGroups:
