@@ -13,8 +13,9 @@ from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import Inputs
 
 
-def stretches(reader: Any, data: bytes) -> list[Stretch]:
-    """All stretches of an input."""
+def stretches(reader: Any, data: bytes, chunk: int | None = None) -> list[Stretch]:
+    """All stretches of an input, read in chunks of a size."""
+    reader.chunk_size = chunk or reader.chunk_size
     return list(reader.read(next(iter(Inputs(io.BytesIO(data)))).open()))
 
 
@@ -37,8 +38,8 @@ def columns_of(found: Sequence[Stretch]) -> dict[str, list[Any]]:
     return columns
 
 
-def problem_of(reader: Any, data: bytes) -> str:
+def problem_of(reader: Any, data: bytes, chunk: int | None = None) -> str:
     """The sentence with which an input is refused."""
     with pytest.raises(BadFile) as caught:
-        stretches(reader, data)
+        stretches(reader, data, chunk)
     return str(caught.value).removeprefix("the open file: ")

@@ -205,7 +205,7 @@ def test_any_text_and_any_split(form: Format, data: st.DataObject) -> None:
 
 
 def test_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConllReader.__init__, "__defaults__", (None, False, 64))
+    monkeypatch.setattr(ConllReader, "chunk_size", 64)
     text = "".join("\n" * (row % 13 == 0) + f"word{row} X\n" for row in range(2000)) + "\n" * 200
     for lag in (0, 1000, 1 << 30):
         assert tagged(text, Format.CONLL, lag=lag, sizes=[1, 500, 3]) == plainly(text, Format.CONLL)
@@ -394,7 +394,9 @@ def test_sequences_across_chunks(sizes: list[int], ended: bool) -> None:
     out = io.BytesIO()
     with Annotator(out, {"predicted": NAMES}) as annotator:
         stream = next(iter(Inputs(io.BytesIO(text.encode()), keep=annotator.keep))).open()
-        list(ConllReader(chunk=10).read(stream))
+        reader = ConllReader()
+        reader.chunk_size = 10
+        list(reader.read(stream))
         for size in sizes:
             annotator.add_sequence(best(size))
     assert out.getvalue().decode() == expected[: None if ended else -1]

@@ -65,10 +65,10 @@ def test_conll_columns_are_named_and_tabs_keep_spaces_and_empty_fields() -> None
 @pytest.mark.parametrize("chunk", [1, 8, 9, 1 << 20])
 def test_ragged_lines_are_told_wherever_chunks_end(chunk: int) -> None:
     assert "line 3 has 1 column, but the lines before it have 2" in problem_of(
-        ConllReader(chunk=chunk), b"a b\nc d\ne\nf g\n"
+        ConllReader(), b"a b\nc d\ne\nf g\n", chunk
     )
     assert "line 2 has 3 columns, but the lines before it have 2; is a tab" in problem_of(
-        ConllReader(chunk=chunk), b"a\tb\nc\td\t\n"
+        ConllReader(), b"a\tb\nc\td\t\n", chunk
     )
     assert "line 1 has 2 columns, but there are names for 3" in problem_of(ConllReader(("a", "b", "c")), b"x y\n")
 
@@ -87,7 +87,7 @@ def test_the_width_holds_for_later_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 20])
 def test_conllu(chunk: int) -> None:
-    columns, starts, lines = everything(stretches(ConllReader(universal=True, chunk=chunk), UNIVERSAL))
+    columns, starts, lines = everything(stretches(ConllReader(universal=True), UNIVERSAL, chunk))
     assert tuple(columns) == CONLLU_COLUMNS
     assert columns["form"] == ["do", "_", "go", "#"]
     assert columns["xpos"] == [None, None, "VB", None]
@@ -102,7 +102,7 @@ def test_conllu(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", [1, 10, 1 << 20])
 def test_crfsuite(chunk: int) -> None:
     data = b"B\tw=a\\:b\tc\\\\:2.5\tplain\r\n\tx:1\n\nI\tw=\\a\\\t\t@edge\tjoin\tleap:-1e3\nO\n"
-    found = stretches(CrfsuiteReader(chunk), data)
+    found = stretches(CrfsuiteReader(), data, chunk)
     columns, starts, lines = everything(found)
     assert columns["label"] == ["B", None, "I", "O"]
     assert columns["attributes"] == [["w=a:b", "c\\", "plain"], ["x"], ["w=\\a\\"], []]
@@ -141,7 +141,7 @@ def test_crfsuite_without_values_has_no_column_for_them() -> None:
 )
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 def test_what_is_wrong_with_a_line_of_attributes(line: bytes, problem: str, chunk: int) -> None:
-    assert problem in problem_of(CrfsuiteReader(chunk), b"A\tx:1\n\n" + line + b"\n\n\nA\ty:2\n")
+    assert problem in problem_of(CrfsuiteReader(), b"A\tx:1\n\n" + line + b"\n\n\nA\ty:2\n", chunk)
 
 
 FORMATS = [
@@ -315,17 +315,17 @@ LINES = ["é bb\n", "a  b\r\n", " c d \n", "\n", " \r\n", "-DOCSTART- x\n", "-DO
 @given(st.lists(st.sampled_from(LINES), max_size=20), st.booleans(), st.integers(1, 40))
 def test_conll_agrees_with_a_plain_parse(lines: list[str], final: bool, chunk: int) -> None:
     text = "".join(lines) if final else "".join(lines).removesuffix("\n")
-    columns, *found = everything(stretches(ConllReader(chunk=chunk), text.encode()))
+    columns, *found = everything(stretches(ConllReader(), text.encode(), chunk))
     assert (list(zip(*columns.values(), strict=True)), *found) == plain_parse(text)
 
 
-def readers(chunk: int) -> list[Any]:
+def readers() -> list[Any]:
     return [
-        ConllReader(chunk=chunk),
-        ConllReader(universal=True, chunk=chunk),
-        CrfsuiteReader(chunk),
-        CsvReader(",", True, chunk=chunk),
-        CsvReader("\t", False, header=False, chunk=chunk),
+        ConllReader(),
+        ConllReader(universal=True),
+        CrfsuiteReader(),
+        CsvReader(",", True),
+        CsvReader("\t", False, header=False),
     ]
 
 
@@ -333,9 +333,9 @@ OUTCOME = tuple[dict[str, list[Any]], list[bool], list[int]] | str
 PIECES = ["\n", "\n\n", "\r\n", "\t", " ", ",", '"', '"x\ny"', ":2", "\\", "@edge", "-DOCSTART-", "#", "_", "a", "é"]
 
 
-def outcome(reader: Any, data: bytes) -> OUTCOME:
+def outcome(reader: Any, data: bytes, chunk: int) -> OUTCOME:
     try:
-        columns, starts, lines = everything(stretches(reader, data))
+        columns, starts, lines = everything(stretches(reader, data, chunk))
     except ChainfoldError as error:
         return str(error)
     return {name: columns[name] for name in columns if ":values" not in name and name != "edge"}, starts, lines
@@ -344,8 +344,8 @@ def outcome(reader: Any, data: bytes) -> OUTCOME:
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(1, 30))
 def test_nothing_depends_on_the_size_of_chunks(text: str, chunk: int) -> None:
     data = text.encode()
-    for small, large in zip(readers(chunk), readers(1 << 20), strict=True):
-        assert outcome(small, data) == outcome(large, data)
+    for small, large in zip(readers(), readers(), strict=True):
+        assert outcome(small, data, chunk) == outcome(large, data, 1 << 20)
 
 
 @pytest.mark.data

@@ -39,8 +39,8 @@ def csv_reader(delimiter: str = ",", **settings: Any) -> CsvReader:
     return CsvReader(delimiter, delimiter == ",", **settings)
 
 
-def of_csv(data: bytes, delimiter: str = ",", **settings: Any) -> list[Stretch]:
-    return stretches(csv_reader(delimiter, **settings), data)
+def of_csv(data: bytes, delimiter: str = ",", chunk: int | None = None, **settings: Any) -> list[Stretch]:
+    return stretches(csv_reader(delimiter, **settings), data, chunk)
 
 
 def lines_of(found: Sequence[Stretch]) -> list[int]:
@@ -118,19 +118,21 @@ def test_files_with_tabs_have_no_quotes() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_what_is_wrong_is_told_with_its_line(chunk: int) -> None:
-    good, reader = b'1,"a\nb"\n\n2,c\n' * 20, csv_reader(chunk=chunk)  # four lines each
+    good = b'1,"a\nb"\n\n2,c\n' * 20  # four lines each
     wide = "line 81 has 3 fields, but the first line has 2 columns; quote"
-    assert wide in problem_of(csv_reader(chunk=chunk), good + b"1,b,c\n" + good)
-    assert "line 82 has 1 field, but" in problem_of(csv_reader(chunk=chunk), good + b"\n1\n")
+    assert wide in problem_of(csv_reader(), good + b"1,b,c\n" + good, chunk)
+    assert "line 82 has 1 field, but" in problem_of(csv_reader(), good + b"\n1\n", chunk)
     if chunk == 50:  # the first chunk says that these are numbers
         word = "line 83, column '0': 'x' is not a number, as those before it are; correct it"
-        assert word in problem_of(csv_reader(chunk=chunk), good + b"5,x\n,y\nx,z\n" + good)
-    assert "opened in the row that begins on line 81, but never closed" in problem_of(reader, good + b'1,"a\nb\n')
+        assert word in problem_of(csv_reader(), good + b"5,x\n,y\nx,z\n" + good, chunk)
+    assert "opened in the row that begins on line 81, but never closed" in problem_of(
+        csv_reader(), good + b'1,"a\nb\n', chunk
+    )
 
 
 def test_the_first_of_several_wrong_fields_is_told() -> None:
     lines = [b"1,2"] * 3 + [b"1,x", b"y,2"]
-    assert "line 4, column '1': 'x' is not a number" in problem_of(csv_reader(chunk=12), b"\n".join(lines))
+    assert "line 4, column '1': 'x' is not a number" in problem_of(csv_reader(), b"\n".join(lines), 12)
 
 
 def test_rows_longer_than_a_block() -> None:
@@ -395,15 +397,16 @@ def test_comments_are_no_rows() -> None:
     assert stretch.batch.schema.names == ["#a", "b"]
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
-def test_comments_of_tables_are_written_again(chunk: int) -> None:
+def test_comments_of_tables_are_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "# a\nw,t\nthe,D\r\n#\r\ncat,N\n# end\n"
-    sink = io.BytesIO()
-    with Annotator(sink, {"predicted": ["X"]}) as annotator:
-        [source] = Inputs(io.BytesIO(text.encode()), keep=annotator.keep)
-        rows = sum(part.lines.size for part in CsvReader(",", True, chunk=chunk, comments="#").read(source.open()))
-        annotator.add(np.zeros(rows, np.int64))
-    assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
+    for chunk in (1, 7, 1 << 20):
+        monkeypatch.setattr(CsvReader, "chunk_size", chunk)
+        sink = io.BytesIO()
+        with Annotator(sink, {"predicted": ["X"]}) as annotator:
+            inputs = Inputs(io.BytesIO(text.encode()), keep=annotator.keep)
+            rows = sum(part.lines.size for part in InputReader(Format.CSV, comments="#").read(inputs))
+            annotator.add(np.zeros(rows, np.int64))
+        assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
 
 
 def test_the_first_row_may_have_long_fields() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
+from chainfold.readers.inputs import Chunk, RawLines, count_of
 from chainfold.readers.text import HASH, LineReader, Taken, ambiguous, comment_prefix, counted, line_of, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
@@ -43,13 +43,12 @@ class ConllReader(LineReader):
         self,
         columns: Sequence[str] | None = None,
         universal: bool = False,
-        chunk: int = CHUNK,
         *,
         comments: str | None = None,
         tabs: bool | None = None,
     ) -> None:
         """tabs: are there tabs between the columns? None: the first line tells."""
-        super().__init__(chunk, False, HASH if universal else comments)
+        super().__init__(HASH if universal else comments)
         self._names = columns
         self._universal = universal
         self._state[TABS] = 1 if universal else UNKNOWN if tabs is None else tabs
@@ -92,7 +91,7 @@ class ConllReader(LineReader):
         self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
         width, tabs = max(int(self._state[COLUMNS]), 0), bool(self._state[TABS] == 1)
-        raw = RawLines(source, chunk, stretch.lines, self._attributes, width, tabs)
+        raw = RawLines(source, chunk, stretch.lines, self.attributes, width, tabs)
         problem = self._wrong(chunk, source) if self._state[FAULT] != OK else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 

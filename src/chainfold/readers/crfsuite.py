@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
-from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of, line_ends
+from chainfold.readers.inputs import Chunk, RawLines, count_of, line_ends
 from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
@@ -41,14 +41,13 @@ _FAULTS = {
 class CrfsuiteReader(LineReader):
     """A label and its attributes on a line, tabs between them, a blank line between sequences."""
 
-    def __init__(self, chunk: int = CHUNK, *, comments: str | None = None) -> None:
-        super().__init__(chunk, True, comments)
+    attributes = True
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         data, state = np.frombuffer(chunk.data, np.uint8), self._state
         out = _room(chunk.data)
         rows = attribute_rows(data, chunk.line, self._prefix, self._guess, state, out)
-        raw = RawLines(source, chunk, out.lines[:rows], self._attributes)
+        raw = RawLines(source, chunk, out.lines[:rows], self.attributes)
         stretches = []
         if rows:
             batch = _attribute_batch(data, rows, out, source)

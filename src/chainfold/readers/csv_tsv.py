@@ -38,7 +38,6 @@ from chainfold.readers.text import (
     without_comments,
 )
 
-CSV_CHUNK = 1 << 20
 _ONE_LINE = "a row that is followed is one line"
 _ONE_LINE_BESIDE_COMMENTS = "with `comments`, a row is one line"
 _BLOCK = 1 << 20
@@ -51,6 +50,8 @@ class CsvReader(TextReader):
     even if its first rows look different.
     """
 
+    chunk_size = 1 << 20
+
     def __init__(
         self,
         delimiter: str,
@@ -58,12 +59,10 @@ class CsvReader(TextReader):
         columns: Sequence[str] | None = None,
         header: bool | None = None,
         symbols: Choice = NO_COLUMN,
-        chunk: int = CSV_CHUNK,
         live: bool = False,
         comments: str | None = None,
     ) -> None:
         """comments: what lines begin with that are no rows; a row is then one line."""
-        super().__init__(chunk)
         self.comments = (comments or "").encode()
         self._one_line = _ONE_LINE if live else _ONE_LINE_BESIDE_COMMENTS if comments else None
         self._delimiter = delimiter
@@ -137,7 +136,7 @@ class CsvReader(TextReader):
     def row_places(self, stream: Stream) -> Iterator[NDArray[np.int64]]:
         """The bytes at which rows begin, a chunk at a time; the stream begins where the input does."""
         done = 0 if stream.peek(len(BOM)) != BOM else len(BOM)
-        for chunk in chunks(stream, self._chunk, self._cut):
+        for chunk in chunks(stream, self.chunk_size, self._cut):
             lines = np.unique(self._rows(chunk.data)[0])
             yield done + np.append(0, line_ends(chunk.data) + 1)[lines]
             done += len(chunk.data)

@@ -29,7 +29,6 @@ from chainfold.readers.inputs import Chunk, RawObjects, line_ends
 from chainfold.readers.tables import ROWS, first_line, normal, one_array
 from chainfold.readers.text import Taken, TextReader
 
-JSONL_CHUNK = 1 << 20
 _BLANKS = b" \t\r"
 _SHOWN = 40  # letters of a value
 _MOST_WHOLE = 2**63 - 1
@@ -40,15 +39,15 @@ _ARROW = {_TEXT: pa.string(), _NUMBER: NUMBER, _WHOLE: pa.int64(), _BOOL: pa.boo
 class JsonLinesReader(TextReader):
     """Objects, one a line; the fields of the first object, and their types in the first chunk, hold for all others."""
 
+    chunk_size = 1 << 20
+
     def __init__(
         self,
         columns: Sequence[str] | None = None,
         symbols: Choice = NO_COLUMN,
         fields: Collection[str] | None = None,
-        chunk: int = JSONL_CHUNK,
     ) -> None:
         """columns: the fields to read; fields: those that may be read if the first object has them. None: all."""
-        super().__init__(chunk)
         self._columns, self._symbols, self._fields = columns, symbols, fields
         self._names: list[str] = []
         self._lists = False  # is an object a sequence?

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks, count_of
+from chainfold.readers.inputs import (
+    CHUNK,
+    Chunk,
+    RawFields,
+    RawLines,
+    RawObjects,
+    Stream,
+    after_last_line,
+    chunks,
+    count_of,
+)
 from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE, quoted_rows
 from chainfold.system.jit import OK
 
@@ -36,10 +46,8 @@ class Taken(NamedTuple):
 class TextReader(ABC):
     """A reader of chunks of whole lines whose state can be restored."""
 
+    chunk_size = CHUNK  # bytes
     comments = b""  # what lines begin with that are comments for certain; nothing: there are none
-
-    def __init__(self, chunk: int) -> None:
-        self._chunk = chunk
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
         """All rows of an input."""
@@ -48,7 +56,7 @@ class TextReader(ABC):
 
     def rows(self, stream: Stream, line: int = 1, size: int | None = None) -> Iterator[Stretch]:
         """The rows of a stream that goes on where this reader stands, from a line on; size: of chunks."""
-        for chunk in chunks(stream, size or self._chunk, self._cut, line):
+        for chunk in chunks(stream, size or self.chunk_size, self._cut, line):
             taken = self.take(chunk, stream.name)
             stream.keep(taken.raw)
             yield from taken.stretches
@@ -114,10 +122,10 @@ def without_comments(data: bytes, comments: bytes) -> bytes:
 class LineReader(TextReader):
     """A reader of CoNLL columns or CRFsuite's lines, with the state that its kernel leaves behind."""
 
-    def __init__(self, chunk: int, attributes: bool, comments: str | None) -> None:
+    attributes = False  # whether what follows the first tab is attributes
+
+    def __init__(self, comments: str | None = None) -> None:
         """comments: what they begin with, empty if there are none; None: '#', where that cannot be a row."""
-        super().__init__(chunk)
-        self._attributes = attributes  # is what follows the first tab attributes?
         self._guess = comments is None
         self.comments = (comments or "").encode()
         self._prefix = np.frombuffer(self.comments, np.uint8)
