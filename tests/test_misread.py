@@ -21,6 +21,7 @@ from chainfold.model.file import open_model
 from chainfold.readers.conll import ConllReader
 from chainfold.readers.formats import Format, InputReader, format_of
 from chainfold.readers.inputs import Inputs
+from readers.reading import stretches
 from verbs import conll, failed, run, succeeded
 
 # JSON
@@ -122,8 +123,7 @@ def test_comments_that_cannot_be_rows_are_comments(text: str, form: Format | Non
 
 def test_comments_wait_for_the_line_that_tells_the_width() -> None:
     for chunk in (1, 7, 30):
-        stream = next(iter(Inputs(io.BytesIO(WIDE.encode())))).open()
-        assert sum(stretch.lines.size for stretch in ConllReader(chunk=chunk).read(stream)) == 3
+        assert sum(stretch.lines.size for stretch in stretches(ConllReader(), WIDE.encode(), chunk)) == 3
 
 
 def test_comments_that_may_be_rows_are_refused() -> None:

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from chainfold import Chain, SyntheticChain, errors
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.cli.data import data
-from chainfold.cli.failures import guarded
 from chainfold.features.template import parse_attributes
 from chainfold.readers import chain_text as decoding
 from chainfold.readers.chain_text import write_lines
 from chainfold.readers.columns import VALUES_SUFFIX
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
+from verbs import failed, succeeded
 
 TEMPLATE = parse_attributes("w[-1] w|p").to_json()
 
@@ -80,33 +77,17 @@ def decoded(chain: Any) -> str:
 def test_labels_attributes_and_sequences() -> None:
     chain = named([0, 1, -1], [[0, 1], [], [1]], ["w=the", "w=ü"], starts=[True, False, True])
     assert decoded(chain) == "A\tw=the\tw=ü\nB\n\n\tw=ü\n"
-
-
-def test_a_text_file_gets_text() -> None:
     out = io.StringIO()
-    write_lines(named([0], [[0]], ["é"]), out)
-    assert out.getvalue() == "A\té\n"
+    write_lines(chain, out)
+    assert out.getvalue() == decoded(chain)
 
 
-def test_names_are_escaped() -> None:
-    names = ["a:b", "c\\d", "@edge", "@", "a@b", "\\:"]
-    assert decoded(named([0], [[0, 1, 2, 3, 4, 5]], names)) == "A\ta\\:b\tc\\\\d\t\\@edge\t\\@\ta@b\t\\\\\\:\n"
-
-
-def test_values_are_left_out_where_they_are_one_and_read_back() -> None:
-    values = [1.0, 0.1, -2.0, 1 / 3, 1e300, 5e-324]
-    line = decoded(named([1], [[0] * 6], ["x"], values))
-    assert line.startswith("B\tx\tx:0.1\tx:-2\tx:0.3333333333333333\tx:1e")
-    assert [float(field.partition(":")[2] or 1) for field in line.split("\t")[1:]] == values
-
-
-def test_edge_attributes_follow_a_lone_field() -> None:
-    chain = named([0, 1, -1], [[0], [], []], ["w"], edges=[[], [0, 1], [1]], edge_names=["e:", "f"])
-    assert decoded(chain) == "A\tw\nB\t@edge\te\\:\tf\n\t@edge\tf\n"
-
-
-def test_a_position_with_nothing_is_no_blank_line() -> None:
-    assert decoded(named([0, -1, 0], [[0], [], [0]], ["w"])) == "A\tw\n\t@edge\nA\tw\n"
+def test_names_values_and_edge_attributes() -> None:
+    names = ["a:b", "c\\d", "@edge", "a@b"]
+    values = [1.0, 0.1, -2.0, 1 / 3]
+    chain = named([0, 1, -1, -1], [[0, 1, 2, 3], [], [], []], names, values, [[], [0, 1], [1], []], ["e:", "f"])
+    first = "A\ta\\:b\tc\\\\d:0.1\t\\@edge:-2\ta@b:0.3333333333333333\n"
+    assert decoded(chain) == first + "B\t@edge\te\\:\tf\n\t@edge\tf\n\t@edge\n"
 
 
 def test_what_has_no_name_is_a_number() -> None:
@@ -118,13 +99,9 @@ def test_what_has_no_name_is_a_number() -> None:
 def test_names_that_cannot_be_written(name: str) -> None:
     with pytest.raises(errors.BadChain, match=r"attribute .* cannot be written in lines of attributes"):
         decoded(named([0], [[0, 1]], ["fine", name]))
-    with pytest.raises(errors.BadChain, match=r"label .* cannot be written in lines of attributes"):
-        decoded(named([0], [[0]], ["fine"], label_names=("A", name)))
-
-
-def test_a_label_that_looks_like_a_declaration_cannot_be_written() -> None:
-    with pytest.raises(errors.BadChain, match="label '@weight' cannot be written"):
-        decoded(named([0], [[0]], ["fine"], label_names=("A", "@weight")))
+    for label in (name, "@weight"):
+        with pytest.raises(errors.BadChain, match=r"label .* cannot be written in lines of attributes"):
+            decoded(named([0], [[0]], ["fine"], label_names=("A", label)))
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
@@ -184,14 +161,8 @@ def test_the_reader_gives_the_same_chain(
     ]
 
 
-app = typer.Typer()
-app.command()(guarded(data))
-
-
-def printed(*arguments: str, **options: Any) -> str:
-    done = CliRunner().invoke(app, arguments, **options)
-    assert done.exit_code == 0, done.output
-    return done.output
+def printed(*arguments: Any, given: bytes = b"") -> str:
+    return succeeded("data", *arguments, given=given).decode()
 
 
 @pytest.fixture
@@ -204,7 +175,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 def test_facts_as_json(stored: Path) -> None:
-    facts = json.loads(printed(str(stored), "--json"))
+    facts = json.loads(printed(stored, "--json"))
     size = stored.stat().st_size
     assert facts.pop("vocabulary")
     assert facts == {
@@ -234,7 +205,7 @@ def test_facts_as_json(stored: Path) -> None:
 
 
 def test_facts_as_tables(stored: Path) -> None:
-    output = printed(str(stored), "--top", "1")
+    output = printed(stored, "--top", "1")
     for text in ("positions", "2.5, 3", "40.00%", "(unknown)", "[bold]", "names are exact", "vocabulary sha256"):
         assert text in output
     assert "word[-1]=a" not in output
@@ -242,10 +213,10 @@ def test_facts_as_tables(stored: Path) -> None:
 
 def test_a_chain_without_a_vocabulary_and_with_many_labels(tmp_path: Path) -> None:
     write_chain(tmp_path / "chain", SyntheticChain(100_000, 50, 60, 2, mean_length=30))
-    output = printed(str(tmp_path / "chain"))
+    output = printed(tmp_path / "chain")
     assert "and 10 more labels" in output
     assert "vocabulary" not in output
-    facts = json.loads(printed(str(tmp_path / "chain"), "--json"))
+    facts = json.loads(printed(tmp_path / "chain", "--json"))
     assert sum(label["count"] for label in facts["labels"]) == 100_000
     chain = SyntheticChain(100_000, 50, 60, 2, mean_length=30).block(0, 100_000)
     lengths = np.diff(np.append(np.flatnonzero(chain.starts), 100_000))
@@ -256,20 +227,15 @@ def test_a_chain_without_a_vocabulary_and_with_many_labels(tmp_path: Path) -> No
 
 def test_a_chain_from_standard_input_and_as_text(stored: Path) -> None:
     text = "A\tword[-1]=a\t[bold]\nB\t[bold]\nB\t[bold]\n\n\tword[-1]=a\nA\n"
-    assert printed(str(stored), "--decode") == text
+    assert printed(stored, "--decode") == text
     stream = stored.with_name("stream")
     with stream.open("wb") as file:
         write_chain(file, named([0], [[0]], ["w"]))
-    assert printed("-", "--decode", input=stream.read_bytes()) == "A\tw\n"
-    facts = json.loads(printed("-", "--json", input=stream.read_bytes()))
+    assert printed("-", "--decode", given=stream.read_bytes()) == "A\tw\n"
+    facts = json.loads(printed("-", "--json", given=stream.read_bytes()))
     assert (facts["chain"], facts["bytes"], facts["positions"]) == ("standard input", None, 1)
 
 
 def test_bad_input_is_one_sentence(stored: Path) -> None:
-    for arguments, sentence in (
-        (("missing",), "chainfold: missing: there is no such file."),
-        ((str(stored), "--top", "-1"), "chainfold: --top is -1, but must be at least 0."),
-    ):
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 2
-        assert done.output == f"{sentence}\n"
+    assert failed("data", "missing") == "missing: there is no such file."
+    assert failed("data", stored, "--top", "-1") == "--top is -1, but must be at least 0."

@@ -5,12 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +16,13 @@ from hypothesis import strategies as st
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.readers import formats as module
-from chainfold.readers.columns import BAG, BAG_VALUES, SYMBOL, Stretch, chosen
+from chainfold.readers.columns import BAG, BAG_VALUES, SYMBOL, chosen
 from chainfold.readers.conll import CONLLU_COLUMNS, ConllReader
 from chainfold.readers.crfsuite import CrfsuiteReader
 from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
+from readers.reading import everything, problem_of, stretches
 
 pytestmark = pytest.mark.quick
 
@@ -39,39 +37,8 @@ UNIVERSAL = (
 Rows = list[tuple[Any, ...]]
 
 
-def stretches(reader: Any, data: bytes) -> Iterator[Stretch]:
-    yield from reader.read(next(iter(Inputs(io.BytesIO(data)))).open())
-
-
-def everything(found: Sequence[Stretch]) -> tuple[dict[str, list[Any]], list[bool], list[int]]:
-    """The columns of all stretches as Python lists, start marks and lines."""
-    columns: dict[str, list[Any]] = {}
-    for stretch in found:
-        assert stretch.batch.num_rows == stretch.lines.size == stretch.starts.size > 0
-        stretch.batch.validate(full=True)
-        for name, values in stretch.batch.to_pydict().items():
-            columns.setdefault(name, []).extend(values)
-    starts = [bool(start) for stretch in found for start in stretch.starts]
-    return columns, starts, [int(line) for stretch in found for line in stretch.lines]
-
-
-def columns_of(reader: Any, data: bytes) -> dict[str, list[Any]]:
-    return everything(list(stretches(reader, data)))[0]
-
-
-def problem_of(reader: Any, data: bytes) -> str:
-    with pytest.raises(BadFile) as caught:
-        list(stretches(reader, data))
-    return str(caught.value).removeprefix("the open file: ")
-
-
-@pytest.mark.parametrize("chunk", [1, 10, 20, 1 << 20])
-@pytest.mark.parametrize("crlf", [False, True])
-@pytest.mark.parametrize("final", [True, False])
-def test_conll(chunk: int, crlf: bool, final: bool) -> None:
-    data = WORDS if final else WORDS.rstrip(b"\n")
-    data = data.replace(b"\n", b"\r\n") if crlf else data
-    found = list(stretches(ConllReader(chunk=chunk), data))
+def test_conll() -> None:
+    found = stretches(ConllReader(), WORDS)
     assert all(stretch.batch.schema.types == [SYMBOL] * 3 for stretch in found)
     columns, starts, lines = everything(found)
     assert columns == {
@@ -85,36 +52,23 @@ def test_conll(chunk: int, crlf: bool, final: bool) -> None:
 
 def test_conll_columns_are_named_and_tabs_keep_spaces_and_empty_fields() -> None:
     data = b"New York\tB\t\n \n\t\tx\n"
-    assert columns_of(ConllReader(("a", "b", "c")), data) == {
+    assert everything(stretches(ConllReader(("a", "b", "c")), data))[0] == {
         "a": ["New York", None],
         "b": ["B", None],
         "c": [None, "x"],
     }
     [stretch] = stretches(ConllReader(), data)
     assert stretch.batch.column(2).dictionary.to_pylist() == ["x"]
-    assert columns_of(ConllReader(), b" a  \t b\n") == {"0": [" a  "], "1": [" b"]}
-
-
-def test_conll_white_space_and_documents() -> None:
-    data = b"-DOCSTART- -X- O\n\n\n  a   b\n-DOCSTART-\nc d  \n\n# 1\n"
-    columns, starts, lines = everything(list(stretches(ConllReader(), data)))
-    assert columns == {"0": ["a", "c", "#"], "1": ["b", "d", "1"]}
-    assert starts == [True, True, True]
-    assert lines == [4, 6, 8]
-
-
-def test_one_row_and_one_column() -> None:
-    assert columns_of(ConllReader(), b"a") == {"0": ["a"]}
-    assert columns_of(ConllReader(), b"a\nb\n\nc\n") == {"0": ["a", "b", "c"]}
+    assert everything(stretches(ConllReader(), b" a  \t b\n"))[0] == {"0": [" a  "], "1": [" b"]}
 
 
 @pytest.mark.parametrize("chunk", [1, 8, 9, 1 << 20])
 def test_ragged_lines_are_told_wherever_chunks_end(chunk: int) -> None:
     assert "line 3 has 1 column, but the lines before it have 2" in problem_of(
-        ConllReader(chunk=chunk), b"a b\nc d\ne\nf g\n"
+        ConllReader(), b"a b\nc d\ne\nf g\n", chunk
     )
     assert "line 2 has 3 columns, but the lines before it have 2; is a tab" in problem_of(
-        ConllReader(chunk=chunk), b"a\tb\nc\td\t\n"
+        ConllReader(), b"a\tb\nc\td\t\n", chunk
     )
     assert "line 1 has 2 columns, but there are names for 3" in problem_of(ConllReader(("a", "b", "c")), b"x y\n")
 
@@ -133,7 +87,7 @@ def test_the_width_holds_for_later_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 20])
 def test_conllu(chunk: int) -> None:
-    columns, starts, lines = everything(list(stretches(ConllReader(universal=True, chunk=chunk), UNIVERSAL)))
+    columns, starts, lines = everything(stretches(ConllReader(universal=True), UNIVERSAL, chunk))
     assert tuple(columns) == CONLLU_COLUMNS
     assert columns["form"] == ["do", "_", "go", "#"]
     assert columns["xpos"] == [None, None, "VB", None]
@@ -148,7 +102,7 @@ def test_conllu(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", [1, 10, 1 << 20])
 def test_crfsuite(chunk: int) -> None:
     data = b"B\tw=a\\:b\tc\\\\:2.5\tplain\r\n\tx:1\n\nI\tw=\\a\\\t\t@edge\tjoin\tleap:-1e3\nO\n"
-    found = list(stretches(CrfsuiteReader(chunk), data))
+    found = stretches(CrfsuiteReader(), data, chunk)
     columns, starts, lines = everything(found)
     assert columns["label"] == ["B", None, "I", "O"]
     assert columns["attributes"] == [["w=a:b", "c\\", "plain"], ["x"], ["w=\\a\\"], []]
@@ -167,8 +121,8 @@ def test_crfsuite(chunk: int) -> None:
 
 
 def test_crfsuite_without_values_has_no_column_for_them() -> None:
-    assert list(columns_of(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n")) == ["label", "attributes", "edge"]
-    assert columns_of(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n")["attributes"] == [["a", "@", "@b"]]
+    assert list(everything(stretches(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n"))[0]) == ["label", "attributes", "edge"]
+    assert everything(stretches(CrfsuiteReader(), b"@\ta:1.0\t@\t\\@b\n"))[0]["attributes"] == [["a", "@", "@b"]]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +141,7 @@ def test_crfsuite_without_values_has_no_column_for_them() -> None:
 )
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 def test_what_is_wrong_with_a_line_of_attributes(line: bytes, problem: str, chunk: int) -> None:
-    assert problem in problem_of(CrfsuiteReader(chunk), b"A\tx:1\n\n" + line + b"\n\n\nA\ty:2\n")
+    assert problem in problem_of(CrfsuiteReader(), b"A\tx:1\n\n" + line + b"\n\n\nA\ty:2\n", chunk)
 
 
 FORMATS = [
@@ -339,65 +293,49 @@ def test_an_input_that_is_left_early_is_closed(tmp_path: Path) -> None:
     assert not is_open(path)
 
 
-def plain_parse(text: str) -> tuple[Rows, list[bool]]:
+def plain_parse(text: str) -> tuple[Rows, list[bool], list[int]]:
     rows: Rows = []
     starts: list[bool] = []
+    lines: list[int] = []
     fresh = True
-    for line in text.split("\n"):
+    for number, line in enumerate(text.split("\n"), 1):
         fields = line.rstrip("\r").replace("\t", " ").split(" ")
         words = tuple(field for field in fields if field)
         if words and not words[0].startswith("-DOCSTART-"):
             rows.append(words)
             starts.append(fresh)
+            lines.append(number)
         fresh = not words or words[0].startswith("-DOCSTART-")
-    return rows, starts
+    return rows, starts, lines
 
 
-@given(
-    st.lists(st.sampled_from(["é bb\n", "a  b\r\n", " c d \n", "\n", " \r\n", "-DOCSTART- x\n"]), max_size=20),
-    st.integers(1, 40),
-)
-def test_conll_agrees_with_a_plain_parse(lines: list[str], chunk: int) -> None:
-    text = "".join(lines)
-    rows, starts = plain_parse(text)
-    columns, found, _ = everything(list(stretches(ConllReader(chunk=chunk), text.encode())))
-    assert list(zip(*columns.values(), strict=True)) == rows
-    assert found == starts
+LINES = ["é bb\n", "a  b\r\n", " c d \n", "\n", " \r\n", "-DOCSTART- x\n", "-DOCSTART-\n"]
 
 
-def readers(chunk: int) -> list[Any]:
+@given(st.lists(st.sampled_from(LINES), max_size=20), st.booleans(), st.integers(1, 40))
+def test_conll_agrees_with_a_plain_parse(lines: list[str], final: bool, chunk: int) -> None:
+    text = "".join(lines) if final else "".join(lines).removesuffix("\n")
+    columns, *found = everything(stretches(ConllReader(), text.encode(), chunk))
+    assert (list(zip(*columns.values(), strict=True)), *found) == plain_parse(text)
+
+
+def readers() -> list[Any]:
     return [
-        ConllReader(chunk=chunk),
-        ConllReader(universal=True, chunk=chunk),
-        CrfsuiteReader(chunk),
-        CsvReader(",", True, chunk=chunk),
-        CsvReader("\t", False, header=False, chunk=chunk),
+        ConllReader(),
+        ConllReader(universal=True),
+        CrfsuiteReader(),
+        CsvReader(",", True),
+        CsvReader("\t", False, header=False),
     ]
-
-
-LIKELY = st.lists(
-    st.sampled_from([b"\n", b"\r", b"\t", b" ", b",", b'"', b":", b"\\", b"@edge", b"1", b"nan", b"a", b"\0", b"\xff"]),
-    max_size=40,
-).map(b"".join)
-
-
-@given(st.one_of(st.binary(max_size=60), LIKELY), st.integers(1, 30))
-def test_any_bytes_give_stretches_or_a_sentence(data: bytes, chunk: int) -> None:
-    for reader in readers(chunk):
-        with suppress(ChainfoldError):
-            everything(list(stretches(reader, data)))
-    for form in (None, Format.ARROW, Format.PARQUET):
-        with suppress(ChainfoldError):
-            everything(list(InputReader(form).read(Inputs(io.BytesIO(data)))))
 
 
 OUTCOME = tuple[dict[str, list[Any]], list[bool], list[int]] | str
 PIECES = ["\n", "\n\n", "\r\n", "\t", " ", ",", '"', '"x\ny"', ":2", "\\", "@edge", "-DOCSTART-", "#", "_", "a", "é"]
 
 
-def outcome(reader: Any, data: bytes) -> OUTCOME:
+def outcome(reader: Any, data: bytes, chunk: int) -> OUTCOME:
     try:
-        columns, starts, lines = everything(list(stretches(reader, data)))
+        columns, starts, lines = everything(stretches(reader, data, chunk))
     except ChainfoldError as error:
         return str(error)
     return {name: columns[name] for name in columns if ":values" not in name and name != "edge"}, starts, lines
@@ -406,17 +344,15 @@ def outcome(reader: Any, data: bytes) -> OUTCOME:
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(1, 30))
 def test_nothing_depends_on_the_size_of_chunks(text: str, chunk: int) -> None:
     data = text.encode()
-    for small, large in zip(readers(chunk), readers(1 << 20), strict=True):
-        assert outcome(small, data) == outcome(large, data)
+    for small, large in zip(readers(), readers(), strict=True):
+        assert outcome(small, data, chunk) == outcome(large, data, 1 << 20)
 
 
 @pytest.mark.data
 @pytest.mark.skipif(not DATA.exists(), reason=f"the real data sets are not in {DATA}; set CHAINFOLD_DATA")
 def test_conll_2000_agrees_with_a_plain_parse() -> None:
     path = DATA / "conll2000" / "train.txt.gz"
-    rows, starts = plain_parse(gzip.decompress(path.read_bytes()).decode())
-    columns, found, lines = everything(list(InputReader().read(Inputs(path))))
-    assert list(zip(*columns.values(), strict=True)) == rows
-    assert found == starts
-    assert len(rows) == 211727
-    assert (np.diff(lines) >= 1).all()
+    expected = plain_parse(gzip.decompress(path.read_bytes()).decode())
+    columns, *found = everything(list(InputReader().read(Inputs(path))))
+    assert (list(zip(*columns.values(), strict=True)), *found) == expected
+    assert len(expected[0]) == 211727

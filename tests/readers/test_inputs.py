@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from chainfold.errors import BadFile, BadSetting, ChainfoldError
 from chainfold.readers import inputs as module
-from chainfold.readers.inputs import Chunk, Inputs, chunks, ends_of_plain_rows
+from chainfold.readers.inputs import Chunk, Inputs, chunks
 
 pytestmark = pytest.mark.quick
 
@@ -76,18 +76,14 @@ def problem_of(data: bytes, encoding: str = "utf-8", size: int = 1 << 20) -> str
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_compression_is_known_by_content(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "no_hint.txt"
+    path = tmp_path / "misleading.gz"
+    path.write_bytes(TEXT)
+    assert text_of(Inputs(str(path))) == TEXT
     path.write_bytes(PACKED[kind](TEXT))
     assert text_of(Inputs(path)) == TEXT
     path.write_bytes(PACKED[kind](TEXT) + PACKED[kind](b"and more\n"))
     assert text_of(Inputs(path)) == TEXT + b"and more\n"
     assert text_of(Inputs(Pipe(path.read_bytes(), step=1))) == TEXT + b"and more\n"  # type: ignore[arg-type]
-
-
-def test_a_plain_file_may_have_a_misleading_name(tmp_path: Path) -> None:
-    path = tmp_path / "plain.gz"
-    path.write_bytes(TEXT)
-    assert text_of(Inputs(str(path))) == TEXT
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -221,11 +217,6 @@ def test_what_is_not_text_is_told_with_its_place(size: int) -> None:
     assert "line 1, character 2: the end of the text is not utf-16-le" in problem_of(b"a\0b", "utf-16-le", size)
 
 
-def test_lines_of_chunks_and_a_missing_line_end() -> None:
-    found = list(chunks(next(iter(given_as(b"a\nb\nccc\nd"))).open(), 3))
-    assert [tuple(chunk) for chunk in found] == [(b"a\n", 1, 0), (b"b\n", 2, 0), (b"ccc\n", 3, 0), (b"d\n", 4, 1)]
-
-
 def test_an_endless_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_LINE", 100)
     assert "line 2 begins a row of more than" in problem_of(b"a\n" + b"b" * 200, size=10)
@@ -247,6 +238,7 @@ def test_chunks_put_together_are_the_text(text: str, size: int) -> None:
     for chunk in found:
         assert chunk.line == line
         line += chunk.data.count(b"\n")
+    assert [chunk.added for chunk in found if chunk.added] == ([] if data.endswith(b"\n") or not data else [1])
 
 
 def test_live_text_is_given_as_it_comes() -> None:
@@ -261,26 +253,3 @@ def test_live_text_is_given_as_it_comes() -> None:
         os.write(into, b"end")
         os.close(into)
         assert list(found) == [Chunk(b"end\n", 4, added=1)]
-
-
-@pytest.mark.parametrize(
-    ("data", "ends"),
-    [
-        (b"a\n", [1]),
-        (b"a,b\nc\n", [3, 5]),
-        (b"\na\n", None),
-        (b"a\n\nb\n", None),
-        (b"a\n\n", None),
-        (b"a\r\nb\n", None),
-        (b'"a"\nb\n', None),
-    ],
-)
-def test_ends_of_rows_that_are_plain_lines(data: bytes, ends: list[int] | None) -> None:
-    found = ends_of_plain_rows(data, quotes=True)
-    assert (None if found is None else found.tolist()) == ends
-
-
-def test_a_quote_is_a_letter_where_nothing_is_quoted() -> None:
-    found = ends_of_plain_rows(b'"a\nb\n', quotes=False)
-    assert found is not None
-    assert found.tolist() == [2, 4]

@@ -13,11 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainfold.chain.chain import Chain
 from chainfold.errors import BadChain
-from chainfold.features.encode import chain_from_sequences
 from chainfold.readers import sequences
-from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT, Stretch
+from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT
 from chainfold.readers.items import ItemReader
 from chainfold.readers.sequences import stretches_of
 from chainfold.system import objects
@@ -102,19 +100,19 @@ def attributes(prefix: str, item: Any) -> Iterator[tuple[str, float]]:
             yield f"{prefix}{key}", float(value)
 
 
-def content(stretch: Stretch) -> dict[str, Any]:
-    columns = {name: stretch.batch.column(name).to_pylist() for name in stretch.batch.schema.names}
-    if ATTRIBUTES + VALUES_SUFFIX in columns:  # a zero has a sign
-        columns["bytes"] = stretch.batch.column(ATTRIBUTES + VALUES_SUFFIX).flatten().to_numpy().tobytes()
-    return columns | {"starts": stretch.starts.tolist(), "lines": stretch.lines.tolist()}
-
-
 def outcome(xs: Any, y: Any = None, weights: Any = None) -> Any:
-    """All stretches, or the error."""
+    """The columns of all stretches, or the error."""
+    found: dict[str, list[Any]] = {}
     try:
-        return [content(stretch) for stretch in stretches_of(xs, y, weights)]
+        for stretch in stretches_of(xs, y, weights):
+            columns = stretch.batch.to_pydict() | {"starts": stretch.starts.tolist(), "lines": stretch.lines.tolist()}
+            values = columns.pop(ATTRIBUTES + VALUES_SUFFIX, [[1.0] * len(names) for names in columns[ATTRIBUTES]])
+            columns[VALUES_SUFFIX] = [value.hex() for value in chain.from_iterable(values)]  # a zero has a sign
+            for name, column in columns.items():
+                found.setdefault(name, []).extend(column)
     except BadChain as error:
         return str(error)
+    return found
 
 
 def item_by_item(xs: Any, y: Any = None, weights: Any = None) -> Any:
@@ -167,9 +165,9 @@ def test_what_is_nested_too_deeply_or_shared_is_left_to_the_other_way() -> None:
     shared = ["p", "q"]
     xs = [[deep, {"a": shared, "b": shared}], [{"w": "one"}] * 3, [{"a": "n" * 3000, "b" * 3000: {"c": "d"}}]]
     assert outcome(xs) == item_by_item(xs)
-    assert len(outcome(xs)[0]["starts"]) == 6
+    assert len(outcome(xs)["starts"]) == 6
     once, name = {"first": "x", "l": shared}, "a name".upper()
-    assert outcome([[once, {name: "y"}, {name: "z", "first": name}]])[0][ATTRIBUTES] == [
+    assert outcome([[once, {name: "y"}, {name: "z", "first": name}]])[ATTRIBUTES] == [
         ["first:x", "l:p", "l:q"],
         ["A NAME:y"],
         ["A NAME:z", "first:A NAME"],
@@ -177,21 +175,17 @@ def test_what_is_nested_too_deeply_or_shared_is_left_to_the_other_way() -> None:
 
 
 @pytest.mark.parametrize(("rows", "entries"), [(3, 1000), (1000, 5), (2, 4)])
-def test_stretches_end_at_the_same_items(rows: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stretches_of_bounded_size_have_all_items(rows: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    xs = [[{f"k{j}": f"{i}" for j in range((i + k) % 4)} for k in range(i % 6)] for i in range(20)]
+    y, weights = [[f"L{k}" for k in range(len(items))] for items in xs], [1.0 + k for k in range(20)]
+    whole = outcome(xs, y, weights)
+    assert whole[LABEL] == list(chain.from_iterable(y))
+    assert whole["starts"] == [k == 0 for items in xs for k in range(len(items))]
+    assert whole[WEIGHT] == [weight for weight, items in zip(weights, xs, strict=True) for _ in items]
     monkeypatch.setattr(sequences, "_ROWS", rows)
     monkeypatch.setattr(sequences, "_ENTRIES", entries)
-    xs = [[{f"k{j}": f"{i}" for j in range((i + k) % 4)} for k in range(i % 6)] for i in range(20)]
-    y = [[f"L{k}" for k in range(len(items))] for items in xs]
-    found = outcome(xs, y, [1.0 + k for k in range(20)])
-    assert found == item_by_item(xs, y, [1.0 + k for k in range(20)])
-    for stretch in found[:-1]:
-        sizes = list(map(len, stretch[ATTRIBUTES]))
-        assert len(sizes) == rows or sum(sizes[:-1]) < entries <= sum(sizes)
-    assert list(chain.from_iterable(stretch[LABEL] for stretch in found)) == list(chain.from_iterable(y))
-    starts = [start for stretch in found for start in stretch["starts"]]
-    assert starts == [k == 0 for items in xs for k in range(len(items))]
-    weights = [weight for stretch in found for weight in stretch[WEIGHT]]
-    assert weights == [1.0 + k for k, items in enumerate(xs) for _ in items]
+    assert max(stretch.lines.size for stretch in stretches_of(iter(xs), y, weights)) <= rows + 5
+    assert outcome(iter(xs), y, weights) == item_by_item(xs, y, weights) == whole
 
 
 def test_a_python_whose_objects_are_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +215,7 @@ def test_sequences_may_be_made_of_the_same_list_again_and_again() -> None:
             yield item
 
     assert outcome(made()) == item_by_item(made())
-    assert outcome([of_items()])[0][ATTRIBUTES] == [["k:0"], ["k:1"], ["k:2"]]
+    assert outcome([of_items()])[ATTRIBUTES] == [["k:0"], ["k:1"], ["k:2"]]
 
 
 def test_labels_come_from_anything_and_may_be_taken_out_of_the_items() -> None:
@@ -234,7 +228,7 @@ def test_labels_come_from_anything_and_may_be_taken_out_of_the_items() -> None:
     ours, theirs = xs(), xs()
     found = outcome(ours, labels(ours))
     assert found == item_by_item(theirs, labels(theirs))
-    assert found[0][ATTRIBUTES][0] == ["w:0"]
+    assert found[ATTRIBUTES][0] == ["w:0"]
     for y in (
         [None, float("nan"), b"A"],
         np.array(["A", "B", "A"]),
@@ -285,31 +279,3 @@ def test_items_that_contain_themselves_and_integers_too_long_to_print() -> None:
             list(stretches_of([[{"a": 1.0}, item]], None))
     with pytest.raises(BadChain, match="the value of 'a' is <int object"):
         list(stretches_of([[{"a": 10**6000}]], None))
-
-
-def arrays(made: Chain) -> list[bytes]:
-    block = made.block(0, made.positions)
-    assert made.vocabulary is not None
-    names = made.vocabulary.attributes
-    return [array.tobytes() for array in block] + [repr(None if names is None else names.to_pylist()).encode()]
-
-
-@pytest.mark.parametrize("bits", [None, 6])
-def test_chains_are_the_same_to_the_last_bit(bits: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(5)
-    xs = [
-        [
-            {
-                "w": f"w{random.integers(30)}",
-                "n": float(random.integers(3)),
-                "f": bool(random.integers(2)),
-                "l": ["a", "b"],
-            }
-        ]
-        * int(random.integers(1, 4))
-        for _ in range(50)
-    ]
-    y = [["A", "B"][: len(items)] + ["A"] * (len(items) - 2) for items in xs]
-    found = arrays(chain_from_sequences(xs, y, hash_bits=bits))
-    monkeypatch.setattr(sequences, "are_readable", lambda: False)
-    assert found == arrays(chain_from_sequences(xs, y, hash_bits=bits))

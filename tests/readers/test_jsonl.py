@@ -20,7 +20,8 @@ from chainfold.readers.columns import Stretch, chosen
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Inputs
 from chainfold.readers.jsonl import JsonLinesReader
-from verbs import failed, sentences, succeeded
+from readers.reading import problem_of, stretches
+from verbs import failed, run, sentences, succeeded
 
 Row = dict[str, Any]
 
@@ -103,8 +104,7 @@ def test_chunks_of_any_size_give_what_python_reads(form: str, chunk: int) -> Non
             "  \n" if value is None else f" {json.dumps(value, ensure_ascii=False)}  \r\n" for value in objects
         ).encode()
     )
-    reader = JsonLinesReader(chunk=chunk)
-    found = rows_of(list(reader.read(next(iter(Inputs(io.BytesIO(data)))).open())))
+    found = rows_of(stretches(JsonLinesReader(), data, chunk))
     assert [(start, row) for start, _, row in found] == expected
     assert all(low <= high for (_, low, _), (_, high, _) in pairwise(found))
 
@@ -132,10 +132,7 @@ def test_chunks_of_any_size_give_what_python_reads(form: str, chunk: int) -> Non
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 def test_what_cannot_be_read_is_named(line: bytes, problem: str, chunk: int) -> None:
     data = b'{"w": "a", "n": 1}\n' + line + b'\n{"w": "b", "n": 2}\n'
-    stream = next(iter(Inputs(io.BytesIO(data)))).open()
-    with pytest.raises(BadFile) as error:
-        list(JsonLinesReader(chunk=chunk).read(stream))
-    assert problem in str(error.value)
+    assert problem in problem_of(JsonLinesReader(), data, chunk)
 
 
 @pytest.mark.parametrize(
@@ -265,20 +262,14 @@ def test_tagging_writes_the_form_of_the_input(folder: Path, follow: bool) -> Non
 def test_bad_lines_of_a_stream_can_be_skipped(folder: Path) -> None:
     lines = (folder / "flat.jsonl").read_bytes().splitlines(keepends=True)
     good = b"".join(lines[:3])
-    done = failed_stream(folder, good + b'{"w": 1}\n' + b"".join(lines[3:6]), "skip")
-    assert done == succeeded("tag", folder / "flat.jsonl.model", "-", given=b"".join(lines[:6]))
+    given = good + b'{"w": 1}\n' + b"".join(lines[3:6])
+    done = run("tag", folder / "flat.jsonl.model", "-", "--follow", "--on-error", "skip", given=given)
+    assert done.exit_code == 0, done.stderr
+    assert "left out: standard input: line 4, field 'w'" in done.stderr
+    assert done.stdout_bytes == succeeded("tag", folder / "flat.jsonl.model", "-", given=b"".join(lines[:6]))
     assert "--on-error" in failed(
         "tag", folder / "flat.jsonl.model", "-", "--follow", "--on-error", "unknown", given=good
     )
-
-
-def failed_stream(folder: Path, given: bytes, way: str) -> bytes:
-    from verbs import run
-
-    done = run("tag", folder / "flat.jsonl.model", "-", "--follow", "--on-error", way, given=given)
-    assert done.exit_code == 0, done.stderr
-    assert "left out: standard input: line 4, field 'w'" in done.stderr
-    return done.stdout_bytes
 
 
 def test_a_model_reads_only_the_fields_it_knows(folder: Path) -> None:
@@ -297,6 +288,5 @@ def test_groups_and_lines_that_are_too_long(folder: Path, monkeypatch: pytest.Mo
     chain = cf.encode(io.BytesIO(lines_of(rows)), folder / "groups.chain", group="g")
     assert chain.block(0, 6).starts.tolist() == [True, False] * 3
     monkeypatch.setattr("chainfold.readers.inputs.LONGEST_LINE", 100)
-    stream = next(iter(Inputs(io.BytesIO(b'{"t": "' + b"x" * 1000 + b'"}\n')))).open()
-    with pytest.raises(BadFile, match="line 1 begins a row of more than"):
-        list(JsonLinesReader(chunk=50).read(stream))
+    long = b'{"t": "' + b"x" * 1000 + b'"}\n'
+    assert "line 1 begins a row of more than" in problem_of(JsonLinesReader(), long, 50)

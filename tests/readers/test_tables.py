@@ -29,37 +29,22 @@ from chainfold.readers.csv_tsv import CsvReader
 from chainfold.readers.formats import Format, InputReader
 from chainfold.readers.inputs import Chunk, Inputs
 from chainfold.readers.parquet import group_sizes
+from readers.reading import columns_of, everything, problem_of, stretches
 from readers.test_inputs import Pipe
 
 pytestmark = pytest.mark.quick
 
 
-def columns_of(found: Sequence[Stretch]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {}
-    for stretch in found:
-        assert stretch.batch.num_rows == stretch.lines.size == stretch.starts.size > 0
-        stretch.batch.validate(full=True)
-        for name, values in stretch.batch.to_pydict().items():
-            columns.setdefault(name, []).extend(values)
-    assert [bool(start) for stretch in found for start in stretch.starts] == [True] + [False] * (
-        sum(stretch.lines.size for stretch in found) - 1
-    )
-    return columns
+def csv_reader(delimiter: str = ",", **settings: Any) -> CsvReader:
+    return CsvReader(delimiter, delimiter == ",", **settings)
+
+
+def of_csv(data: bytes, delimiter: str = ",", chunk: int | None = None, **settings: Any) -> list[Stretch]:
+    return stretches(csv_reader(delimiter, **settings), data, chunk)
 
 
 def lines_of(found: Sequence[Stretch]) -> list[int]:
-    return [int(line) for stretch in found for line in stretch.lines]
-
-
-def of_csv(data: bytes, delimiter: str = ",", **settings: Any) -> list[Stretch]:
-    stream = next(iter(Inputs(io.BytesIO(data)))).open()
-    return list(CsvReader(delimiter, delimiter == ",", **settings).read(stream))
-
-
-def problem_of(data: bytes, delimiter: str = ",", **settings: Any) -> str:
-    with pytest.raises(BadFile) as caught:
-        of_csv(data, delimiter, **settings)
-    return str(caught.value).removeprefix("the open file: ")
+    return everything(found)[2]
 
 
 @pytest.mark.parametrize("chunk", [1, 9, 30, 1 << 20])
@@ -109,8 +94,8 @@ def test_header_and_names_can_be_told() -> None:
     assert columns_of(of_csv(b"a,b\nc,d\n", header=False)) == {"0": ["a", "c"], "1": ["b", "d"]}
     assert columns_of(of_csv(b"1,2\nc,d\n", header=True)) == {"1": ["c"], "2": ["d"]}
     assert columns_of(of_csv(b"a,b\nc,d\n", columns=("x", "y"))) == {"x": ["c"], "y": ["d"]}
-    assert "has 2 columns, but there are names for 1" in problem_of(b"a,b\n", columns=("x",))
-    assert "two columns are called 'a'" in problem_of(b"a,a\nx,y\n", header=True)
+    assert "has 2 columns, but there are names for 1" in problem_of(csv_reader(columns=("x",)), b"a,b\n")
+    assert "two columns are called 'a'" in problem_of(csv_reader(header=True), b"a,a\nx,y\n")
 
 
 def test_a_column_without_values_is_of_symbols_and_numbers_can_be_symbols() -> None:
@@ -127,28 +112,27 @@ def test_not_a_number_is_no_missing_value() -> None:
 def test_files_with_tabs_have_no_quotes() -> None:
     assert columns_of(of_csv(b'w\tt\n"\ta\n"b\tc"\n', "\t")) == {"w": ['"', '"b'], "t": ["a", 'c"']}
     assert "line 2 has 3 fields, but the first line has 2 columns; is a tab missing" in problem_of(
-        b"a\tb\n1\t2\t\n", "\t"
+        csv_reader("\t"), b"a\tb\n1\t2\t\n"
     )
 
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_what_is_wrong_is_told_with_its_line(chunk: int) -> None:
     good = b'1,"a\nb"\n\n2,c\n' * 20  # four lines each
-    assert "line 81 has 3 fields, but the first line has 2 columns; quote" in problem_of(
-        good + b"1,b,c\n" + good, chunk=chunk
-    )
-    assert "line 82 has 1 field, but" in problem_of(good + b"\n1\n", chunk=chunk)
+    wide = "line 81 has 3 fields, but the first line has 2 columns; quote"
+    assert wide in problem_of(csv_reader(), good + b"1,b,c\n" + good, chunk)
+    assert "line 82 has 1 field, but" in problem_of(csv_reader(), good + b"\n1\n", chunk)
     if chunk == 50:  # the first chunk says that these are numbers
         word = "line 83, column '0': 'x' is not a number, as those before it are; correct it"
-        assert word in problem_of(good + b"5,x\n,y\nx,z\n" + good, chunk=chunk)
-    assert "opened in the row that begins on line 81, but never closed" in problem_of(good + b'1,"a\nb\n', chunk=chunk)
+        assert word in problem_of(csv_reader(), good + b"5,x\n,y\nx,z\n" + good, chunk)
+    assert "opened in the row that begins on line 81, but never closed" in problem_of(
+        csv_reader(), good + b'1,"a\nb\n', chunk
+    )
 
 
 def test_the_first_of_several_wrong_fields_is_told() -> None:
     lines = [b"1,2"] * 3 + [b"1,x", b"y,2"]
-    reader = CsvReader(",", True, chunk=12)
-    with pytest.raises(BadFile, match="line 4, column '1': 'x' is not a number"):
-        list(reader.read(next(iter(Inputs(io.BytesIO(b"\n".join(lines))))).open()))
+    assert "line 4, column '1': 'x' is not a number" in problem_of(csv_reader(), b"\n".join(lines), 12)
 
 
 def test_rows_longer_than_a_block() -> None:
@@ -413,15 +397,16 @@ def test_comments_are_no_rows() -> None:
     assert stretch.batch.schema.names == ["#a", "b"]
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
-def test_comments_of_tables_are_written_again(chunk: int) -> None:
+def test_comments_of_tables_are_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "# a\nw,t\nthe,D\r\n#\r\ncat,N\n# end\n"
-    sink = io.BytesIO()
-    with Annotator(sink, {"predicted": ["X"]}) as annotator:
-        [source] = Inputs(io.BytesIO(text.encode()), keep=annotator.keep)
-        rows = sum(part.lines.size for part in CsvReader(",", True, chunk=chunk, comments="#").read(source.open()))
-        annotator.add(np.zeros(rows, np.int64))
-    assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
+    for chunk in (1, 7, 1 << 20):
+        monkeypatch.setattr(CsvReader, "chunk_size", chunk)
+        sink = io.BytesIO()
+        with Annotator(sink, {"predicted": ["X"]}) as annotator:
+            inputs = Inputs(io.BytesIO(text.encode()), keep=annotator.keep)
+            rows = sum(part.lines.size for part in InputReader(Format.CSV, comments="#").read(inputs))
+            annotator.add(np.zeros(rows, np.int64))
+        assert sink.getvalue().decode() == "# a\nw,t,predicted\nthe,D,X\r\n#\r\ncat,N,X\n# end\n"
 
 
 def test_the_first_row_may_have_long_fields() -> None:

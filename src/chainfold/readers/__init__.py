@@ -5,10 +5,10 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     columns          stretches of rows: the types of columns, and their names
     progress         callbacks for progress
     inputs           paths, globs, pipes and open files: opened, decompressed, cut into chunks of whole lines
-    text             what readers of lines have in common
+    text             readers of lines, and their state
     conll            CoNLL and CoNLL-U: width of lines, comments, ragged lines
     crfsuite         CRFsuite's lines of attributes
-    tables           tables in memory, and what all tables have in common
+    tables           tables in memory, and the types of columns of all tables
     csv_tsv          CSV and TSV: header, quotes, types of columns, ragged lines
     jsonl            JSON lines: an object a row, or a sequence
     parquet, arrow   tables in files

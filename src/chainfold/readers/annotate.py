@@ -36,16 +36,15 @@ from chainfold.readers.inputs import (
     RawRows,
     TableKind,
     count_of,
-    ends_of_plain_rows,
 )
-from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, row_ends, splice
+from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, splice
+from chainfold.readers.text import rows_of_fields
 
 Values = NDArray[Any]
 """A new column at some rows: numbers of labels, or numbers to be shown."""
 
 _DOCSTART = b"-DOCSTART-"
 _TO_QUOTE = frozenset('",\r\n')
-_NO_QUOTE = -1
 
 
 class Labelling(NamedTuple):
@@ -72,7 +71,7 @@ class Annotator:
 
     def keep(self, raw: Raw) -> None:
         """Hold what a reader has just read until its rows are added to."""
-        kind: type[_Writer] = _KINDS.get(type(raw), _Text)
+        kind = _KINDS[type(raw)]
         if self._writer is None:
             self._writer, self._first = kind(self._sink, self._columns, self._piped, self._live), raw.source
         if not isinstance(self._writer, kind):
@@ -176,7 +175,10 @@ class _Writer(ABC):
 
     def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
         self._sink, self._columns, self._piped, self._live = sink, columns, piped, live
+        self._begin()
 
+    @abstractmethod
+    def _begin(self) -> None: ...
     @abstractmethod
     def keep(self, raw: Any) -> None: ...
     @abstractmethod
@@ -185,9 +187,9 @@ class _Writer(ABC):
     def add_sequence(self, best: Sequence[Labelling]) -> None: ...
     @abstractmethod
     def finish(self) -> None: ...
-    @abstractmethod
-    def abandon(self) -> None:
-        """Close the sink after an error elsewhere; its content is discarded."""
+
+    def abandon(self) -> None:  # noqa: B027  most writers have nothing to close
+        """Close what was opened for the sink after an error elsewhere; the content is discarded."""
 
 
 class _Piece:
@@ -208,7 +210,7 @@ class _Piece:
         return self.places.begins.size - self.row
 
     def upto(self, end: int) -> bytes:
-        """What is not yet written, unchanged."""
+        """The text that is not yet written, up to a place, unchanged."""
         begin, self.at = self.at, end
         return self.text[begin:end]
 
@@ -219,7 +221,7 @@ class _Piece:
         return min(end, self.size)
 
     def rows(self, columns: Sequence[_Column], values: Sequence[Values]) -> NDArray[np.uint8]:
-        """What is not yet written, up to the new fields of its next rows."""
+        """The text that is not yet written, up to and with the new fields of its next rows."""
         rows = slice(self.row, self.row + values[0].size)
         places = Places(self.places.begins[rows], self.places.ends[rows], self.places.separators[rows])
         fields = _fields(columns, values, self.quotes)
@@ -253,8 +255,7 @@ class _Text(_Writer):
 
     what = "text"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._pieces: deque[_Piece] = deque()
         self._has_header = False
         self._open_line = False  # is a line end missing between the inputs?
@@ -289,14 +290,9 @@ class _Text(_Writer):
         return b"\n".join(lines)
 
     def _table(self, raw: RawFields) -> _Piece:
-        data, delimiter = raw.blotted or raw.chunk.data, ord(raw.delimiter)
-        if (plain := ends_of_plain_rows(data, raw.quotes)) is not None:
-            ends = plain[np.searchsorted(plain, raw.begin) :]
-        else:
-            ends = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
-            quote = ord('"') if raw.quotes else _NO_QUOTE
-            ends = ends[: row_ends(np.frombuffer(data, np.uint8), raw.begin, delimiter, quote, ends)]
-        places = Places(ends, ends, np.full(ends.size, delimiter, np.uint8))
+        data = raw.blotted or raw.chunk.data
+        _, ends, _ = rows_of_fields(data, raw.begin, raw.delimiter, raw.quotes)
+        places = Places(ends, ends, np.full(ends.size, ord(raw.delimiter), np.uint8))
         if not raw.quotes:
             self._check_labels(raw.source, "\t\r\n")
         piece = _Piece(raw.chunk.data, len(data) - raw.chunk.added, places, raw.quotes, lines=False)
@@ -370,12 +366,9 @@ class _Text(_Writer):
             assert not piece.left, "every row is added to"
             self._sink.write(piece.upto(piece.size))
 
-    def abandon(self) -> None:
-        pass
-
 
 def _joined(parts: Sequence[_Piece]) -> _Piece:
-    """What is left of some pieces as one."""
+    """The rest of some pieces as one piece."""
     texts = [part.text[part.at : part.size] for part in parts[:-1]] + [parts[-1].text[parts[-1].at :]]
     shifts = np.cumsum([0, *map(len, texts[:-1])]) - [part.at for part in parts]
     begins = np.concatenate([part.places.begins[part.row :] + shift for part, shift in zip(parts, shifts, strict=True)])
@@ -390,8 +383,7 @@ class _Table(_Writer):
 
     what = "a table"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._waiting: deque[RawRows] = deque()
         self._values: list[Sequence[Values]] = []  # those of the batch that waits first
         self._there = 0  # how many rows they are of
@@ -401,7 +393,7 @@ class _Table(_Writer):
 
     def keep(self, raw: RawRows) -> None:
         if self._first is None:
-            self._begin(raw)
+            self._open(raw)
             self._first = raw._replace(batch=None)
         names, expected = raw.schema.names, self._first.schema.names
         if names != expected:
@@ -410,7 +402,7 @@ class _Table(_Writer):
         if raw.batch.num_rows:
             self._waiting.append(raw)
 
-    def _begin(self, raw: RawRows) -> None:
+    def _open(self, raw: RawRows) -> None:
         _check_names(self._columns, raw.schema.names, raw.source)
         self._schema = raw.schema
         for column in self._columns:
@@ -469,12 +461,11 @@ class _Objects(_Writer):
 
     what = "JSON lines"
 
-    def __init__(self, sink: IO[bytes], columns: Sequence[_Column], piped: bool, live: bool) -> None:
-        super().__init__(sink, columns, piped, live)
+    def _begin(self) -> None:
         self._waiting: deque[RawObjects] = deque()
         self._done = 0  # objects of the first that are written
         self._at = 0  # what of its text is written
-        self._values: list[list[str]] = [[] for _ in columns]  # the values that were not written yet, as JSON
+        self._values: list[list[str]] = [[] for _ in self._columns]  # the values that were not written yet, as JSON
         self._open_line = False  # is a line end missing between the inputs?
 
     def keep(self, raw: RawObjects) -> None:
@@ -548,11 +539,8 @@ class _Objects(_Writer):
         self._write_whole()
         assert not self._waiting, "every row is added to"
 
-    def abandon(self) -> None:
-        pass
 
-
-_KINDS: dict[type, type[_Writer]] = {RawRows: _Table, RawObjects: _Objects}
+_KINDS: dict[type, type[_Writer]] = {RawLines: _Text, RawFields: _Text, RawRows: _Table, RawObjects: _Objects}
 
 
 def _of_type(column: Any, kind: Any) -> Any:

@@ -49,6 +49,12 @@ class Stretch(NamedTuple):
     source: str  # the name of the input, for messages
     unit: str = "line"  # what `lines` counts
 
+    def rows(self, low: int, high: int) -> Stretch:
+        """Rows low … high-1."""
+        return self._replace(
+            batch=self.batch.slice(low, high - low), starts=self.starts[low:high], lines=self.lines[low:high]
+        )
+
     def place(self, row: int) -> str:
         """Where a row stood, for messages."""
         return f"{self.unit} {self.lines[row]}"
@@ -62,6 +68,6 @@ class Arrived(NamedTuple):
 
 
 def kinds_of(batch: Any) -> dict[str, str]:
-    """What each column of a stretch holds: "symbol", "number" or "bag"."""
+    """The kind of each column of a stretch: "symbol", "number" or "bag"."""
     names = {SYMBOL: "symbol", NUMBER: "number", BAG: "bag"}
     return {field.name: names[field.type] for field in batch.schema if field.type != BAG_VALUES}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
+from chainfold.readers.inputs import Chunk, RawLines, count_of
 from chainfold.readers.text import HASH, LineReader, Taken, ambiguous, comment_prefix, counted, line_of, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
@@ -43,13 +43,12 @@ class ConllReader(LineReader):
         self,
         columns: Sequence[str] | None = None,
         universal: bool = False,
-        chunk: int = CHUNK,
         *,
         comments: str | None = None,
         tabs: bool | None = None,
     ) -> None:
         """tabs: are there tabs between the columns? None: the first line tells."""
-        super().__init__(chunk, False, HASH if universal else comments)
+        super().__init__(HASH if universal else comments)
         self._names = columns
         self._universal = universal
         self._state[TABS] = 1 if universal else UNKNOWN if tabs is None else tabs
@@ -61,7 +60,7 @@ class ConllReader(LineReader):
                 raise BadSetting("columns", list(columns), "ten names, as CoNLL-U has ten columns")
 
     def _cut(self, data: bytes) -> int:
-        """The same; comments wait for the line that tells the width."""
+        """Up to where the bytes so far are whole rows; comments wait for the line that tells the width."""
         end = super()._cut(data)
         self.look_at(data[:end])
         return 0 if self._guess and self._widthless else end
@@ -77,18 +76,22 @@ class ConllReader(LineReader):
         row = next(filter(_tells_width, io.BytesIO(data)), None)
         if row is not None:
             row = row.removesuffix(b"\n").removesuffix(b"\r")
-            tabs = row.count(b"\t")
             if self._state[TABS] == UNKNOWN:
-                self._state[TABS] = tabs > 0
+                self._state[TABS] = b"\t" in row
             if self._state[COLUMNS] == UNKNOWN:
-                fields = [field for field in row.replace(b"\t", b" ").split(b" ") if field]
-                self._state[COLUMNS] = tabs + 1 if self._state[TABS] else len(fields)
+                self._state[COLUMNS] = self._width(row)
+
+    def _width(self, row: bytes) -> int:
+        """The columns of a row."""
+        if self._state[TABS]:
+            return row.count(b"\t") + 1
+        return len([field for field in row.replace(b"\t", b" ").split(b" ") if field])
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         self.look_at(chunk.data)
         stretch = self._stretch(chunk, source)
         width, tabs = max(int(self._state[COLUMNS]), 0), bool(self._state[TABS] == 1)
-        raw = RawLines(source, chunk, stretch.lines, self._attributes, width, tabs)
+        raw = RawLines(source, chunk, stretch.lines, self.attributes, width, tabs)
         problem = self._wrong(chunk, source) if self._state[FAULT] != OK else None
         return Taken([stretch] if stretch.lines.size else [], raw, problem)
 
@@ -131,22 +134,13 @@ class ConllReader(LineReader):
 
     def _of_other_width(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines of another width that are rows for certain, wherever they stand."""
-        data = np.frombuffer(chunk.data, np.uint8)
-        ends = np.flatnonzero(data == ord("\n"))
-        begins = np.concatenate([[0], ends[:-1] + 1])
-        blank = (data == ord(" ")) | (data == ord("\t")) | (data == ord("\n"))
-        blank[:-1] |= (data[:-1] == ord("\r")) & (data[1:] == ord("\n"))
-        if self._state[TABS] == 1:
-            widths = np.add.reduceat(data == ord("\t"), begins, dtype=np.int64) + 1
-        else:
-            widths = np.add.reduceat(~blank & np.append(True, blank[:-1]), begins, dtype=np.int64)
-        wrong = (widths != self._state[COLUMNS]) & (np.add.reduceat(~blank, begins, dtype=np.int64) > 0)
         no_rows = (HASH.encode(),) if self._guess else (self.comments,) if self.comments else ()
         lines = []
-        for line in np.flatnonzero(wrong).tolist():
-            text = chunk.data[begins[line] : ends[line]]
-            if not text.startswith(no_rows) and not text.lstrip(b" \t").startswith(_DOCSTART):
-                lines.append(chunk.line + line)
+        for line, text in enumerate(chunk.data.split(b"\n"), chunk.line):
+            row = text.removesuffix(b"\r")
+            wrong = row.strip(b" \t") and self._width(row) != self._state[COLUMNS]
+            if wrong and not text.startswith(no_rows) and not row.lstrip(b" \t").startswith(_DOCSTART):
+                lines.append(line)
         return np.array(lines, np.int64)
 
     @property
@@ -155,6 +149,6 @@ class ConllReader(LineReader):
 
 
 def _tells_width(line: bytes) -> bool:
-    """Is it a row for certain?"""
+    """Whether a line is certainly a row."""
     text = line.strip(b" \t\r\n")
     return bool(text) and not text.startswith(_DOCSTART) and not line.startswith(b"#")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
-from chainfold.readers.inputs import CHUNK, Chunk, RawLines, count_of
-from chainfold.readers.text import LineReader, Taken, ambiguous, first_no_number, surely_no_numbers, symbols_of
+from chainfold.readers.inputs import Chunk, RawLines, count_of, line_ends
+from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
 from chainfold.readers.text_kernels import (
     AMBIGUOUS,
     DECLARATION,
@@ -41,14 +41,13 @@ _FAULTS = {
 class CrfsuiteReader(LineReader):
     """A label and its attributes on a line, tabs between them, a blank line between sequences."""
 
-    def __init__(self, chunk: int = CHUNK, *, comments: str | None = None) -> None:
-        super().__init__(chunk, True, comments)
+    attributes = True
 
     def take(self, chunk: Chunk, source: str) -> Taken:
         data, state = np.frombuffer(chunk.data, np.uint8), self._state
         out = _room(chunk.data)
         rows = attribute_rows(data, chunk.line, self._prefix, self._guess, state, out)
-        raw = RawLines(source, chunk, out.lines[:rows], self._attributes)
+        raw = RawLines(source, chunk, out.lines[:rows], self.attributes)
         stretches = []
         if rows:
             batch = _attribute_batch(data, rows, out, source)
@@ -63,7 +62,7 @@ class CrfsuiteReader(LineReader):
 
     def _with_wrong_fields(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines on which a field is certainly wrong, but for its value."""
-        ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n"))
+        ends = line_ends(chunk.data)
         places = [match.end() for match in _WRONG_FIELD.finditer(chunk.data)]
         lines = np.unique(np.searchsorted(ends, places))
         begins = np.append(0, ends[:-1] + 1)[lines].tolist()
@@ -114,22 +113,21 @@ def _values(data: NDArray[np.uint8], rows: int, out: AttributeArrays, source: st
     given = np.flatnonzero(out.value_begins[:entries] >= 0)
     if given.size:
         texts = symbols_of(data, out.value_begins[given], out.value_ends[given])
-        codes = texts.indices.to_numpy()
-        culprit = first_no_number(texts.dictionary)
-        if culprit is not None:
-            wrong = given[np.append(surely_no_numbers(texts.dictionary), False)[codes]]
-            raise _no_value(data, int(given[np.argmax(codes == culprit)]), wrong, rows, out, source)
-        values[given] = texts.dictionary.cast(pa.float64()).to_numpy()[codes]
+        known = ~not_numbers(texts.dictionary)
+        numbers = np.full(known.size, np.nan)
+        numbers[known] = texts.dictionary.filter(pa.array(known)).cast(pa.float64()).to_numpy()
+        values[given] = numbers[texts.indices.to_numpy()]
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise _no_value(data, int(wrong[0]), wrong, rows, out, source)
+            raise _no_value(data, wrong, rows, out, source)
     return values
 
 
 def _no_value(
-    data: NDArray[np.uint8], entry: int, wrong: NDArray[np.int64], rows: int, out: AttributeArrays, source: str
+    data: NDArray[np.uint8], wrong: NDArray[np.int64], rows: int, out: AttributeArrays, source: str
 ) -> BadFile:
-    """wrong: all entries of which it is certain that their values are no finite numbers."""
+    """wrong: the entries whose values are no finite numbers."""
+    entry = int(wrong[0])
     row = position_of(out.offsets[: rows + 1], entry)
     begin, end = int(out.value_begins[entry]), int(out.value_ends[entry])
     text = data.tobytes()

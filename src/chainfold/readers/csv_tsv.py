@@ -25,26 +25,32 @@ from chainfold.readers.inputs import (
     Stream,
     after_last_line,
     chunks,
-    count_of,
-    ends_of_plain_rows,
+    line_ends,
 )
 from chainfold.readers.tables import ROWS, first_line, one_array, tidy
-from chainfold.readers.text import Taken, TextReader, counted, first_no_number, surely_no_numbers, without_comments
-from chainfold.readers.text_kernels import quoted_rows
+from chainfold.readers.text import (
+    Taken,
+    TextReader,
+    all_numbers,
+    counted,
+    not_numbers,
+    rows_of_fields,
+    without_comments,
+)
 
-CSV_CHUNK = 1 << 20
 _ONE_LINE = "a row that is followed is one line"
 _ONE_LINE_BESIDE_COMMENTS = "with `comments`, a row is one line"
 _BLOCK = 1 << 20
-_QUOTE, _NO_QUOTE = ord('"'), -1
 
 
 class CsvReader(TextReader):
     """Rows of fields; what the first rows of the first input look like holds for all that follow.
 
     Of an input that is still being written, a row is a line, and every column that is not of symbols is of numbers,
-    even if its first rows look different; where the input continues in another file, the header may occur again.
+    even if its first rows look different.
     """
+
+    chunk_size = 1 << 20
 
     def __init__(
         self,
@@ -53,12 +59,10 @@ class CsvReader(TextReader):
         columns: Sequence[str] | None = None,
         header: bool | None = None,
         symbols: Choice = NO_COLUMN,
-        chunk: int = CSV_CHUNK,
         live: bool = False,
         comments: str | None = None,
     ) -> None:
         """comments: what lines begin with that are no rows; a row is then one line."""
-        super().__init__(chunk)
         self.comments = (comments or "").encode()
         self._one_line = _ONE_LINE if live else _ONE_LINE_BESIDE_COMMENTS if comments else None
         self._delimiter = delimiter
@@ -121,31 +125,25 @@ class CsvReader(TextReader):
 
     def _cut(self, data: bytes) -> int:
         if self._quotes and b'"' in data and not self.comments:
-            return int(self._rows(data, 1)[1])
+            return self._rows(data)[1]
         return after_last_line(data)
 
-    def _rows(self, data: bytes, line: int) -> tuple[NDArray[np.int64], int]:
-        """The line of every row, and where the last whole row ends."""
-        lines = np.empty(count_of(b"\n", data) + count_of(b"\r", data), np.int64)
-        quote = _QUOTE if self._quotes else _NO_QUOTE
-        rows, end = quoted_rows(np.frombuffer(data, np.uint8), ord(self._delimiter), quote, line, lines)
-        return lines[:rows], end
+    def _rows(self, data: bytes) -> tuple[NDArray[np.int64], int]:
+        """The line of every row, counted from 0, and where the last whole row ends."""
+        begins, _, end = rows_of_fields(data, 0, self._delimiter, self._quotes)
+        return np.searchsorted(line_ends(data), begins), end
 
     def row_places(self, stream: Stream) -> Iterator[NDArray[np.int64]]:
         """The bytes at which rows begin, a chunk at a time; the stream begins where the input does."""
         done = 0 if stream.peek(len(BOM)) != BOM else len(BOM)
-        for chunk in chunks(stream, self._chunk, self._cut):
-            lines = np.unique(self._rows(chunk.data, 1)[0])
-            begins = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n")) + 1
-            yield done + np.concatenate([[0], begins])[lines - 1]
+        for chunk in chunks(stream, self.chunk_size, self._cut):
+            lines = np.unique(self._rows(chunk.data)[0])
+            yield done + np.append(0, line_ends(chunk.data) + 1)[lines]
             done += len(chunk.data)
 
     def _lines(self, chunk: Chunk, source: str) -> NDArray[np.int64]:
         data = chunk.data
-        plain = ends_of_plain_rows(data, self._quotes)
-        if plain is not None:
-            return np.arange(chunk.line, chunk.line + plain.size)
-        lines, end = self._rows(data, chunk.line)
+        lines, end = self._rows(data)
         if end < len(data):
             line = chunk.line + data.count(b"\n", 0, end)
             closed = f"not closed on it; {self._one_line}" if self._one_line else "never closed"
@@ -154,7 +152,7 @@ class CsvReader(TextReader):
         if self._one_line and np.unique(lines).size < sum(bool(line.strip(b"\r")) for line in data.split(b"\n")):
             problem = f"a quoted field spans lines from line {chunk.line} on; {self._one_line}."
             raise BadLines(source, problem, lambda: self._unclosed(chunk))
-        return lines
+        return chunk.line + lines
 
     def _unclosed(self, chunk: Chunk) -> NDArray[np.int64]:
         """The lines on which a quote is opened and not closed."""
@@ -163,7 +161,7 @@ class CsvReader(TextReader):
             [
                 number
                 for number, line in enumerate(lines, chunk.line)
-                if b'"' in line and self._rows(line, number)[1] < len(line)
+                if b'"' in line and self._rows(line)[1] < len(line)
             ],
             np.int64,
         )
@@ -171,16 +169,13 @@ class CsvReader(TextReader):
     def _begin(self, chunk: Chunk, source: str) -> Chunk:
         """Read the first row of an input; returns the rows after its header."""
         row, rest = self._first_row(chunk)
-        again = self._live and self._first is not None
         if self._first is None:
             self._header = _looks_like_names(row) if self._header is None else self._header
             self._names = self._named(row, source)
             self._first = source, row
         first, names = self._first
         if self._header and row != names:
-            if again:
-                return chunk
-            raise BadFile(source, f"its columns are {_listed(row)}, but those of {first} are {_listed(names)}.")
+            raise BadFile(source, f"its columns are {', '.join(row)}, but those of {first} are {', '.join(names)}.")
         return rest if self._header else chunk
 
     def _first_row(self, chunk: Chunk) -> tuple[list[str], Chunk]:
@@ -225,36 +220,43 @@ class CsvReader(TextReader):
 
     def _table(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
         try:
-            return self._parsed(chunk.data, self._types, _BLOCK, True, [])
-        except pa.ArrowInvalid:
-            return self._table_slowly(chunk, lines, source)
+            return self._parsed(chunk.data, self._types)
+        except pa.ArrowInvalid as error:
+            return self._table_slowly(chunk, lines, source, error)
 
-    def _table_slowly(self, chunk: Chunk, lines: NDArray[np.int64], source: str) -> Any:
+    def _table_slowly(self, chunk: Chunk, lines: NDArray[np.int64], source: str, error: Exception) -> Any:
         """The table if its rows were only too long, else a sentence."""
         ragged: list[Any] = []
+        symbols = self._parsed(chunk.data, {}, ragged)
+        if ragged:
+            raise self._ragged(ragged, lines, source) from None
         try:
-            return self._parsed(chunk.data, self._types, len(chunk.data) + 1, False, ragged)
-        except pa.ArrowInvalid as error:
-            if ragged:
-                raise self._ragged(ragged[0], chunk, lines, source) from None
-            table = self._parsed(chunk.data, {}, len(chunk.data) + 1, False, [])
-            raise self._no_number(table, lines, source, error) from None
+            return self._parsed(chunk.data, self._types, ragged)
+        except pa.ArrowInvalid:
+            raise self._no_number(symbols, lines, source, error) from None
 
-    def _parsed(
-        self, data: bytes, types: dict[str, Any], block: int, threads: bool, ragged: list[Any], go_on: bool = False
-    ) -> Any:
-        """The rows of a chunk; columns without a type are symbols, and a row of another width is put into `ragged`."""
+    def _parsed(self, data: bytes, types: dict[str, Any], ragged: list[Any] | None = None) -> Any:
+        """The rows of a chunk; columns without a type are symbols.
+
+        ragged: gets the rows of another width, which are left out; then rows may be of any length.
+        """
 
         def note(row: Any) -> str:
+            if ragged is None:
+                return "error"
             ragged.append(row)
-            return "skip" if go_on else "error"
+            return "skip"
 
         quoted = self._quotes and b'"' in data
         if data.startswith(BOM):  # pyarrow takes it for a mark, wherever in the input the chunk begins
             data = BOM + data
         return pa_csv.read_csv(
             pa.py_buffer(data),
-            pa_csv.ReadOptions(column_names=self._names, block_size=block, use_threads=threads),
+            pa_csv.ReadOptions(
+                column_names=self._names,
+                block_size=_BLOCK if ragged is None else len(data) + 1,
+                use_threads=ragged is None,
+            ),
             pa_csv.ParseOptions(
                 delimiter=self._delimiter,
                 quote_char='"' if quoted else False,
@@ -269,42 +271,24 @@ class CsvReader(TextReader):
             ),
         )
 
-    def _ragged(self, row: Any, chunk: Chunk, lines: NDArray[np.int64], source: str) -> BadFile:
+    def _ragged(self, rows: list[Any], lines: NDArray[np.int64], source: str) -> BadFile:
+        row = rows[0]
         fields, expected = counted(row.actual_columns, "field"), counted(row.expected_columns, "column")
         remedy = "quote a field that has a comma in it." if self._quotes else "is a tab missing, or one too many?"
         problem = f"line {lines[row.number - 1]} has {fields}, but the first line has {expected}; {remedy}"
-        return BadLines(source, problem, lambda: lines[self._all_ragged(chunk)])
-
-    def _all_ragged(self, chunk: Chunk) -> list[int]:
-        """The rows of another width."""
-        ragged: list[Any] = []
-        self._parsed(chunk.data, {}, len(chunk.data) + 1, False, ragged, go_on=True)
-        return [row.number - 1 for row in ragged]
+        return BadLines(source, problem, lambda: lines[[row.number - 1 for row in rows]])
 
     def _no_number(self, table: Any, lines: NDArray[np.int64], source: str, error: Exception) -> BadFile:
         """The first field that should be a number but is not; `table` has symbols only."""
-        wrong = [
-            (row, name, text)
-            for name in self._names
-            if self._types.get(name) == NUMBER
-            for row, text in _first_word(table.column(name))
-        ]
-        if not wrong:
+        numbers = sorted(name for name in self._names if self._types.get(name) == NUMBER)
+        wrong = {name: _words(one_array(table.column(name))) for name in numbers}
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *wrong.values()]))
+        if not rows.size:
             return BadFile(source, f"lines {lines[0]} to {lines[-1]} cannot be read: {first_line(error)}.")
-        row, name, text = min(wrong)
-        problem = f"line {lines[row]}, column {name!r}: {text!r} is not a number, as those before it are"
-        problem = f"{problem}; correct it, or name the column in `symbols`."
-        return BadLines(source, problem, lambda: lines[self._no_numbers(table)])
-
-    def _no_numbers(self, table: Any) -> NDArray[np.bool_]:
-        """The rows with a field that should be a number and is certainly none."""
-        wrong = np.zeros(table.num_rows, np.bool_)
-        for name in self._names:
-            if self._types.get(name) == NUMBER:
-                texts = one_array(table.column(name))
-                codes = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-                wrong |= np.append(surely_no_numbers(_trimmed(texts.dictionary)), False)[codes]
-        return wrong
+        name = next(name for name in numbers if rows[0] in wrong[name])
+        text = table.column(name)[int(rows[0])].as_py()
+        problem = f"line {lines[rows[0]]}, column {name!r}: {text!r} is not a number, as those before it are"
+        return BadLines(source, f"{problem}; correct it, or name the column in `symbols`.", lambda: lines[rows])
 
 
 def _looks_like_names(row: list[str]) -> bool:
@@ -325,19 +309,13 @@ def _trimmed(texts: Any) -> Any:
 
 def _only_numbers(column: Any) -> bool:
     parts = [_trimmed(part.dictionary) for part in column.chunks]
-    return any(len(part) for part in parts) and all(first_no_number(part) is None for part in parts)
+    return any(len(part) for part in parts) and all(map(all_numbers, parts))
 
 
-def _first_word(column: Any) -> Iterator[tuple[int, str]]:
-    """The first row of a column of symbols that is not a number, and its text, if there is one."""
-    texts = one_array(column)
-    code = first_no_number(_trimmed(texts.dictionary))
-    if code is not None:
-        yield pc.index(texts.indices, pa.scalar(code, pa.int32())).as_py(), texts.dictionary[code].as_py()
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names)
+def _words(symbols: Any) -> NDArray[np.int64]:
+    """The rows whose symbols are not numbers."""
+    codes = symbols.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(np.append(not_numbers(_trimmed(symbols.dictionary)), False)[codes])
 
 
 def _cut_up(table: Any, lines: NDArray[np.int64], source: str, fresh: bool) -> Iterator[Stretch]:

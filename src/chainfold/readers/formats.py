@@ -44,22 +44,16 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-_JSON_NAME = ".json"
 _NAMES = {f".{form.value}": form for form in Format} | {
     ".ndjson": Format.JSONL,
     ".feather": Format.ARROW,
     ".ipc": Format.ARROW,
 }
 TEXT = {Format.CONLL, Format.CONLLU, Format.CRFSUITE, Format.CSV, Format.TSV, Format.JSONL}
-NO_ROWS = {
-    Format.CONLL: "has only blank lines or comments.",
-    Format.CONLLU: "has only blank lines or comments.",
-    Format.CRFSUITE: "has only blank lines or comments.",
-    Format.CSV: "has no rows, only blank lines or a header.",
-    Format.TSV: "has no rows, only blank lines or a header.",
+NO_ROWS = dict.fromkeys(Format, "has no rows.") | {
+    **dict.fromkeys((Format.CONLL, Format.CONLLU, Format.CRFSUITE), "has only blank lines or comments."),
+    **dict.fromkeys((Format.CSV, Format.TSV), "has no rows, only blank lines or a header."),
     Format.JSONL: "has no rows, only blank lines or empty lists.",
-    Format.PARQUET: "has no rows.",
-    Format.ARROW: "has no rows.",
 }
 
 
@@ -105,7 +99,13 @@ class InputReader:
 
     def format_of(self, stream: Stream, text: Format | None) -> Format:
         """The format of an input; text: that of the texts before."""
-        form = self.format or by_name(stream.name) or _by_magic(stream) or text or self.by_content(stream)
+        form = (
+            self.format
+            or by_name(stream.name)
+            or table_of(stream.peek(len(_ARROW_MAGIC)))
+            or text
+            or self.by_content(stream)
+        )
         if self.format is None and form in TEXT and form is not Format.JSONL:
             check_no_json(_first_line(self._head(stream)), stream.name)
         return form
@@ -129,9 +129,13 @@ class InputReader:
         progress.total(files.total_bytes)
         return self.read(files)
 
+    @property
+    def _comments(self) -> str | None:
+        return self.model_comments if self.comments is None else self.comments
+
     def text_reader(self, form: Format) -> TextReader:
         """A reader for a text format."""
-        comments = self.model_comments if self.comments is None else self.comments
+        comments = self._comments
         if form is Format.CONLL:
             return ConllReader(self.columns, comments=comments, tabs=self._tabs())
         if self.delimiter is not None and form not in (Format.CSV, Format.TSV):
@@ -152,7 +156,7 @@ class InputReader:
         return CsvReader(delimiter, quotes, self.columns, self.header, self.symbols, live=self.live, comments=comments)
 
     def _tabs(self) -> bool | None:
-        """Are there tabs between the columns of CoNLL? None: the first line tells."""
+        """Whether tabs are between the columns of CoNLL; None: the first line tells."""
         if self.delimiter not in (None, *_WHITE):
             raise BadSetting("delimiter", self.delimiter, "a tab or a space for conll, or set `format` to csv")
         delimiter = self.delimiter or self.model_delimiter
@@ -178,20 +182,18 @@ class InputReader:
             raise BadSetting("comments", self.comments, f"left out, as {form.value} has none")
 
     def is_header(self, line: str) -> bool:
-        """Are the fields of a line, tabs between them, names of the model's columns?"""
+        """Whether the fields of a line, tabs between them, are names of the model's columns."""
         fields = line.rstrip("\r").split("\t")
         different = len(set(fields)) == len(fields) > 1
         return different and self.model_columns.issuperset(fields) and self.header is not False
 
     def is_comment(self, line: str) -> bool:
-        """Does a line begin as comments do for certain?"""
-        comments = self.model_comments if self.comments is None else self.comments
-        return bool(comments) and line.startswith(comments or "")
+        """Whether a line begins as comments certainly do."""
+        return bool(self._comments) and line.startswith(self._comments or "")
 
     def may_be_comment(self, line: str) -> bool:
-        """Does a line begin as comments do, as far as is known?"""
-        comments = self.model_comments if self.comments is None else self.comments
-        return line.startswith(HASH if comments is None else comments) and comments != ""
+        """Whether a line begins as comments do, as far as is known."""
+        return line.startswith(HASH if self._comments is None else self._comments) and self._comments != ""
 
     def by_content(self, stream: Stream) -> Format:
         """The format that the first lines of a text look like."""
@@ -215,14 +217,14 @@ class InputReader:
 
 
 def are_files(inputs: Any) -> bool:
-    """Are these inputs to open and read, and not a table?"""
+    """Whether these are inputs to open and read, and not a table."""
     if isinstance(inputs, (str, Path, Inputs)) or hasattr(inputs, "read"):
         return True
     return isinstance(inputs, (list, tuple)) and all(map(are_files, inputs))
 
 
 class RowReader(Protocol):
-    """What all readers of rows have in common."""
+    """A reader of the rows of a stream."""
 
     def read(self, stream: Stream) -> Iterator[Stretch]: ...
 
@@ -254,7 +256,7 @@ def by_name(name: str) -> Format | None:
     """The format that a file's name tells."""
     path = PurePath(name.lower())
     suffix = (path.with_suffix("") if path.suffix in _PACKED else path).suffix
-    if suffix == _JSON_NAME:
+    if suffix == ".json":
         raise _json(name)
     return _NAMES.get(suffix)
 
@@ -271,12 +273,12 @@ def check_no_json(line: str, name: str) -> None:
 
 
 def _is_object(line: str) -> bool:
-    """Is a line an object of JSON, or the beginning of a long one?"""
+    """Whether a line is an object of JSON, or the beginning of a long one."""
     return line.lstrip().startswith("{") and bool(_json_value(line))
 
 
 def _json_value(line: str) -> Any:
-    """What a line is as JSON; something true if it is the beginning of a long array or object, else None."""
+    """The JSON value of a line; True for the beginning of a long array or object, else None."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -286,10 +288,6 @@ def _json_value(line: str) -> Any:
 def _json(name: str) -> BadFile:
     known = "JSON lines (.jsonl, an object a line), CoNLL, CoNLL-U, CRFsuite's lines, CSV, TSV, Parquet or Arrow"
     return BadFile(name, f"looks like one JSON value, which is not read; give {known}, or set `format`.")
-
-
-def _by_magic(stream: Stream) -> Format | None:
-    return table_of(stream.peek(max(len(_ARROW_MAGIC), len(_PARQUET_MAGIC))))
 
 
 def table_of(head: bytes) -> Format | None:

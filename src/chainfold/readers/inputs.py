@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
+from chainfold.readers.progress import ignore
 from chainfold.system.sources import ByteSource, Readable, source_at, sources_of
 
 Meter = Callable[[int], None]
@@ -44,6 +45,7 @@ _MARKS = {  # of byte order; that of UTF-32 begins like that of UTF-16
 MARK_SIZE = 4
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 MAGIC_SIZE = 6
+_UNPACKED: dict[str, Callable[[Any], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 
 
 class Damage(BadFile):
@@ -70,7 +72,7 @@ class Inputs:
         if not several:
             raise BadSetting("the list of files", [], "at least one file")
         self._inputs = [
-            Input(source, _text_encoding(encoding), progress or _ignore, keep or _ignore, live)
+            Input(source, _text_encoding(encoding), progress or ignore, keep or ignore, live)
             for given in several
             for source in _resolved(given)
         ]
@@ -129,7 +131,7 @@ class Input:
 def input_at(address: str, encoding: str, progress: Meter | None) -> Input:
     """The input with the address of a source, which is no pattern."""
     with _readable(address):
-        return Input(source_at(address), _text_encoding(encoding), progress or _ignore, _ignore, live=False)
+        return Input(source_at(address), _text_encoding(encoding), progress or ignore, ignore, live=False)
 
 
 class Stream:
@@ -161,7 +163,7 @@ class Stream:
         return bytes(self._ahead[:size])
 
     def peek_text(self, size: int, enough: Callable[[bytes], bool]) -> bytes:
-        """The same of a text; if it is live, what is there, once that is enough."""
+        """The next bytes of a text; if it is live, those that are there, once they are enough."""
         if self.input.live:
             while len(self._ahead) < size and not self._ended and not enough(bytes(self._ahead)):
                 self._fill(len(self._ahead) + 1)
@@ -198,10 +200,6 @@ class Stream:
         if self.input.source.owned:
             self._raw.close()
 
-    @property
-    def path(self) -> Path | None:
-        return self.input.path
-
     def _fill(self, size: int) -> None:
         while len(self._ahead) < size and not self._ended:
             try:
@@ -227,7 +225,7 @@ def marked_encoding(head: bytes) -> str | None:
 
 
 def may_be_marked(head: bytes) -> bool:
-    """May a text that begins with these bytes, fewer than a mark has, begin with a byte order mark?"""
+    """Whether a text that begins with these bytes, fewer than a mark has, may begin with a byte order mark."""
     return any(mark.startswith(head) for mark in _MARKS)
 
 
@@ -238,19 +236,11 @@ def compression_of(head: bytes) -> str | None:
 
 def _decompressed(file: io.BufferedReader, compression: str | None) -> Callable[[], bytes]:
     """A function that gives the next piece, nothing at the end; all that comes before a damage is given."""
-    if compression == "gzip":
-        unzipped = gzip.GzipFile(fileobj=file)
-        return lambda: unzipped.read1(_PIECE)
-    if compression == "bzip2":
-        unpressed = bz2.BZ2File(file)
-        return lambda: unpressed.read1(_PIECE)
-    if compression == "xz":
-        unpacked = lzma.LZMAFile(file)  # noqa: SIM115  the file under it is closed by its owner
-        return lambda: unpacked.read1(_PIECE)
     if compression == "zstd":
         inflated = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return lambda: bytes(inflated.read(_ZSTD_PIECE))
-    return lambda: file.read1(_PIECE)
+    unpacked: Any = file if compression is None else _UNPACKED[compression](file)
+    return lambda: unpacked.read1(_PIECE)
 
 
 class _Metered(io.RawIOBase):
@@ -290,10 +280,6 @@ class _Limited:
         data: bytes = self._raw.read(min(size, self._left)) or b""
         self._left -= len(data)
         return data
-
-
-def _ignore(value: object) -> None:
-    pass
 
 
 def _exactly(raw: Any, size: int) -> bytes:
@@ -399,17 +385,14 @@ def after_last_line(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
+def line_ends(data: bytes) -> NDArray[np.int64]:
+    """Where each line ends."""
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+
+
 def count_of(byte: bytes, data: bytes) -> int:
     """How often one byte occurs; several times as fast as `bytes.count`."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))
-
-
-def ends_of_plain_rows(data: bytes, quotes: bool) -> NDArray[np.int64] | None:
-    """Where each line ends; None if one is blank, or if a row may continue on the next line."""
-    if b"\r" in data or (quotes and b'"' in data):
-        return None
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return None if (np.diff(ends, prepend=-1) == 1).any() else ends
 
 
 def chunks(
@@ -450,7 +433,7 @@ def _utf8_pieces(stream: Stream, size: int) -> Iterator[bytes]:
 
 
 def checked(data: bytes, line: int, name: str) -> bytes:
-    """The same bytes, if they are UTF-8."""
+    """Return the bytes if they are UTF-8, else raise."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

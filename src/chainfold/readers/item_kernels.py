@@ -74,7 +74,7 @@ def value_of(thing: Any, types: Any) -> Any:
 
 @kernel(fastmath=STRICT, inline=True)
 def is_container(thing: Any, types: Any) -> Any:
-    """Is it a dict, a list or a tuple?"""
+    """Whether it is a dict, a list or a tuple."""
     kind = type_at(thing)
     return kind == types[_DICT] or kind == types[_LIST] or kind == types[_TUPLE]
 

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines
 from chainfold.readers.columns import NO_COLUMN, NUMBER, Choice, Stretch
-from chainfold.readers.inputs import Chunk, RawObjects
+from chainfold.readers.inputs import Chunk, RawObjects, line_ends
 from chainfold.readers.tables import ROWS, first_line, normal, one_array
 from chainfold.readers.text import Taken, TextReader
 
-JSONL_CHUNK = 1 << 20
 _BLANKS = b" \t\r"
 _SHOWN = 40  # letters of a value
 _MOST_WHOLE = 2**63 - 1
@@ -40,15 +39,15 @@ _ARROW = {_TEXT: pa.string(), _NUMBER: NUMBER, _WHOLE: pa.int64(), _BOOL: pa.boo
 class JsonLinesReader(TextReader):
     """Objects, one a line; the fields of the first object, and their types in the first chunk, hold for all others."""
 
+    chunk_size = 1 << 20
+
     def __init__(
         self,
         columns: Sequence[str] | None = None,
         symbols: Choice = NO_COLUMN,
         fields: Collection[str] | None = None,
-        chunk: int = JSONL_CHUNK,
     ) -> None:
         """columns: the fields to read; fields: those that may be read if the first object has them. None: all."""
-        super().__init__(chunk)
         self._columns, self._symbols, self._fields = columns, symbols, fields
         self._names: list[str] = []
         self._lists = False  # is an object a sequence?
@@ -100,7 +99,7 @@ class JsonLinesReader(TextReader):
         return starts
 
     def _begin(self, lines: _Lines, source: str) -> None:
-        """What the first object has."""
+        """Take the fields of the first object."""
         first = lines.parsed(0, source)
         names = list(first) if self._columns is None else list(self._columns)
         self._lists = any(isinstance(first.get(name), list) for name in names)
@@ -117,7 +116,7 @@ class JsonLinesReader(TextReader):
 
     @property
     def _ignores(self) -> bool:
-        """May objects have other fields?"""
+        """Whether objects may have other fields."""
         return self._lists or self._columns is not None or self._fields is not None
 
     def _table(self, lines: _Lines, source: str) -> Any:
@@ -181,7 +180,7 @@ class JsonLinesReader(TextReader):
             low = rows.stop
 
     def _wrong(self, lines: _Lines, source: str, error: Exception) -> BadFile:
-        """What is wrong with the first wrong line of a chunk."""
+        """The error for the first wrong line of a chunk."""
 
         def problems() -> Iterator[tuple[int, str]]:
             checker = self._checker()
@@ -203,24 +202,24 @@ class _Lines:
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         data = np.frombuffer(chunk.data, np.uint8)
-        line_ends = np.flatnonzero(data == ord("\n"))
-        begins = np.concatenate([[0], line_ends[:-1] + 1])
-        last = line_ends - 1
+        ends = line_ends(chunk.data)
+        begins = np.append(0, ends[:-1] + 1)
+        last = ends - 1
         for _ in range(2):  # white space is rare; a longer run of it is found below
             last -= _is_blank(data, last, begins)
-        self.count = line_ends.size
+        self.count = ends.size
         open_begin, closed = data[begins] == ord("{"), (last >= begins) & (data[np.maximum(last, 0)] == ord("}"))
         for line in np.flatnonzero(~(open_begin & closed)).tolist():
-            text = chunk.data[begins[line] : line_ends[line]]
+            text = chunk.data[begins[line] : ends[line]]
             begins[line] += len(text) - len(text.lstrip(_BLANKS))
-            last[line] = line_ends[line] - 1 - (len(text) - len(text.rstrip(_BLANKS)))
+            last[line] = ends[line] - 1 - (len(text) - len(text.rstrip(_BLANKS)))
         blank = last < begins
         self.blank, self.objects = np.flatnonzero(blank), np.flatnonzero(~blank)
         self._begins, self.ends = begins[self.objects], last[self.objects]
         self.plain = bool(((data[self._begins] == ord("{")) & (data[self.ends] == ord("}"))).all())
 
     def has_empty(self, table: Any) -> bool:
-        """Is an object without fields? The table has a row for each."""
+        """Whether an object has no fields; the table has a row for each."""
         missing = np.ones(table.num_rows, np.bool_)
         for column in table.columns:
             if not column.null_count:
@@ -289,7 +288,7 @@ class _Checker:
         self.kinds, self.nested = kinds, nested
 
     def problem(self, lines: _Lines, index: int) -> str | None:
-        """What is wrong with an object, to follow its line; None if nothing is."""
+        """The problem of an object, to follow its line; None if there is none."""
         try:
             fields = parsed_object(lines.text(index))
         except ValueError as error:
@@ -319,7 +318,7 @@ class _Checker:
         return next(filter(None, (self._entry(name, entry) for name, entry in entries)), None)
 
     def _entry(self, name: str, entry: Any) -> str | None:
-        """What is wrong with an entry of a list, which may be a list of attributes."""
+        """The problem of an entry of a list, which may be a list of attributes."""
         if entry is None:
             return None
         if isinstance(entry, list) != self.nested.setdefault(name, isinstance(entry, list)):

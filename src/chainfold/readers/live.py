@@ -33,7 +33,7 @@ _NO_LINES = np.empty(0, np.int64)
 
 
 class OnError(StrEnum):
-    """What happens to a line that cannot be read."""
+    """Treatment of a line that cannot be read."""
 
     STOP = "stop"  # it is raised, after all rows before it were given
     SKIP = "skip"  # it is left out of the rows, and of what is kept
@@ -49,7 +49,7 @@ class RowChecker(Protocol):
 
     @property
     def marked(self) -> bool:
-        """Do sequences end where the input says so? False before the first row."""
+        """Whether sequences end where the input says so; False before the first row."""
 
     def check(self, stretch: Stretch, unknown: NDArray[np.int64], last: Stretch | None) -> Stretch:
         """The rows with the model's names of columns, without values on the unknown lines; raises if one is wrong.
@@ -171,7 +171,7 @@ class LiveRows:
             rows = []
             for stretch in stretches:
                 rows.append(self._checker.check(stretch, unknown, last))
-                last = _row(rows[-1], -1)
+                last = _last_row(rows[-1])
         except BadFile:
             reader.restore(state)
             raise
@@ -183,7 +183,7 @@ class LiveRows:
             self._input.keep(taken.raw)
         ended = reader.between and self._checker.marked
         if stretches:
-            self._last = _row(stretches[-1], -1)
+            self._last = _last_row(stretches[-1])
         elif ended and self._open:
             stretches = [self._no_rows()]
         self._open = not ended if stretches else self._open
@@ -191,7 +191,7 @@ class LiveRows:
             yield Arrived(stretch, ended and index == len(stretches))
 
     def _wrong(self, chunk: Chunk, reader: TextReader | None, problem: BadFile) -> Iterator[Arrived]:
-        """What happens to a line that cannot be read."""
+        """Raise for a line that cannot be read, leave it out, or give a row for it."""
         problem = self._sentence(chunk, problem)
         if self._last is None or reader is None or self._on_error is OnError.STOP:
             raise problem
@@ -199,13 +199,13 @@ class LiveRows:
         yield from self._given(self._without(LinesOf(chunk), np.array([0]), reader), reader)
 
     def _sentence(self, chunk: Chunk, problem: BadFile) -> BadFile:
-        """What is wrong with a line."""
+        """The problem of a line; bytes that cannot be decoded are only known by their mark."""
         if self._input.read_as != UTF8 and MARK in chunk.data:
             return BadFile(self._name, f"line {chunk.line} is not {self._input.read_as}.")
         return problem
 
     def _sifted(self, lines: LinesOf, reader: TextReader, wrong: BadFile) -> Taken | None:
-        """What there is without all lines that are certainly wrong; None if that is not enough."""
+        """The rows without the lines that are certainly wrong; None if others are wrong too."""
         bad, kept = _NO_LINES, np.arange(len(lines))
         if self._on_error is OnError.STOP or self._last is None:
             return None
@@ -231,7 +231,7 @@ class LiveRows:
         return None
 
     def _why(self, chunk: Chunk, reader: TextReader, wrong: BadFile) -> BadFile:
-        """What is wrong with a line of a chunk with which something is wrong."""
+        """The problem of one line of a chunk; `wrong` if the line alone can be read."""
         try:
             self._taken(chunk, reader)
         except BadFile as problem:
@@ -239,7 +239,7 @@ class LiveRows:
         return wrong
 
     def _without(self, lines: LinesOf, bad: NDArray[np.int64], reader: TextReader) -> Taken:
-        """What there is without bad lines: they are left out, or rows of which nothing is known."""
+        """The rows without bad lines: these are left out, or are rows without known values."""
         if self._on_error is OnError.SKIP:
             chunk, good = lines.others(bad)
             taken = self._taken(chunk, reader) if good.size else Taken([], RawLines(self._name, chunk, good, False))
@@ -275,11 +275,8 @@ def _halves(chunk: Chunk) -> list[Chunk]:
     return [Chunk(first, chunk.line), Chunk(second, chunk.line + count_of(b"\n", first), chunk.added)]
 
 
-def _row(stretch: Stretch, row: int) -> Stretch:
-    """One row of a stretch."""
-    row %= stretch.lines.size
-    batch = stretch.batch.slice(row, 1)
-    return stretch._replace(batch=batch, starts=stretch.starts[row : row + 1], lines=stretch.lines[row : row + 1])
+def _last_row(stretch: Stretch) -> Stretch:
+    return stretch.rows(stretch.lines.size - 1, stretch.lines.size)
 
 
 class _Complaints:

@@ -148,7 +148,7 @@ class PieceReader:
             if before is None and isinstance(reader, ConllReader):
                 reader.forget_comments()
             before = piece
-            for stretch in places.rows(piece.begin, piece.end):
+            for stretch in places.read(piece.begin, piece.end):
                 self._check(stretch, form)
                 self.counted[piece.file] = self.counted.get(piece.file, 0) + stretch.lines.size
                 yield stretch
@@ -166,11 +166,11 @@ class PieceReader:
         return found
 
     def _all_after(self, piece: FilePiece, across: bool) -> Iterator[Stretch]:
-        yield from self._places(piece.file).after(piece.end)
+        yield from self._places(piece.file).read(piece.end, None)
         for file in range(piece.file + 1, len(self._files) if across else 0):
             places = self._places(file)
             places.before(0, 0, None)
-            yield from places.after(0)
+            yield from places.read(0, None)
 
     def _places(self, file: int) -> _Places:
         about = self._files[file]
@@ -218,11 +218,8 @@ class _Places(Protocol):
     def before(self, at: int, rows: int, safe: int | None) -> list[Stretch]:
         """At least these rows before a place, or all; the reader then stands there. safe: enough rows before it."""
 
-    def rows(self, low: int, high: int) -> Iterator[Stretch]:
-        """The rows of a range, at whose beginning the reader stands."""
-
-    def after(self, at: int) -> Iterator[Stretch]:
-        """The rows after a place, where the reader stands, a few at a time."""
+    def read(self, low: int, high: int | None) -> Iterator[Stretch]:
+        """The rows of a range, at whose beginning the reader stands; without an end a few at a time."""
 
 
 class _Lines:
@@ -240,7 +237,12 @@ class _Lines:
             low, look = self.border(end - look) if safe is None else safe, 8 * look
             if self._reader.has_header and low < _HEAD:
                 low = 0
-            if low and safe is None and self._reader.spans_lines and self._has_quote(low, end):
+            if (
+                low
+                and safe is None
+                and self._reader.spans_lines
+                and any(b'"' in piece for piece in self._bytes(low, end))
+            ):
                 continue
             if low and self._begins_like_comment(low):
                 continue
@@ -254,46 +256,40 @@ class _Lines:
                 break
         return found
 
-    def rows(self, low: int, high: int) -> Iterator[Stretch]:
+    def read(self, low: int, high: int | None) -> Iterator[Stretch]:
+        if high is None:
+            return self._read(self.border(low), self._size, _LOOK)
         return self._read(self.border(low), self.border(high))
-
-    def after(self, at: int) -> Iterator[Stretch]:
-        return self._read(self.border(at), self._size, _LOOK)
 
     def border(self, at: int) -> int:
         """The first place from `at` on where a line begins."""
         if at <= 0 or at >= self._size:
             return min(max(at, 0), self._size)
         at -= 1
-        with closing(self._source.part(at, self._size)) as stream:
-            while piece := stream.read(_FIRST_LOOK):
-                if (end := piece.find(b"\n") + 1) > 0:
-                    return at + end
-                at += len(piece)
+        for piece in self._bytes(at, self._size, _FIRST_LOOK):
+            if (end := piece.find(b"\n") + 1) > 0:
+                return at + end
+            at += len(piece)
         return self._size
 
     def _read(self, low: int, high: int, size: int | None = None) -> Iterator[Stretch]:
         if low < high:
-            line = 1 + self._lines_before(low) if self._numbered else 1
+            line = 1
+            if self._numbered:
+                line += sum(count_of(b"\n", piece) for piece in self._bytes(0, low))
             with closing(self._source.part(low, high)) as stream:
                 if low and not self._numbered:
                     stream.name = f"{stream.name} from byte {low:,} on"
                 yield from self._reader.rows(stream, line, size)
 
-    def _lines_before(self, at: int) -> int:
-        with closing(self._source.part(0, at)) as stream:
-            return sum(count_of(b"\n", piece) for piece in iter(lambda: stream.read(CHUNK), b""))
+    def _bytes(self, low: int, high: int, size: int = CHUNK) -> Iterator[bytes]:
+        with closing(self._source.part(low, high)) as stream:
+            while piece := stream.read(size):
+                yield piece
 
     def _begins_like_comment(self, at: int) -> bool:
-        """May the line be a comment, if a sequence begins with it?"""
-        if not isinstance(self._reader, ConllReader):
-            return False
-        with closing(self._source.part(at, self._size)) as stream:
-            return stream.read(1) == HASH.encode()
-
-    def _has_quote(self, low: int, high: int) -> bool:
-        with closing(self._source.part(low, high)) as stream:
-            return any(b'"' in piece for piece in iter(lambda: stream.read(CHUNK), b""))
+        """Whether the line may be a comment, if a sequence begins with it."""
+        return isinstance(self._reader, ConllReader) and next(self._bytes(at, at + 1), b"") == HASH.encode()
 
 
 class _RowGroups:
@@ -306,16 +302,10 @@ class _RowGroups:
         found: list[Stretch] = []
         while at and _count(found) < rows:
             at -= 1
-            found = [*last_rows(self.rows(at, at + 1), rows), *found]
+            found = [*last_rows(self.read(at, at + 1), rows), *found]
         return found
 
-    def rows(self, low: int, high: int) -> Iterator[Stretch]:
-        return self._read(low, high)
-
-    def after(self, at: int) -> Iterator[Stretch]:
-        return self._read(at, None)
-
-    def _read(self, low: int, high: int | None) -> Iterator[Stretch]:
+    def read(self, low: int, high: int | None) -> Iterator[Stretch]:
         with closing(self._source.open()) as stream:
             yield from self._reader.groups(stream, low, high)
 
@@ -327,17 +317,12 @@ class _Whole:
         self._source, self._reader = source, reader
 
     def before(self, at: int, rows: int, safe: int | None) -> list[Stretch]:
-        return last_rows(self._read(), rows) if at and rows else []
+        return last_rows(self.read(0, None), rows) if at and rows else []
 
-    def rows(self, low: int, high: int) -> Iterator[Stretch]:
-        return self._read()
-
-    def after(self, at: int) -> Iterator[Stretch]:
-        return iter(()) if at else self._read()
-
-    def _read(self) -> Iterator[Stretch]:
-        with closing(self._source.open()) as stream:
-            yield from self._reader.read(stream)
+    def read(self, low: int, high: int | None) -> Iterator[Stretch]:
+        if low == 0:
+            with closing(self._source.open()) as stream:
+                yield from self._reader.read(stream)
 
 
 def _count(stretches: Sequence[Stretch]) -> int:
@@ -353,8 +338,5 @@ def last_rows(stretches: Iterator[Stretch] | Sequence[Stretch], rows: int) -> li
             kept.popleft()
     surplus = _count(kept) - rows
     if kept and surplus > 0:
-        first = kept[0]
-        kept[0] = first._replace(
-            batch=first.batch.slice(surplus), starts=first.starts[surplus:], lines=first.lines[surplus:]
-        )
+        kept[0] = kept[0].rows(surplus, kept[0].lines.size)
     return list(kept)

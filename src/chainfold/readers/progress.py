@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-def _ignore(*_: object) -> None:
+def ignore(*_: object) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class InputProgress:
-    """What is called while an input is read and encoded."""
+    """Functions that are called while an input is read and encoded."""
 
-    total: Callable[[int | None], None] = _ignore  # bytes of the input, None if unknown
-    phase: Callable[[str, int | None], None] = _ignore  # the phase that begins, and its positions, None if unknown
-    read: Callable[[int], None] = _ignore  # bytes that were read
-    positions: Callable[[int], None] = _ignore  # positions that were done
+    total: Callable[[int | None], None] = ignore  # bytes of the input, None if unknown
+    phase: Callable[[str, int | None], None] = ignore  # the phase that begins, and its positions, None if unknown
+    read: Callable[[int], None] = ignore  # bytes that were read
+    positions: Callable[[int], None] = ignore  # positions that were done

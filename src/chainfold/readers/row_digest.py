@@ -22,7 +22,7 @@ class RowDigest:
         self.rows = 0
 
     def of(self, stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-        """The same stretches."""
+        """Pass the stretches on."""
         for stretch in stretches:
             self._add("starts", stretch.starts)
             for name, column in zip(stretch.batch.schema.names, stretch.batch.columns, strict=True):
@@ -33,7 +33,7 @@ class RowDigest:
 
     @property
     def text(self) -> str:
-        """Of all rows so far."""
+        """The digest of all rows so far."""
         whole = hashlib.blake2b(digest_size=16)
         for part, state in sorted(self._states.items()):
             whole.update(part.encode(errors="surrogatepass") + b"\0" + state.digest())

@@ -26,11 +26,11 @@ from chainfold.readers.text import counted
 from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
-_ROWS, _ENTRIES = 65536, 1 << 20  # the limits of a stretch
+_ROWS, _ENTRIES = 65536, 1 << 20  # of a stretch, at least
 _ITEMS, _ATTRIBUTES = 4096, 1 << 17  # that are read at once
 _SHOWN = 60  # characters of what is no sequence
 KEPT = (list, tuple, np.ndarray)
-"""What holds its sequences, rather than making them when they are asked for."""
+"""Types that hold their sequences, rather than making them when they are asked for."""
 
 
 def stretches_of(
@@ -67,7 +67,7 @@ def parts_of(
     """The items of all sequences; those of lists and tuples many at a time, if no code runs between them."""
     batch, kept = _Batch(), all(isinstance(each, (*KEPT, type(None))) for each in (sequences, labels, weights))
     try:
-        for sequence in _together(sequences, labels, weights):
+        for sequence in _sequences_of(sequences, labels, weights):
             listed = isinstance(sequence.labels, (list, tuple, type(None)))
             if not listed:
                 yield from batch.parts()
@@ -113,7 +113,7 @@ class _Batch:
         if reader is None or not sequences:
             return
         reader.begin([sequence.items for sequence in sequences])
-        starts, labels, weights = _beside(sequences)
+        starts, labels, weights = _of_each_item(sequences)
         gathered = _Gathered()
         while row < starts.size:
             texts = reader.read()
@@ -129,8 +129,8 @@ class _Batch:
                 row, gathered = high, _Gathered()
 
 
-def _beside(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
-    """Of each item: does a sequence start with it, its label, its weight."""
+def _of_each_item(sequences: list[_Sequence]) -> tuple[NDArray[np.bool_], list[str | None], NDArray[np.float64]]:
+    """Whether a sequence starts with each item, the label of each, and its weight."""
     lengths = np.array([len(sequence.items) for sequence in sequences], np.int64)
     starts = np.zeros(int(lengths.sum()), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
@@ -173,11 +173,11 @@ def _part_of_one(sequence: _Sequence, gathered: _Gathered, labels: list[str | No
 _NONE = object()
 
 
-def _together(
+def _sequences_of(
     sequences: Iterable[Any], labels: Iterable[Any] | None, weights: Iterable[Any] | None
 ) -> Iterator[_Sequence]:
-    each, theirs_each = _iterated(sequences, "the sequences"), _perhaps(labels, "the labels")
-    rows = zip_longest(each, theirs_each, _perhaps(weights, "the weights"), fillvalue=_NONE)
+    each, theirs_each = _iterated(sequences, "the sequences"), _optional(labels, "the labels")
+    rows = zip_longest(each, theirs_each, _optional(weights, "the weights"), fillvalue=_NONE)
     for index, (items, theirs, weight) in enumerate(rows):
         if items is _NONE and theirs is _NONE:
             raise BadChain(f"there are more weights than the {index} sequences.")
@@ -210,7 +210,7 @@ def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, An
         )
     if isinstance(labels, str):
         raise BadChain(f"the labels of sequence {index} are {labels!r}; give a list of labels for each sequence.")
-    each, theirs = _iterated(items, f"sequence {index}"), _perhaps(labels, f"the labels of sequence {index}")
+    each, theirs = _iterated(items, f"sequence {index}"), _optional(labels, f"the labels of sequence {index}")
     for place, (item, label) in enumerate(zip_longest(each, theirs, fillvalue=_NONE)):
         if labels is not None and (item is _NONE or label is _NONE):
             least, more, less = (place, "label", "item") if item is _NONE else (place, "item", "label")
@@ -218,7 +218,7 @@ def _paired_items(items: Any, labels: Any, index: int) -> Iterator[tuple[Any, An
         yield item, None if label is _NONE else label
 
 
-def _perhaps(things: Any, what: str) -> Iterator[Any]:
+def _optional(things: Any, what: str) -> Iterator[Any]:
     return iter(()) if things is None else _iterated(things, what)
 
 
@@ -302,7 +302,7 @@ class _Gathered:
 
 
 class _StretchBuilder:
-    """Items to stretches of a bounded size."""
+    """Items to stretches: as many parts as have enough rows or attributes."""
 
     def __init__(self, labelled: bool, weighted: bool) -> None:
         self._labelled, self._weighted = labelled, weighted
@@ -320,32 +320,22 @@ class _StretchBuilder:
         self._entries = 0
 
     def add(self, part: ItemPart) -> Iterator[Stretch]:
-        """Add items; gives the stretches that are full."""
-        ends, low = part.texts.ends, 0
-        while low < ends.size:
-            begin = int(ends[low - 1]) if low else 0
-            high = int(np.searchsorted(ends, begin + _ENTRIES - self._entries)) + 1
-            high = min(high, low + _ROWS - len(self._labels), ends.size)
-            self._take(part, low, high, begin)
-            if len(self._labels) >= _ROWS or self._entries >= _ENTRIES:
-                yield self._stretch()
-            low = high
+        """Add items; gives a stretch if there are enough."""
+        text, offsets, values, ends = part.texts
+        self._codes.append(self._table.codes(text, offsets[:-1], offsets[1:]))
+        self._values.append(values.copy())
+        self._ends.append(ends + self._entries)
+        self._starts.append(part.starts)
+        self._weights.append(part.weights)
+        self._labels += part.labels
+        self._entries += values.size
+        if len(self._labels) >= _ROWS or self._entries >= _ENTRIES:
+            yield self._stretch()
 
     def rest(self) -> Iterator[Stretch]:
         """The items that no stretch had yet."""
         if self._labels:
             yield self._stretch()
-
-    def _take(self, part: ItemPart, low: int, high: int, begin: int) -> None:
-        text, offsets, values, ends = part.texts
-        end = int(ends[high - 1])
-        self._codes.append(self._table.codes(text, offsets[begin:end], offsets[begin + 1 : end + 1]))
-        self._values.append(values[begin:end].copy())
-        self._ends.append(ends[low:high] - begin + self._entries)
-        self._starts.append(part.starts[low:high])
-        self._weights.append(part.weights[low:high])
-        self._labels += part.labels[low:high]
-        self._entries += end - begin
 
     def _stretch(self) -> Stretch:
         """All items since the last one."""
@@ -368,7 +358,7 @@ class _StretchBuilder:
 
 
 def _shown(value: Any) -> str:
-    """The beginning of it."""
+    """The beginning of its representation."""
     try:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python prints

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.readers.columns import NUMBER, SYMBOL, Stretch
-from chainfold.readers.inputs import Chunk
+from chainfold.readers.inputs import Chunk, line_ends
 from chainfold.readers.tables import tidy
 
 _BLOT = b"x"
@@ -21,8 +21,8 @@ class LinesOf:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self._ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n")) + 1
-        self._begins = np.concatenate([[0], self._ends[:-1]])
+        self._ends = line_ends(chunk.data) + 1
+        self._begins = np.append(0, self._ends[:-1])
 
     def __len__(self) -> int:
         return self._ends.size
@@ -62,7 +62,7 @@ class LinesOf:
 def blank_rows(
     stretch: Stretch, rows: NDArray[np.bool_], last: Stretch, group: str | None, weight: str | None
 ) -> Stretch:
-    """The same rows, but of some nothing is known, except that each belongs to the group of the row before it.
+    """The rows, some of them without known values, except that each belongs to the group of the row before it.
 
     last: the row before the first. The weights stay.
     """

@@ -57,27 +57,6 @@ def line_places(data: Any, rows: Any, attributes: Any, out: Any) -> None:
 
 
 @kernel(fastmath=STRICT)
-def row_ends(data: Any, begin: Any, delimiter: Any, quote: Any, ends: Any) -> Any:
-    """Where each row that is not blank ends, from `begin` on; quotes may hold line ends. Returns how many there are."""
-    rows, row_begin = 0, begin
-    quoted, may_open = False, True  # a quote opens at the beginning of a field, or doubled
-    for k in range(begin, data.size):
-        byte = data[k]
-        if quoted:
-            quoted = byte != quote
-            may_open = True
-        elif byte in (NEWLINE, RETURN):
-            if k > row_begin:
-                ends[rows] = k
-                rows += 1
-            row_begin, may_open = k + 1, True
-        else:
-            quoted = may_open and byte == quote
-            may_open = byte == delimiter
-    return rows
-
-
-@kernel(fastmath=STRICT)
 def splice(data: Any, at: Any, places: Any, fields: Any, out: Any) -> Any:
     """out = data[at : begins[0]] + fields of row 0 + data[ends[0] : begins[1]] + …; returns its size."""
     size = 0

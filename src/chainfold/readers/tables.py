@@ -44,7 +44,7 @@ def _batches(table: Any) -> Iterator[Any]:
 
 
 def is_lazy(table: Any) -> bool:
-    """Is it a query of polars that has not run?"""
+    """Whether it is a query of polars that has not run."""
     return callable(getattr(table, "collect", None)) and callable(getattr(table, "collect_schema", None))
 
 
@@ -93,17 +93,12 @@ def _check_cells(batch: Any, lines: NDArray[np.int64], source: str) -> None:
 
 def _named(batch: Any, names: Sequence[str] | None, source: str) -> Any:
     """The batch without an index of pandas, its columns called as the user says."""
-    batch = _without_index(batch)
+    batch = batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
     if names is None:
         return batch
     if len(names) != batch.num_columns:
         raise BadFile(source, f"has {counted(batch.num_columns, 'column')}, but there are names for {len(names)}.")
     return batch.rename_columns(list(names))
-
-
-def _without_index(batch: Any) -> Any:
-    """The batch without the index that pandas adds to the columns of a table."""
-    return batch.select([k for k, name in enumerate(batch.schema.names) if not _PANDAS_INDEX.fullmatch(name)])
 
 
 def normal(batch: Any, symbols: Choice, lines: NDArray[np.int64], source: str) -> Any:
@@ -184,7 +179,7 @@ def _as_symbols(column: Any) -> Any:
 
 
 def tidy(column: Any) -> Any:
-    """The same symbols, their dictionary only of what occurs, in order of first appearance."""
+    """The symbols with a dictionary only of those that occur, in order of first appearance."""
     used = pc.unique(column.indices.drop_null())
     if len(used) == len(column.dictionary) and (used.to_numpy() == np.arange(len(used))).all():
         return column

@@ -1,4 +1,4 @@
-"""What readers of text have in common: chunks of whole lines in, rows out, and a state that can be restored."""
+"""Readers of text: chunks of whole lines in, rows out, and a state that can be restored."""
 
 from __future__ import annotations
 
@@ -14,18 +14,29 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
 from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawFields, RawLines, RawObjects, Stream, after_last_line, chunks
-from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE
+from chainfold.readers.inputs import (
+    CHUNK,
+    Chunk,
+    RawFields,
+    RawLines,
+    RawObjects,
+    Stream,
+    after_last_line,
+    chunks,
+    count_of,
+)
+from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE, quoted_rows
 from chainfold.system.jit import OK
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line
+_NO_QUOTE = -1
 # Everything that Arrow reads as a number looks like this
 _LIKE_A_NUMBER = r"^\s*[-+]?(?:[0-9.][-+0-9.eE]*|(?i:inf|nan).*)\s*$"
 
 
 class Taken(NamedTuple):
-    """What a chunk of text holds."""
+    """The rows of a chunk of text."""
 
     stretches: list[Stretch]
     raw: RawLines | RawFields | RawObjects  # the chunk as it is, for a copy of the input
@@ -35,10 +46,8 @@ class Taken(NamedTuple):
 class TextReader(ABC):
     """A reader of chunks of whole lines whose state can be restored."""
 
+    chunk_size = CHUNK  # bytes
     comments = b""  # what lines begin with that are comments for certain; nothing: there are none
-
-    def __init__(self, chunk: int) -> None:
-        self._chunk = chunk
 
     def read(self, stream: Stream) -> Iterator[Stretch]:
         """All rows of an input."""
@@ -47,7 +56,7 @@ class TextReader(ABC):
 
     def rows(self, stream: Stream, line: int = 1, size: int | None = None) -> Iterator[Stretch]:
         """The rows of a stream that goes on where this reader stands, from a line on; size: of chunks."""
-        for chunk in chunks(stream, size or self._chunk, self._cut, line):
+        for chunk in chunks(stream, size or self.chunk_size, self._cut, line):
             taken = self.take(chunk, stream.name)
             stream.keep(taken.raw)
             yield from taken.stretches
@@ -60,20 +69,20 @@ class TextReader(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """What comes next is the beginning of an input, and of a sequence."""
+        """Start at the beginning of an input, and of a sequence."""
 
     @abstractmethod
     def begin_within(self) -> None:
-        """What comes next is from the midst of an input; the first row's start mark may be wrong."""
+        """Start in the midst of an input; the first row's start mark may be wrong."""
 
     @property
     def spans_lines(self) -> bool:
-        """May a row have several lines?"""
+        """Whether a row may have several lines."""
         return False
 
     @property
     def has_header(self) -> bool:
-        """May an input begin with names of columns?"""
+        """Whether an input may begin with names of columns."""
         return False
 
     def look_at(self, data: bytes) -> None:  # noqa: B027  most readers need not
@@ -91,11 +100,11 @@ class TextReader(ABC):
     @property
     @abstractmethod
     def between(self) -> bool:
-        """Has the sequence of the last row ended, as far as was read?"""
+        """Whether the sequence of the last row has ended, as far as was read."""
 
     @abstractmethod
     def state(self) -> Any:
-        """What `take` changes."""
+        """A copy of all that `take` changes."""
 
     @abstractmethod
     def restore(self, state: Any) -> None:
@@ -111,12 +120,12 @@ def without_comments(data: bytes, comments: bytes) -> bytes:
 
 
 class LineReader(TextReader):
-    """What CoNLL columns and CRFsuite's lines have in common: the state that their kernels leave behind."""
+    """A reader of CoNLL columns or CRFsuite's lines, with the state that its kernel leaves behind."""
 
-    def __init__(self, chunk: int, attributes: bool, comments: str | None) -> None:
+    attributes = False  # whether what follows the first tab is attributes
+
+    def __init__(self, comments: str | None = None) -> None:
         """comments: what they begin with, empty if there are none; None: '#', where that cannot be a row."""
-        super().__init__(chunk)
-        self._attributes = attributes  # is what follows the first tab attributes?
         self._guess = comments is None
         self.comments = (comments or "").encode()
         self._prefix = np.frombuffer(self.comments, np.uint8)
@@ -164,30 +173,22 @@ def line_of(chunk: Chunk, line: int) -> str:
 
 
 def comment_prefix(line: str) -> str:
-    """What comments like this one begin with: '# ' rather than '#', which a word may begin with."""
+    """The beginning of comments like this one: '# ' rather than '#', which a word may begin with."""
     return line[:2] if line[1:2] in (" ", "\t") else HASH
 
 
-def surely_no_numbers(texts: Any) -> NDArray[np.bool_]:
-    """Which of an Arrow array of strings are certainly not the texts of numbers."""
-    others: NDArray[np.bool_] = pc.invert(pc.match_substring_regex(texts, _LIKE_A_NUMBER)).to_numpy(
-        zero_copy_only=False
-    )
-    return others
+def not_numbers(texts: Any) -> NDArray[np.bool_]:
+    """Which of an Arrow array of strings are not the texts of numbers."""
+    if all_numbers(texts):
+        return np.zeros(len(texts), np.bool_)
+    alike = pc.match_substring_regex(texts, _LIKE_A_NUMBER)
+    if all_numbers(texts.filter(alike)):
+        return np.asarray(pc.invert(alike))
+    return np.array([not all_numbers(texts[k : k + 1]) for k in range(len(texts))])
 
 
-def first_no_number(texts: Any) -> int | None:
-    """The first of an Arrow array of strings that is not the text of a number."""
-    low, high = 0, len(texts)
-    if _all_numbers(texts):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _all_numbers(texts[low:middle]) else (low, middle)
-    return low
-
-
-def _all_numbers(texts: Any) -> bool:
+def all_numbers(texts: Any) -> bool:
+    """Whether all of an Arrow array of strings are the texts of numbers."""
     try:
         texts.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -209,6 +210,15 @@ def symbols_of(
         codes, there = np.zeros(begins.size, np.int32), ~missing
         codes[there] = table.codes(data, begins[there], ends[there])
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), table.strings().cast(pa.string()))
+
+
+def rows_of_fields(data: bytes, begin: int, delimiter: str, quotes: bool) -> tuple[Any, Any, int]:
+    """Where each row that is not blank begins and ends, from a place on, and where the last whole row has ended."""
+    most = count_of(b"\n", data) + count_of(b"\r", data)
+    begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
+    quote = ord('"') if quotes else _NO_QUOTE
+    rows, end = quoted_rows(np.frombuffer(data, np.uint8), begin, ord(delimiter), quote, begins, ends)
+    return begins[:rows], ends[:rows], end
 
 
 def counted(count: int, thing: str) -> str:

@@ -33,7 +33,7 @@ _LONE, _JOINED = 1, 2  # how comments look: '# …' or '#…'
 
 
 class ConllArrays(NamedTuple):
-    """What `conll_rows` fills, row by row."""
+    """The arrays that `conll_rows` fills, row by row."""
 
     begins: NDArray[np.int64]  # [at least rows * columns]
     ends: NDArray[np.int64]
@@ -42,7 +42,7 @@ class ConllArrays(NamedTuple):
 
 
 class AttributeArrays(NamedTuple):
-    """What `attribute_rows` fills."""
+    """The arrays that `attribute_rows` fills."""
 
     names: NDArray[np.uint8]  # the names of the attributes one after another, without escapes
     name_ends: NDArray[np.int64]  # [entries + 1]
@@ -74,7 +74,7 @@ def after_blanks(data: Any, at: Any, high: Any) -> Any:
 
 @kernel(fastmath=STRICT)
 def begins_with(data: Any, low: Any, high: Any, word: Any) -> Any:
-    """Does data[low : high] begin with the word?"""
+    """Whether data[low : high] begins with the word."""
     k = 0
     while k < word.size and low + k < high and data[low + k] == word[k]:
         k += 1
@@ -100,13 +100,13 @@ def split(data: Any, low: Any, high: Any, tabs: Any, begins: Any, ends: Any, bas
 
 @kernel(fastmath=STRICT, inline=True)
 def is_inserted(data: Any, low: Any, high: Any) -> Any:
-    """Is this the number of a multiword token or an empty node, 3-4 or 3.1?"""
+    """Whether this is the number of a multiword token or an empty node, 3-4 or 3.1."""
     return place_of(_DASH, data, low, high) < high or place_of(_DOT, data, low, high) < high
 
 
 @kernel(fastmath=STRICT, inline=True)
 def is_comment(data: Any, low: Any, high: Any, comments: Any) -> Any:
-    """Does the line begin with what comments begin with? Nothing does where that is empty."""
+    """Whether the line begins with the prefix of comments; no line does where that is empty."""
     return comments.size > 0 and begins_with(data, low, high, comments)
 
 
@@ -118,7 +118,7 @@ def may_be_comment(data: Any, low: Any, state: Any) -> Any:
 
 @kernel(fastmath=STRICT)
 def is_lone_hash(data: Any, low: Any, high: Any) -> Any:
-    """Is the first field of the line '#' and no more?"""
+    """Whether the first field of the line is '#' and no more."""
     return low + 1 == high or data[low + 1] == _SPACE or data[low + 1] == _TAB
 
 
@@ -241,23 +241,24 @@ def attribute_rows(data: Any, line: Any, comments: Any, guess: Any, state: Any, 
 
 
 @kernel(fastmath=STRICT)
-def quoted_rows(data: Any, delimiter: Any, quote: Any, line: Any, lines: Any) -> Any:
-    """The line of every row that is not blank; quotes may hold line ends. Returns how many, and where the last ends."""
-    rows, end, row_line, row_begin = 0, 0, line, 0
+def quoted_rows(data: Any, begin: Any, delimiter: Any, quote: Any, begins: Any, ends: Any) -> Any:
+    """The places of each row that is not blank, from `begin` on; quotes may hold line ends.
+
+    Returns the number of rows, and the place after the last line end that no quotes hold.
+    """
+    rows, row_begin = 0, begin
     quoted, may_open = False, True  # a quote opens at the beginning of a field, or doubled
-    for k in range(data.size):
+    for k in range(begin, data.size):
         byte = data[k]
-        if byte == _NEWLINE:
-            line += 1
         if quoted:
             quoted = byte != quote
             may_open = True
         elif byte in (_NEWLINE, _RETURN):
             if k > row_begin:
-                lines[rows] = row_line
+                begins[rows], ends[rows] = row_begin, k
                 rows += 1
-            row_line, row_begin, end, may_open = line, k + 1, k + 1, True
+            row_begin, may_open = k + 1, True
         else:
             quoted = may_open and byte == quote
             may_open = byte == delimiter
-    return rows, end
+    return rows, row_begin

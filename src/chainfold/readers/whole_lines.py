@@ -118,7 +118,7 @@ class _Lines:
 
 
 def _beginning(data: bytes) -> bytes:
-    """The same without a letter that is cut in two."""
+    """The bytes without a letter that is cut in two."""
     return data.decode(errors="ignore").encode()
 
 
