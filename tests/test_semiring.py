@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,31 +40,11 @@ from chainfold.semiring import (
 
 ROUNDING = 1e-12  # of a few operations, relative to the sum of the magnitudes that were added
 LONG_ROUNDING = 1e-9  # the same over thousands of positions
-STEP = 1e-5  # of a central difference,
-DIFFERENCE = 1e-8  # and its error, truncation and rounding together
 
 EXAMPLES = settings(max_examples=30, deadline=None, derandomize=True)
 
 
-# Two semirings as a user would write them: elements that are numbers, and elements that are vectors.
-
-
-class Bottleneck(Semiring):
-    """The widest path: max over the paths of the least capacity on them."""
-
-    name = "bottleneck"
-
-    def zero(self, shape: tuple[int, ...] = ()) -> Elements:
-        return np.full(shape, -np.inf)
-
-    def one(self, shape: tuple[int, ...] = ()) -> Elements:
-        return np.full(shape, np.inf)
-
-    def plus(self, a: Elements, b: Elements) -> Elements:
-        return np.maximum(a, b)
-
-    def times(self, a: Elements, b: Elements) -> Elements:
-        return np.minimum(a, b)
+# A semiring as a user would write it, whose elements are vectors.
 
 
 class Shortest(Semiring):
@@ -153,7 +132,6 @@ CASES = [
     Case(
         LogExpectation(2), st.tuples(REAL, REAL, REAL).map(signed_log.lift), linear=signed_log.value, magnitude=unsigned
     ),
-    Case(Bottleneck(), SCORE, exact=True),
     Case(Shortest(3), st.tuples(COST, COST, COST).map(sorted), exact=True),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.semiring.name.replace(" ", "-") for case in CASES])
@@ -247,34 +225,6 @@ def test_an_empty_sum_is_zero(case: Case) -> None:
     assert np.array_equal(semiring.sum(semiring.one((3, 0)), axis=1), semiring.zero((3,)))
 
 
-def test_sum_refuses_the_axes_of_an_element() -> None:
-    semiring = Expectation(2)
-    with pytest.raises(np.exceptions.AxisError):
-        semiring.sum(semiring.one((4,)), axis=1)
-
-
-# What the operations mean, for axioms alone do not tell max from log-add-exp.
-
-
-@given(a=LOG, b=LOG)
-@EXAMPLES
-def test_log_sum_product_computes_with_logarithms(a: float, b: float) -> None:
-    x, y = np.array(a), np.array(b)
-    plus, times = LogSumProduct().plus(x, y), LogSumProduct().times(x, y)
-    assert abs(math.exp(plus) - (math.exp(a) + math.exp(b))) <= ROUNDING * (math.exp(a) + math.exp(b))
-    assert abs(math.exp(times) - math.exp(a) * math.exp(b)) <= ROUNDING * math.exp(a) * math.exp(b)
-
-
-@given(a=REAL, b=REAL)
-@EXAMPLES
-def test_signed_log_computes_with_real_numbers_of_either_sign(a: float, b: float) -> None:
-    x, y = signed_log.lift(a), signed_log.lift(b)
-    assert abs(signed_log.value(x) - a) <= ROUNDING * abs(a)
-    assert abs(signed_log.value(signed_log.plus(x, y)) - (a + b)) <= ROUNDING * (abs(a) + abs(b))
-    assert abs(signed_log.value(signed_log.times(x, y)) - a * b) <= ROUNDING * abs(a * b)
-    assert signed_log.times(x, y)[1] == np.sign(a * b)
-
-
 def test_opposite_numbers_cancel_to_the_true_zero() -> None:
     x = signed_log.lift(np.array([3.0, -0.25, 0.0]))
     assert np.array_equal(signed_log.plus(x, signed_log.lift(np.array([-3.0, 0.25, 0.0]))), signed_log.zero((3,)))
@@ -302,17 +252,6 @@ def test_lemma_a_sum_of_pairs_is_the_pair_of_sums(drawn: Floats) -> None:
     expected, bound = drawn.sum(axis=0), ROUNDING * np.abs(drawn).sum(axis=0)
     assert np.all(np.abs(Expectation(2).sum(drawn) - expected) <= bound)
     assert np.all(np.abs(signed_log.value(LogExpectation(2).sum(signed_log.lift(drawn))) - expected) <= bound)
-
-
-@given(z=st.floats(0.0, 10.0), h=st.tuples(REAL, REAL))
-@EXAMPLES
-def test_lifts_make_pairs_of_a_factor_and_its_features(z: float, h: tuple[float, float]) -> None:
-    expected = np.array([z, z * h[0], z * h[1]])
-    assert np.array_equal(Expectation(2).lift(z, h), expected)
-    with np.errstate(divide="ignore"):
-        lifted = LogExpectation(2).lift(np.log(z), h)
-    assert np.all(np.abs(signed_log.value(lifted) - expected) <= ROUNDING * np.abs(expected))
-    assert np.array_equal(lifted[:, 1], np.sign(expected))
 
 
 def test_a_lift_broadcasts_factors_against_features() -> None:
@@ -458,14 +397,14 @@ def test_normalise_refuses_a_wrong_kernel_and_no_kernel() -> None:
 # What comes out over each semiring
 
 
-def random_chain(seed: int, t_max: int = 4, n: int = 3, m: int = 3) -> tuple[Floats, Floats, Floats]:
-    """θ [M], features f [T, N, N, M] of either sign, some of them zero, and log ψ = f θ with a few forbidden moves."""
+def random_chain(seed: int) -> tuple[Floats, Floats]:
+    """Features f [T, N, N, M] of either sign, some of them zero, and log ψ = f θ with a few forbidden moves."""
     rng = np.random.default_rng(seed)
-    theta, f = rng.normal(size=m), rng.normal(size=(t_max, n, n, m))
+    theta, f = rng.normal(size=3), rng.normal(size=(4, 3, 3, 3))
     f[rng.random(f.shape) < 0.3] = 0.0
     log_psi = f @ theta
     log_psi[rng.random(log_psi.shape) < 0.15] = -np.inf
-    return theta, f, log_psi
+    return f, log_psi
 
 
 def path_log_weights(log_psi: Floats) -> Floats:
@@ -475,7 +414,7 @@ def path_log_weights(log_psi: Floats) -> Floats:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_partition_function_and_best_path(seed: int) -> None:
-    _, _, log_psi = random_chain(seed)
+    _, log_psi = random_chain(seed)
     log_weights = path_log_weights(log_psi)
     z = np.exp(log_weights).sum()
     assert z > 0
@@ -486,7 +425,7 @@ def test_partition_function_and_best_path(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_expectation_is_the_mean_of_the_features_summed_along_a_path(seed: int) -> None:
-    _, f, log_psi = random_chain(seed)
+    f, log_psi = random_chain(seed)
     weights = np.exp(path_log_weights(log_psi))
     paths = all_paths(*log_psi.shape[:2])
     sums = np.array([sum(f[t, y[t], y[t + 1]] for t in range(len(f))) for y in paths])
@@ -498,23 +437,6 @@ def test_expectation_is_the_mean_of_the_features_summed_along_a_path(seed: int) 
     assert np.all(np.abs(log.expectation(log_total) - mean) <= bound)
     assert abs(total[0] - weights.sum()) <= ROUNDING * weights.sum()
     assert abs(log_total[0, 0] - np.log(weights.sum())) <= ROUNDING
-
-
-def test_expectation_is_the_gradient_of_log_z() -> None:
-    theta, f, _ = random_chain(seed=1)
-    semiring = LogExpectation(3)
-    gradient = semiring.expectation(normalise(semiring, semiring.lift(f @ theta, f)))
-    for m, direction in enumerate(np.eye(3)):
-        high, low = (normalise(LogSumProduct(), f @ (theta + step * direction)) for step in (STEP, -STEP))
-        assert abs((high - low) / (2 * STEP) - gradient[m]) <= DIFFERENCE
-
-
-@pytest.mark.parametrize("feature", [0.0, -2.5])
-def test_features_that_have_no_logarithm(feature: float) -> None:
-    semiring = LogExpectation(1)
-    total = normalise(semiring, semiring.lift(np.zeros((4, 3, 3)), np.full((4, 3, 3, 1), feature)))
-    assert total[1, 1] == np.sign(feature)
-    assert abs(semiring.expectation(total)[0] - 4 * feature) <= ROUNDING * 4 * abs(feature)
 
 
 def test_the_expectation_over_no_path_is_not_a_number() -> None:
@@ -532,36 +454,18 @@ def constant(value: float) -> Floats:
     return np.full((LONG, 2, 2), value)
 
 
-def test_plain_numbers_underflow_on_a_long_chain_and_logarithms_hold() -> None:
+@pytest.mark.parametrize("score", [-2.0, 2.0], ids=["underflow", "overflow"])
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_plain_numbers_leave_their_range_on_a_long_chain_and_logarithms_hold(score: float) -> None:
     plain, log = Expectation(1), LogExpectation(1)
     f = constant(-3.0)[..., None]
-    assert normalise(SumProduct(), constant(math.exp(-2.0))) == 0.0
-    assert np.isnan(plain.expectation(normalise(plain, plain.lift(constant(math.exp(-2.0)), f)))).all()
-    log_z = -2.0 * LONG + (LONG + 1) * math.log(2.0)
-    total = normalise(log, log.lift(constant(-2.0), f))
-    assert abs(normalise(LogSumProduct(), constant(-2.0)) - log_z) <= LONG_ROUNDING * abs(log_z)
+    assert normalise(SumProduct(), constant(math.exp(score))) == (0.0 if score < 0.0 else np.inf)
+    assert not np.isfinite(plain.expectation(normalise(plain, plain.lift(constant(math.exp(score)), f)))).any()
+    log_z = score * LONG + (LONG + 1) * math.log(2.0)
+    total = normalise(log, log.lift(constant(score), f))
+    assert abs(normalise(LogSumProduct(), constant(score)) - log_z) <= LONG_ROUNDING * abs(log_z)
     assert abs(total[0, 0] - log_z) <= LONG_ROUNDING * abs(log_z)
     assert abs(log.expectation(total)[0] - -3.0 * LONG) <= LONG_ROUNDING * 3.0 * LONG
-
-
-def test_plain_numbers_overflow_on_a_long_chain_with_a_warning_and_logarithms_hold() -> None:
-    plain, log = Expectation(1), LogExpectation(1)
-    f = constant(-3.0)[..., None]
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        assert normalise(SumProduct(), constant(math.exp(2.0))) == np.inf
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        total = normalise(plain, plain.lift(constant(math.exp(2.0)), f))
-    assert not np.isfinite(plain.expectation(total)).any()
-    log_z = 2.0 * LONG + (LONG + 1) * math.log(2.0)
-    log_total = normalise(log, log.lift(constant(2.0), f))
-    assert abs(normalise(LogSumProduct(), constant(2.0)) - log_z) <= LONG_ROUNDING * log_z
-    assert abs(log.expectation(log_total)[0] - -3.0 * LONG) <= LONG_ROUNDING * 3.0 * LONG
-
-
-def test_counts_of_paths_are_exact() -> None:
-    u = np.ones((100, 3, 3), np.int64)
-    assert normalise(Counting(), u) == 3**101
-    assert (marginals(Counting(), u) == 3**99).all()
 
 
 def test_paths_without_two_ones_in_a_row_are_counted_by_fibonacci() -> None:
@@ -573,31 +477,9 @@ def test_paths_without_two_ones_in_a_row_are_counted_by_fibonacci() -> None:
     assert normalise(Counting(), u) == fibonacci[203]
 
 
-def test_boolean_says_whether_a_path_exists() -> None:
-    rng = np.random.default_rng(3)
-    answers = set()
-    for _ in range(40):
-        allowed = rng.random((4, 3, 3)) < 0.35
-        exists = bool(normalise(Boolean(), allowed))
-        answers.add(exists)
-        assert exists == (normalise(Counting(), allowed) > 0)
-        assert exists == np.isfinite(path_log_weights(np.where(allowed, 0.0, -np.inf))).any()
-        assert np.array_equal(marginals(Boolean(), allowed), marginals(Counting(), allowed) > 0)
-    assert answers == {True, False}
-
-
-def test_max_marginals_are_best_paths_through_a_move() -> None:
-    _, _, log_psi = random_chain(seed=7)
-    paths, log_weights = all_paths(4, 3), path_log_weights(log_psi)
-    v = marginals(MaxPlus(), log_psi)
-    for t, i, j in itertools.product(range(4), range(3), range(3)):
-        best = log_weights[(paths[:, t] == i) & (paths[:, t + 1] == j)].max()
-        assert v[t, i, j] == best or abs(v[t, i, j] - best) <= ROUNDING
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_entropy_is_minus_the_mean_of_log_p(seed: int) -> None:
-    _, _, log_psi = random_chain(seed)
+    _, log_psi = random_chain(seed)
     log_weights = path_log_weights(log_psi)
     weights = np.exp(log_weights[np.isfinite(log_weights)])
     p = weights / weights.sum()
@@ -613,38 +495,3 @@ def test_entropy_of_one_path_and_of_a_uniform_chain() -> None:
     assert abs(entropy(one_path)) <= ROUNDING * 15.0
     uniform = (np.full((3, 3), -1.5) for _ in range(LONG))
     assert abs(entropy(uniform) - (LONG + 1) * math.log(3.0)) <= LONG_ROUNDING * LONG
-
-
-# Semirings of one's own
-
-
-def test_bottleneck_finds_the_widest_path() -> None:
-    capacity = np.random.default_rng(5).random((4, 3, 3))
-    widest = max(min(capacity[t, y[t], y[t + 1]] for t in range(4)) for y in all_paths(4, 3))
-    assert normalise(Bottleneck(), capacity) == widest
-    assert marginals(Bottleneck(), capacity).max() == widest
-
-
-def test_k_shortest_paths_in_order() -> None:
-    cost = np.random.default_rng(6).integers(0, 50, (4, 3, 3)).astype(float)
-    u = Shortest(5).zero((4, 3, 3))
-    u[..., 0] = cost
-    assert np.array_equal(normalise(Shortest(5), u), np.sort(path_log_weights(cost))[:5])
-
-
-def test_a_semiring_needs_its_four_parts() -> None:
-    class Unfinished(Semiring):
-        def zero(self, shape: tuple[int, ...] = ()) -> Elements:
-            return np.zeros(shape)
-
-    with pytest.raises(TypeError, match=r"abstract methods '?one'?, '?plus'?, '?times'?"):
-        Unfinished()  # type: ignore[abstract]
-
-
-def test_the_examples_of_the_documentation_run() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "semirings.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 3
-    namespace: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, namespace)

@@ -135,12 +135,3 @@ def test_gradient_is_the_same_to_the_last_bit_for_any_number_of_threads(n_edge_a
         assert run.gradient is not None
         assert run.gradient.tobytes() == runs[0].gradient.tobytes()  # type: ignore[union-attr]
         assert run.log_z == runs[0].log_z
-
-
-@pytest.mark.parametrize("engine", ["fb", "stream", "checkpoint"])
-def test_a_run_repeats_itself_to_the_last_bit(engine: str) -> None:
-    source = SyntheticChain(20_000, 5, 50, 5, seed=8)
-    model = Model.random(Layout.full(5, 50), seed=8)
-    first, second = (log_likelihood(model, source, engine) for _ in range(2))
-    assert first.expected.tobytes() == second.expected.tobytes()
-    assert first.log_z == second.log_z
