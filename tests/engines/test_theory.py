@@ -373,39 +373,6 @@ def test_counts_are_within_the_factor_claimed(kind: str, engine: str, factors: i
     assert found.report.carried_blocks == found.report.in_order == 0
 
 
-def ratios_within(one: Floats, other: Floats) -> float:
-    """The ε by which two vectors differ in direction; infinite where one has a zero and the other has not."""
-    if ((one > 0) != (other > 0)).any():
-        return np.inf
-    ratio = one[one > 0] / other[one > 0]
-    return float(ratio.max() / ratio.min() - 1.0)
-
-
-def test_a_halo_holds_for_any_past_and_a_lookahead_for_any_future() -> None:
-    """The two claims on small matrices: M from label i to label f, a past before it, a future after it."""
-    random = np.random.default_rng(0)
-    seen = 0
-    for _ in range(500):
-        before, m = random.exponential(size=4) ** 2, random.exponential(size=(4, 4)) + 0.1
-        m[:, random.random(4) < 0.2] = 0.0
-        before[random.random(4) < 0.2] = 0.0
-        if not before.any() or not m.any():
-            continue
-        seen += 1
-        after = before @ m
-        possible, rows = after > 0, before > 0
-        q = before[:, None] * m[:, possible] / after[possible]
-        epsilon = (q[rows].max(axis=1) / q[rows].min(axis=1)).max() - 1.0
-        past = before * random.exponential(size=4) ** 8
-        assert ratios_within(past @ m, after) <= epsilon * (1 + 1e-9) + 1e-12
-        future = random.exponential(size=possible.sum()) ** 8
-        truth, guess = q @ (future * after[possible]), q @ after[possible]
-        truth, guess = truth / truth.sum(), guess / guess.sum()
-        quotient = guess[rows] / truth[rows]
-        assert max(quotient.max(), 1.0 / quotient.min()) <= 1.0 + epsilon * (1 + 1e-9) + 1e-12
-    assert seen > 300
-
-
 def test_what_underflows_is_as_small_as_the_page_says() -> None:
     most = math.exp(EDGE_RANGE)
     share = np.finfo(np.float64).tiny * most / forward.LEAST_SUM  # of the largest α
