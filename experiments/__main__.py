@@ -8,7 +8,6 @@ from chainfold.cli.failures import guarded
 from chainfold.system import signals
 from experiments.bench.command import bench
 from experiments.paper.command import paper
-from experiments.runner import resumable
 
 app = typer.Typer(
     name="experiments",
@@ -17,8 +16,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(guarded(resumable(paper)))
-app.command()(guarded(resumable(bench)))
+app.command()(guarded(paper))
+app.command()(guarded(bench))
 
 
 if __name__ == "__main__":

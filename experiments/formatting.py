@@ -1,12 +1,14 @@
-"""Numbers as text: counts, sizes, durations, powers of ten."""
+"""Numbers as text: counts, sizes, durations, powers of ten; tables and paragraphs of Markdown."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from textwrap import fill
 
 
 def digits(number: float, wanted: int = 2) -> str:
-    """So many digits that say something, but never fewer than there are before the point."""
+    """A number with `wanted` significant digits, but with all digits before the point."""
     if number == 0:
         return "0"
     rounded = float(f"{number:.{wanted - 1}e}")
@@ -14,7 +16,7 @@ def digits(number: float, wanted: int = 2) -> str:
 
 
 def count(number: float) -> str:
-    """As 494,021, 4.9 million or 1.2 billion."""
+    """Format a count: 494,021, 4.9 million or 1.2 billion."""
     for unit, name in ((1e9, "billion"), (1e6, "million")):
         if number >= unit:
             return f"{number / unit:.3g} {name}"
@@ -22,7 +24,7 @@ def count(number: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """As 1.5, 38 or 9,100."""
+    """Format a ratio: 1.5, 38 or 9,100."""
     return digits(ratio) if ratio < 100 else count(float(f"{ratio:.1e}"))
 
 
@@ -49,3 +51,13 @@ def power(number: float) -> str:
     raised = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     factor = number / 10.0**exponent if exponent > -300 else 1.0
     return raised if abs(factor - 1) < 0.005 else f"{factor:.1f}·{raised}"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    body = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    return "\n".join([*body, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def wrapped(text: str) -> str:
+    """A paragraph of Markdown."""
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)

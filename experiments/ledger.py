@@ -1,28 +1,37 @@
-"""The results of a run, in one JSON file that is complete at any time: a killed run loses the piece it was measuring.
+"""Results of a run in one JSON file, which is complete at any time: a killed run loses the piece it was measuring.
 
-    {"format": 1, "about": {…}, "left": [keys of pieces], "pieces": {key: result}}
+    {"format": 1, "about": {…}, "pieces": {key: result}}
 
-`about` says what was measured, and with what; results with another `about` are refused. `left` are the pieces of an
-interrupted run that are still to be measured.
+`about` says what was measured, and with what; results with another `about` are refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from chainfold.cli.console import say
 from chainfold.errors import BadFile
 from chainfold.system.files import written_whole
+from chainfold.system.outputs import claimed
 
 FORMAT = 1
 
 Result = dict[str, Any]  # JSON
 
 
+class RunPiece(NamedTuple):
+    """A part of an experiment that is measured at once."""
+
+    key: str  # as "scaling/2-few/fb-log/memory/1000000"
+    title: str  # displayed while it runs
+    run: Callable[[Mapping[str, Result]], Result]  # from the results of earlier pieces, by key
+
+
 class Ledger:
-    """The finished pieces of a run.
+    """Finished pieces of a run.
 
     Parameters: `about` is stored with them; `comparable` returns the part of it that must be equal for stored results
     to be used; `fresh` discards stored results.
@@ -35,7 +44,6 @@ class Ledger:
     ) -> None:
         self.path, self._about = path, json.loads(json.dumps(about))
         self.pieces: dict[str, Result] = {}
-        self.left: list[str] = []
         if path.exists() and not fresh:
             stored = read(path)
             if comparable(stored["about"]) != comparable(self._about):
@@ -44,23 +52,22 @@ class Ledger:
                     "has results of another machine, of other sizes, data or versions; give another --out, or --fresh "
                     "to discard them.",
                 )
-            self.pieces, self.left = stored["pieces"], stored["left"]
-
-    def begin(self, keys: Sequence[str]) -> None:
-        """These pieces are to be measured; results that they have stay until then."""
-        self.left = [*keys, *(key for key in self.left if key not in keys)]
-        self._save()
+            self.pieces = stored["pieces"]
 
     def add(self, key: str, result: Result) -> None:
         """Store the result of a piece."""
         self.pieces[key] = result
-        self.left = [other for other in self.left if other != key]
-        self._save()
-
-    def _save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        stored = {"format": FORMAT, "about": self._about, "left": self.left, "pieces": self.pieces}
+        stored = {"format": FORMAT, "about": self._about, "pieces": self.pieces}
         write(self.path, json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False))
+
+    def run(self, pieces: Sequence[RunPiece]) -> None:
+        """Run pieces and store each result; one process at a time does so."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with claimed([self.path], []):
+            for number, piece in enumerate(pieces, 1):
+                say(f"{number} of {len(pieces)}: {piece.title}")
+                self.add(piece.key, piece.run(self.pieces))
 
 
 def read(path: Path) -> Result:
@@ -71,20 +78,9 @@ def read(path: Path) -> Result:
         raise BadFile(path, f"cannot be read: {error.strerror or error}.") from None
     except ValueError:
         stored = None
-    if not is_ledger(stored):
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT or not {"about", "pieces"} <= set(stored):
         raise BadFile(path, "is damaged or has another format; discard it with --fresh.")
-    result: Result = stored
-    return result
-
-
-def is_ledger(stored: object) -> bool:
-    """Whether parsed JSON has the shape of a ledger."""
-    kinds = {"about": dict, "left": list, "pieces": dict}
-    return (
-        isinstance(stored, dict)
-        and stored.get("format") == FORMAT
-        and all(isinstance(stored.get(name), kind) for name, kind in kinds.items())
-    )
+    return stored
 
 
 def write(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from experiments.ledger import Result
 
 
 def machine() -> Result:
-    """What a reader has to know of it; memory in bytes, None where it is not known."""
+    """Facts that a reader needs; memory in bytes, None where it is not known."""
     memory = memory_info()
     return {
         "processor": _processor(),

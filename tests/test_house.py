@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import chainfold
+from budget import exceeded
 from chainfold.engines import registry
 
 pytestmark = pytest.mark.quick
@@ -143,3 +144,12 @@ def test_public_names_are_what_they_say() -> None:
     assert set(chainfold.__all__) <= set(dir(chainfold))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         chainfold.nothing  # noqa: B018
+
+
+def test_a_figure_above_the_budget_is_named() -> None:
+    budget = {"lines": {"src": 1000.0, "tests": 100.0}}
+    assert not exceeded({"lines": {"src": 1050.0, "tests": 1.0}}, budget)
+    assert exceeded({"lines": {"src": 1051.0}, "megabytes": {"wheel": 0.1}}, budget) == [
+        "lines.src is 1,051.0, more than 5 % above the 1,000.0 of budget.toml.",
+        "megabytes.wheel is 0.1, more than 5 % above the 0 of budget.toml.",
+    ]

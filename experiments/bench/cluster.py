@@ -76,7 +76,7 @@ def _encodings(client: Client, context: Context) -> Times:
 
 
 def _costs(client: Client, rounds: int) -> list[list[Cell]]:
-    """What the cost model takes: a task, a round, a number that is sent to two workers and back."""
+    """Costs of a task, of a round, and of weights that are sent to two workers and back."""
 
     def empty(tasks: int) -> Run:
         return lambda: Round(client, [Task(abs, (number,), "nothing") for number in range(tasks)]).results()
@@ -160,6 +160,5 @@ SECTION = Section(
     "A cluster of processes",
     "A scheduler and single-threaded workers on this machine beside as many threads, in turns within a run: the "
     "gradient of a chain that is one sequence, of CoNLL-2000, and encoding into parts. All results have the same bits.",
-    3.0,
     run,
 )

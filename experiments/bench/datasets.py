@@ -72,7 +72,7 @@ class Dataset:
 
 
 class Datasets:
-    """Where the data sets are; made-up ones are written to a folder."""
+    """The data sets; made-up ones are written to a folder."""
 
     def __init__(self, data: Path | None, folder: Path, quick: bool) -> None:
         self._data, self._folder = None if quick else data, folder
@@ -206,7 +206,7 @@ def _sentences(path: Path) -> Iterator[list[list[str]]]:
 
 
 def chunk_sequences(path: Path) -> Sequences:
-    """As CRFsuite's example for chunking makes them."""
+    """Sequences with the attributes of CRFsuite's example for chunking."""
     for sentence in _sentences(path):
         items = []
         for t in range(len(sentence)):
@@ -220,7 +220,7 @@ def chunk_sequences(path: Path) -> Sequences:
 
 
 def word_sequences(path: Path) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
-    """As sklearn-crfsuite's tutorial on CoNLL-2002 makes them: dicts of texts, bools and a number."""
+    """Sequences with the dicts of sklearn-crfsuite's tutorial on CoNLL-2002: texts, bools and a number."""
     for sentence in _sentences(path):
         words = [_of_word(fields[0], fields[1]) for fields in sentence]
         items = []

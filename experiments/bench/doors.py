@@ -111,7 +111,7 @@ _COLUMNS = ["call", _PEER.package, *OURS.values(), "times as fast, 1 thread", "t
 
 
 def _estimators() -> dict[str, Any]:
-    """By program and threads: what makes an estimator."""
+    """Functions that make an estimator, by program and threads."""
     makers: dict[str, Any] = {}
     if has(_PEER):
         from sklearn_crfsuite import CRF as THEIRS
@@ -224,6 +224,5 @@ SECTION = Section(
     "to stop; a fit includes reading the dicts. On one thread the process is kept to one core, on two to two; "
     "sklearn-crfsuite has one thread. Calls that take microseconds are repeated in each round; training on all "
     "sentences to convergence is measured once.",
-    9.0,
     run,
 )

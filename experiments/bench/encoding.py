@@ -104,6 +104,5 @@ SECTION = Section(
     "Both sides begin with the compressed text of CoNLL-2000 and make CRFsuite's 19 chunking attributes: "
     "python-crfsuite's path ends with `Trainer.append`, chainfold's with a chain on disk. The second table encodes "
     "longer and longer files, each in a fresh process.",
-    2.5,
     run,
 )

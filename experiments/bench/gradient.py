@@ -11,10 +11,10 @@ from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
 from chainfold.training.objective import Objective, WeightSpace
 from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
-from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
 from experiments.bench.section import Context, Section
-from experiments.bench.timing import Times, each, median, ratios, timed
+from experiments.bench.timing import Times, each, ratios, timed
 
 ONE, TWO, ITERATION = "gradient, 1 thread", "gradient, 2 threads", "iteration, 2 threads"
 PEER = f"{CRFSUITE.package}, iteration"
@@ -140,25 +140,7 @@ def run(context: Context) -> SectionResults:
         tables.append(
             ResultTable(f"{CRFSUITE.package}'s iteration as a multiple of ours", ["data", *columns[1:]], speeds)
         )
-    return SectionResults(tables, bars, missing()[:1] if not has(CRFSUITE) else [], [_chart(measured, sizes)])
-
-
-def _chart(measured: dict[str, Times], sizes: dict[str, list[Cell]]) -> Chart:
-    """Time against the number of labels, on the synthetic chains."""
-    names = [name for name in measured if name.startswith("synthetic")]
-    curves = [
-        Curve(
-            column if column == PEER else f"chainfold, {column}",
-            [
-                (float(str(sizes[name][1])), median(measured[name][column]) / float(str(sizes[name][0])) * 1e9)
-                for name in names
-                if max(measured[name][column]) > 0.0
-            ],
-        )
-        for column in (PEER, ONE, TWO)
-        if all(column in measured[name] for name in names)
-    ]
-    return Chart("labels", "Time a position against the number of labels", "labels", "nanoseconds a position", curves)
+    return SectionResults(tables, bars, missing()[:1] if not has(CRFSUITE) else [])
 
 
 SECTION = Section(
@@ -170,6 +152,5 @@ SECTION = Section(
     "iterations, and makes one whole L-BFGS iteration of its own on two threads. CRFsuite has one thread. Its clock "
     "counts processor time and ours wall time, so that a busy machine counts against chainfold alone. The next section "
     "has the same for one long sequence.",
-    3.0,
     run,
 )

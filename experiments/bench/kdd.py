@@ -43,6 +43,5 @@ SECTION = Section(
     "One long sequence",
     "The KDD log as one sequence in memory, measured as the gradient above. `stream` reads it once in bounded memory; "
     "`fb` keeps everything. Both count the observed labels too.",
-    1.5,
     run,
 )

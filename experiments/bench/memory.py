@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, ONE_SEQUENCE, has, missing
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import chainfold, python, told
@@ -65,18 +65,11 @@ _TRAINING, _TAGGING = "`chainfold train` of CoNLL-2000, 20 iterations", "`chainf
 _MOST = {_TRAINING: 300.0, _TAGGING: 200.0}  # MB
 
 
-def lattice_bytes(labels: int) -> int:
-    """That CRFsuite keeps for each position of the longest sequence."""
-    return 44 * labels + 8
-
-
 def run(context: Context) -> SectionResults:
     rows: list[list[Cell]] = []
-    curves: list[Curve] = []
     bars: list[Target] = []
     for shape in _SHAPES:
         ours = _ours(context, shape)
-        curves.append(Curve(f"chainfold stream, {shape.title}", ours))
         rows += [["chainfold stream", shape.title, round(positions), peak] for positions, peak in ours]
         peaks = [peak for _, peak in ours]
         until = f"10^{round(math.log10(ours[-1][0]))}"
@@ -84,15 +77,10 @@ def run(context: Context) -> SectionResults:
         bars.append(Target(f"stream, {shape.title}: MB more or less up to {until} positions", spread, _FLAT, "at most"))
         if has(CRFSUITE):
             theirs = _theirs(context, shape)
-            curves.append(Curve(f"{CRFSUITE.package}, {shape.title}", theirs))
             rows += [[CRFSUITE.package, shape.title, round(positions), peak] for positions, peak in theirs]
-            least = [(positions, positions * lattice_bytes(shape.labels) / 1e6) for positions, _ in theirs + ours]
-            name = f"44 · {shape.labels} + 8 bytes a position, calculated"
-            curves.append(Curve(name, sorted(least), dashed=True))
     parts = _parts(context)
     verbs, most = _verbs(context)
     bars += [Target(f"{name}: peak MB", [most[name]], bar, "at most") for name, bar in _MOST.items()]
-    chart = Chart("memory", "Peak memory against the length of one sequence", "positions", "peak memory, MB", curves)
     columns = ["program", "chain", "positions", "peak MB"]
     what = ["what", "MB more", "MB in all", "of its own", "of files"]
     tables = [
@@ -100,11 +88,11 @@ def run(context: Context) -> SectionResults:
         ResultTable("What a process takes before it has data, one after another", what, parts),
         ResultTable("Verbs, kernels compiled before", ["what", "peak MB", "MB at its end, its own", "of files"], verbs),
     ]
-    return SectionResults(tables, bars, [] if has(CRFSUITE) else missing()[:1], [chart])
+    return SectionResults(tables, bars, [] if has(CRFSUITE) else missing()[:1])
 
 
 def _parts(context: Context) -> list[list[Cell]]:
-    """What each library adds, in a fresh process with it and those before it."""
+    """Memory that each library adds, in a fresh process with it and those before it."""
     rows: list[list[Cell]] = []
     before, code = 0.0, "import sys"
     for name, more in _STEPS:
@@ -163,9 +151,8 @@ SECTION = Section(
     "Memory",
     "The largest resident set of a fresh process, Python and its libraries included. chainfold evaluates the gradient "
     "with `stream` on a chain that is made on the fly; python-crfsuite trains on one sequence of as many positions. "
-    "CRFsuite's own tables for the longest sequence, 44 · labels + 8 bytes a position, are drawn beside it. The "
-    "second table begins with Python and adds what the command line loads; processes share the pages of files. What "
-    "each program takes to train on CoNLL-2000 stands under training.",
-    2.0,
+    "CRFsuite's own tables for the longest sequence take 44 · labels + 8 bytes a position. The second table begins "
+    "with Python and adds what the command line loads; processes share the pages of files. What each program takes to "
+    "train on CoNLL-2000 stands under training.",
     run,
 )

@@ -32,7 +32,7 @@ Tag = Callable[[list[Items]], list[list[str]]]
 
 
 class PeerTraining(NamedTuple):
-    """What a program says of its training; None: it does not say."""
+    """Facts that a program tells of its training; None: it does not."""
 
     objective: float | None
     iterations: int | None

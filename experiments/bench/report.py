@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
+from experiments.bench.findings import Cell, SectionResults, Target
 from experiments.bench.section import Section
 from experiments.bench.timing import median
-from experiments.formatting import digits, size
+from experiments.formatting import digits, markdown_table, size, wrapped
 from experiments.ledger import Result
-from experiments.page import markdown_table, wrapped
-
-FOLDER = "benchmarks"  # of the pictures and the numbers, beside the page
 
 _HOW = (
     "Every comparison is a ratio within one run: the sides take turns, round by round, and a ratio is taken within "
@@ -34,17 +31,16 @@ def page(results: Result, sections: Iterable[Section]) -> str:
     if bars:
         parts += ["## What has to be reached", markdown_table(["section", *BAR_COLUMNS], bars)]
     for section, one in found.items():
-        parts += [f"## {section.title}", wrapped(section.words), *_section(one), _when(stored[section.name])]
+        parts += [f"## {section.title}", wrapped(section.words), *tables_of(one), _when(stored[section.name])]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(found: SectionResults) -> Iterable[str]:
+def tables_of(found: SectionResults) -> Iterable[str]:
+    """Notes and tables of a section in Markdown."""
     yield from found.notes
     for table in found.tables:
         yield f"**{table.title}**"
         yield markdown_table(table.columns, [[said(cell) for cell in row] for row in table.rows])
-    for chart in found.charts:
-        yield f"![{chart.title}]({FOLDER}/{chart.name}.png)"
 
 
 def _machine(about: Result) -> str:
@@ -75,12 +71,12 @@ def bar_rows(bars: Iterable[Target], judged: bool) -> list[list[str]]:
     return rows
 
 
-def said(cell: Cell, between: str = " ") -> str:
+def said(cell: Cell) -> str:
     """A cell in words: the median of several rounds with least and most, a number with its thousands, or a dash."""
     if cell is None or cell == []:
         return "–"
     if isinstance(cell, list):
-        spread = f"{between}({_number(min(cell))} – {_number(max(cell))})" if min(cell) < max(cell) else ""
+        spread = f" ({_number(min(cell))} – {_number(max(cell))})" if min(cell) < max(cell) else ""
         return f"{_number(median(cell))}{spread}"
     return cell if isinstance(cell, str) else _number(cell)
 
@@ -89,8 +85,3 @@ def _number(number: float) -> str:
     if isinstance(number, int) or number == int(number):
         return f"{int(number):,}"
     return digits(number, 3)
-
-
-def table_rows(table: ResultTable) -> list[list[str]]:
-    """For a terminal, which is narrower: the spread on a line of its own."""
-    return [[said(cell, "\n") for cell in row] for row in table.rows]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood
 from chainfold.chain.chain import gather
-from experiments.bench.findings import Cell, Chart, Curve, ResultTable, SectionResults
+from experiments.bench.findings import Cell, ResultTable, SectionResults
 from experiments.bench.section import Context, Section
-from experiments.bench.timing import each, interleaved, median, ratios, timed
+from experiments.bench.timing import each, interleaved, ratios, timed
 
 _LENGTH_SHAPE = 5, 100, 8  # labels, attributes, active
 _ROUNDS = {10**7: 2, 10**8: 1}  # of the longest chains
@@ -31,10 +31,9 @@ def _chain_of(positions: int, labels: int, attributes: int, active: int) -> tupl
     return model, gather(source)
 
 
-def _lengths(context: Context) -> tuple[ResultTable, Chart]:
+def _lengths(context: Context) -> ResultTable:
     """`stream`, on chains made on the fly."""
     rows: list[list[Cell]] = []
-    points = []
     log_likelihood(*_synthetic(1000, *_LENGTH_SHAPE), "stream")
     for power in range(3, context.sized(8, 5) + 1):
         positions = 10**power
@@ -43,17 +42,9 @@ def _lengths(context: Context) -> tuple[ResultTable, Chart]:
         rounds = context.fewer(_ROUNDS.get(positions, context.rounds))
         seconds = [timed(lambda m=model, s=source: log_likelihood(m, s, "stream")) for _ in range(rounds)]  # type: ignore[misc]
         rows.append([positions, seconds, each(seconds, 1e9 / positions)])
-        points.append((float(positions), median(seconds)))
     labels, _, active = _LENGTH_SHAPE
     title = f"`stream` against the length: {labels} labels, {active} attributes a position, made on the fly"
-    curves = [Curve("chainfold stream", points), Curve("in proportion", _in_proportion(points), dashed=True)]
-    chart = Chart("length", "Time of a gradient against the length", "positions", "seconds", curves)
-    return ResultTable(title, ["positions", "seconds", "nanoseconds a position"], rows), chart
-
-
-def _in_proportion(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    last, seconds = points[-1]
-    return [(positions, seconds * positions / last) for positions, _ in points]
+    return ResultTable(title, ["positions", "seconds", "nanoseconds a position"], rows)
 
 
 def _engines(context: Context) -> ResultTable:
@@ -101,15 +92,13 @@ def _against_the_paper(context: Context) -> ResultTable:
 
 
 def run(context: Context) -> SectionResults:
-    lengths, chart = _lengths(context)
-    return SectionResults([lengths, _engines(context), _against_the_paper(context)], charts=[chart])
+    return SectionResults([_lengths(context), _engines(context), _against_the_paper(context)])
 
 
 SECTION = Section(
     "scaling",
     "Length and threads",
     "log Z, expected and observed counts by the engines of chainfold on synthetic chains. The first table includes "
-    "making the chain. How the time grows with the number of labels is drawn under the gradient.",
-    5.0,
+    "making the chain. How the time grows with the number of labels is under the gradient.",
     run,
 )

@@ -42,6 +42,4 @@ class Section(NamedTuple):
     name: str
     title: str
     words: str  # what is measured, and how
-    minutes: float  # that a full run takes, about
     run: Callable[[Context], SectionResults]
-    by_default: bool = True  # False: measured only when it is named

@@ -1,4 +1,4 @@
-"""How long it takes until something happens: imports, help, training and tagging of a small file, compiled or not."""
+"""Start-up: imports, help, training and tagging of a small file, compiled or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _LINES = 300
 _IMPORT, _HELP = '`python -c "import chainfold"`', "`chainfold --help`"
 _TRAIN, _TAG = f"`chainfold train` of {_LINES} lines", f"`chainfold tag` of {_LINES} lines"
 _NOTHING, _ONE_CORE, _COMPILED = ", nothing compiled", ", nothing compiled, on one core", ", compiled before"
-_WARM = "`chainfold warm --widths 2-8`, nothing compiled"
+_WIDTHS = "2-8"
+_WARM = f"`chainfold warm --widths {_WIDTHS}`, nothing compiled"
 _BARS = {
     _IMPORT: 0.3,
     _HELP: 0.5,
@@ -46,7 +47,7 @@ class _Runs:
         return self._run(kernels, prefix, "tag", str(self._model), str(self._text), "-o", str(self._folder / "tagged"))
 
     def warm(self, kernels: Path) -> float:
-        return self._run(kernels, (), "warm", "--widths", "2-8")
+        return self._run(kernels, (), "warm", "--widths", _WIDTHS)
 
     def _run(self, kernels: Path, prefix: tuple[str, ...], *arguments: str) -> float:
         environment = {"CHAINFOLD_CACHE": str(kernels), "PYTHONDONTWRITEBYTECODE": ""}  # as a user has it
@@ -100,6 +101,5 @@ SECTION = Section(
     "kernels when they are first used, and they are kept. Where a verb has to compile and there is a second core, a "
     "second process compiles what it will need later; on one core there is none. `chainfold warm` compiles all in "
     "advance.",
-    3.0,
     run,
 )

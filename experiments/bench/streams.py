@@ -122,6 +122,5 @@ SECTION = Section(
     "`tag --follow` without its start: a thread writes the file into a pipe, and what comes out goes nowhere. Beside "
     "it the attributes alone, made by the model's template without a pipe: what text cannot be faster than. Both "
     "corpora are run together into one sequence. How long rows wait is counted on the same file, one row at a time.",
-    5.0,
     run,
 )

@@ -105,6 +105,5 @@ SECTION = Section(
     "the attributes, find the labels; chainfold also writes the file again with a column more. From encoded data: the "
     "other programs have lists of attribute strings in memory (and python-crfsuite, in a line of its own, sequences "
     "prepared in C++), chainfold a chain on disk. sklearn-crfsuite and chaine read python-crfsuite's model.",
-    2.0,
     run,
 )

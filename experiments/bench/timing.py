@@ -36,8 +36,10 @@ def interleaved(runs: Mapping[str, Run], rounds: int, warm: bool = True) -> Time
 
 
 def ratios(times: Times, slow: str, fast: str) -> list[float]:
-    """How many times as long `slow` takes as `fast`, round by round; empty where one of them was not measured, or too
-    short for its clock."""
+    """Time of `slow` as a multiple of that of `fast`, round by round.
+
+    Empty where one of them was not measured, or too short for its clock.
+    """
     if slow not in times or fast not in times or 0.0 in times[fast]:
         return []
     return [a / b for a, b in zip(times[slow], times[fast], strict=True)]
@@ -69,7 +71,7 @@ def python(*arguments: str, environment: Mapping[str, str] | None = None) -> tup
 
 
 def told(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What a Python process says of itself in JSON, and `wall`, the seconds that it took from outside."""
+    """Facts that a Python process prints in JSON, and `wall`, the seconds that it took from outside."""
     wall, text = python("-m", *arguments, environment=environment)
     facts: dict[str, Any] = json.loads(text)
     return {**facts, "wall": wall}

@@ -170,6 +170,5 @@ SECTION = Section(
     "`chainfold.torch.CRF` beside pytorch-crf on the CPU, in one process with as many threads for both: the log "
     "likelihood of a batch with its gradient, and decoding. A dash stands where a step of pytorch-crf takes many "
     "seconds. Memory is measured in a process of its own.",
-    3.0,
     run,
 )

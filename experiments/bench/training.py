@@ -57,7 +57,7 @@ def compared(gold: Iterable[list[str]], predicted: Iterable[list[str]]) -> Score
 def contest(
     context: Context, corpus: Dataset, peers: list[Peer], rounds: int, iterations: int | None
 ) -> dict[str, list[Facts]]:
-    """What each program says in each round; the last round has the quality of its model."""
+    """Facts of each program in each round; the last round has the quality of its model."""
     found: dict[str, list[Facts]] = {name: [] for name in (*(peer.package for peer in peers), OURS)}
     limit = [] if iterations is None else ["--max-iterations", str(iterations)]
     for round_ in range(rounds):
@@ -130,6 +130,5 @@ SECTION = Section(
     "making attributes, training with c2 = 1 until it converges by CRFsuite's default rules, and writing. The other "
     "programs' attributes are made in plain Python, as their examples do. chainfold runs from the command line on all "
     "cores. The models are then scored on the test file.",
-    17.0,
     run,
 )

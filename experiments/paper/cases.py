@@ -2,7 +2,7 @@
 
 Every point is measured in a process of its own. Points that would take too long or too much memory are left out, and
 say so; each is judged by the shorter ones of its line, which have been measured before it. Those under a memory limit
-are held to it by `paging`; their lengths are told from the length at which FB fills it.
+are held to it by `paging`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from chainfold.engines.registry import PUBLISHED
 from chainfold.errors import ChainfoldError
 from experiments.formatting import size
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.machine import memory_info
 from experiments.paper.measurement import Point, measure, predicted_bytes, unmeasured, warm_up
 from experiments.paper.run_plan import (
@@ -34,7 +33,6 @@ from experiments.paper.run_plan import (
     Line,
     RunPlan,
 )
-from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -47,20 +45,17 @@ LIMITED = (FB, EMP_HELD, RECOMPUTE_HELD, RECOMPUTE, SPILL, EMP)
 _SHORT, _SHORT_LIMITED = 5.0, 1.0  # seconds: a point that takes less is measured in several rounds
 _SHARE, _RUNTIME = 0.85, 400_000_000  # of the memory available; bytes that Python and the libraries take
 _PATIENCE = 4  # budgets, after which a point under a limit is stopped
-_START = 2.0  # seconds, of a process
-_MULTIPLY_ADD, _LOG_ADDITION = 0.2e-9, 30e-9  # seconds, about
-_GUESSED = {False: (5, 5.0), True: (500, 41.0)}  # attributes, and attributes a position, before the data are there
 
 
 def key(setting: str, line: Line, positions: int, limit: int | None = None) -> str:
-    """Of a piece."""
+    """Key of a piece."""
     return f"{'scaling' if limit is None else f'limited/{limit}'}/{setting}/{line.engine}/{line.held}/{positions}"
 
 
 def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """All points, the shortest first, and then those under a memory limit, the smallest first."""
     made = [_piece(_Work(plan, corpus, *place, None)) for place in _places(plan)]
-    for limit, lengths in plan.limited.items() if MAIN in plan.lengths else ():
+    for limit, lengths in plan.limited.items():
         places = [(MAIN, line, positions) for positions in lengths for line in LIMITED]
         made += [_piece(_Work(plan, corpus, *place, limit)) for place in places]
     return made
@@ -78,7 +73,7 @@ class _Work(NamedTuple):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of all points of its line."""
+        """Lengths of all points of its line."""
         return self.plan.lengths[self.setting] if self.limit is None else self.plan.limited[self.limit]
 
     def key(self, positions: int | None = None) -> str:
@@ -100,22 +95,7 @@ def _piece(work: _Work) -> RunPiece:
     where = "in memory" if work.line.held == "memory" else "from disk"
     under = f", within {size(work.limit)}" if work.limit else ""
     title = f"{SETTINGS[work.setting].title}: {work.line.engine} {where}, {work.positions:,} positions{under}"
-    return RunPiece(work.key(), title, _estimate(work), partial(_run, work))
-
-
-def _estimate(work: _Work) -> float:
-    """Seconds, roughly; a point that would take longer than the budget is not run."""
-    setting, engine = SETTINGS[work.setting], work.line.engine
-    attributes, active = _GUESSED[setting.many]
-    n_labels = setting.n_labels
-    terms = n_labels * (attributes + n_labels) if engine == "emp" else 3.0  # ⊕ of a pair of labels
-    if engine in PUBLISHED:
-        seconds = work.positions * n_labels**2 * (terms + active) * _LOG_ADDITION
-    else:
-        seconds = work.positions * (4 * n_labels**2 + n_labels * active) * _MULTIPLY_ADD
-    if seconds > work.plan.budget:
-        return 0.0
-    return (_START + seconds) * (work.plan.rounds if seconds < _short(work) else 1)
+    return RunPiece(work.key(), title, partial(_run, work))
 
 
 def _short(work: _Work) -> float:
@@ -149,7 +129,7 @@ def _run(work: _Work, done: Mapping[str, Result]) -> Result:
 
 
 def _left_out(work: _Work, shorter: list[Result], predicted: int) -> Result | None:
-    """Why a point is not to be run, if so."""
+    """Result of a point that is not to be run, with the reason; None if it is."""
     if shorter:
         before = shorter[0]
         already = f"already {before['positions']:,} positions"

@@ -5,33 +5,24 @@ attributes and once for many, under its own labels, and then relabelled: normal 
 an experiment needs more positions than the log has, it is concatenated with itself as one sequence. KDD's 10 % file is
 first brought to the length of the full one, by the surrogate: most rows of it were left out of a few kinds of
 connections, so each row of these is there ten times in place.
-
-A file is made when it is missing. Its name says what it was made of, so that no other data or plan ever meets it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-import chainfold
 from chainfold.chain.batches import StoredChain
 from chainfold.chain.block import Block, frozen, join_blocks, vocabulary_of
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.errors import BadFile, BadSetting
+from chainfold.errors import BadFile
 from chainfold.features.encode import encode
 from chainfold.inference.tagger import blocks_of
 from chainfold.inference.whole_chain import tag
@@ -39,14 +30,11 @@ from chainfold.model.file import open_model, save_model
 from chainfold.system.machine import cores
 from chainfold.training.loop import Training, train
 from examples import network_log
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.paper.run_plan import MAIN, SETTINGS, RunPlan
-from experiments.runner import RunPiece
 
 NORMAL, ATTACK = "normal", "attack"
 
-KDD_FILES = ("kddcup.data.gz", "kddcup.data", "kddcup.data_10_percent.gz", "kddcup.data_10_percent")
-KDD_FOLDER = "kddcup99"
 KDD_COLUMNS = (
     "duration protocol_type service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins "
     "logged_in num_compromised root_shell su_attempted num_root num_file_creations num_shells num_access_files "
@@ -68,83 +56,51 @@ REPEATS = 10
 _FULL = 1_000_000  # a KDD file with more rows is the full one
 _BORDER = "crfpp"  # of expressions: without attributes of their own for the ends of a sequence
 _AT_ONCE = 1 << 20  # bytes or positions that are looked at
-_MARGIN = 1.02  # of the space on disk
 
 
 class Corpus:
-    """The chains and models of all settings, in a folder; `data` is a KDD file or a folder with one, None: invent."""
+    """Chains and models of all settings, made in a folder when they are needed; `data` is a KDD file, None: invent."""
 
     def __init__(self, plan: RunPlan, folder: Path, data: Path | None) -> None:
-        self._plan = plan
-        self._log: _Log = _Invented(plan.rows) if data is None else _Kdd(_kdd_file(data))
-        self._folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadFile(folder, f"cannot be made: {error.strerror or error}; name another folder.") from None
-
-    @property
-    def identity(self) -> list[Any]:
-        """All that decides what the data are."""
-        return self._log.identity
+        self._plan, self._folder = plan, folder
+        self._log = _Invented(plan.rows) if data is None else _Kdd(data)
 
     def pieces(self) -> list[RunPiece]:
-        """One for each setting of the plan, which makes its chains and its model and says what they are."""
-        return [
-            RunPiece(
-                f"corpus/{setting}",
-                f"chains and model: {SETTINGS[setting].title}",
-                self._seconds(setting),
-                partial(self._entry, setting),
-            )
-            for setting in self._plan.lengths
+        """One for each setting of the plan, which says what its chains and its model are; and one for the log."""
+        made = [
+            RunPiece(f"corpus/{name}", f"chains and model: {SETTINGS[name].title}", partial(self._entry, name))
+            for name in self._plan.lengths
         ]
+        return [*made, RunPiece("corpus", "the data", lambda done: self.about())]
 
     def about(self) -> Result:
-        """What the log is."""
+        """Facts of the log."""
         rows, surrogate = self._rows, int(self._repeats.sum()) if self._has_surrogate else None
-        return {
-            "kind": self._log.kind(rows),
-            "title": self._log.title(rows, surrogate),
-            "file": None if self._log.file is None else self._log.file.name,
-            "rows": rows,
-            "surrogate": surrogate,
-        }
+        return {"title": self._log.title(rows, surrogate), "rows": rows, "surrogate": surrogate}
 
     def chain(self, setting: str, positions: int) -> Path:
         """A stored chain with at least so many positions, of which the first are meant."""
-        if positions <= self._rows:
-            return self._base(setting)
-        longest = self._longest(setting)
-        if positions > longest:
-            raise BadSetting("positions", positions, f"at most {max(longest, self._rows)} in setting {setting}")
-        return self._concatenated(setting, longest)
+        return self._base(setting) if positions <= self._rows else self._concatenated(setting)
 
     def model(self, setting: str) -> Path:
         """The model that was trained on the log itself."""
-        iterations = 15 if self._plan.quick else 30
-        path = self._path(f"{setting}-{iterations}.model")
+        path = self._folder / f"{setting}.model"
         if not path.exists():
-            how = Training(options={"max_iterations": iterations})
+            how = Training(options={"max_iterations": self._plan.iterations})
             save_model(path, train(StoredChain(self._base(setting)), how, engine="parallel", threads=cores()))
         return path
 
     def _entry(self, setting: str, done: Mapping[str, Result]) -> Result:
-        """Make everything of a setting; what it is."""
-        longest = self._longest(setting)
-        self.chain(setting, longest)
+        """Facts of a setting."""
         chain, model = StoredChain(self._base(setting)), open_model(self.model(setting))
         labels = np.concatenate([block.labels for block in blocks_of(chain, _AT_ONCE)])
-        vocabulary = _vocabulary(chain)
         return {
             "title": SETTINGS[setting].title,
             "n_labels": chain.n_labels,
-            "labels": list(vocabulary.labels),
             "attributes": chain.n_attributes,
             "described": self._log.described(SETTINGS[setting].many),
             "active": chain.active,
             "weights": model.layout.size,
-            "longest": longest,
             "bytes_a_position": round(sum(b.nbytes for b in blocks_of(chain, chain.batch)) / chain.positions, 2),
             "training": {
                 "iterations": model.training["iterations"],
@@ -153,40 +109,18 @@ class Corpus:
             },
         }
 
-    def _longest(self, setting: str) -> int:
-        """The longest chain that the plan asks for."""
-        lengths = self._plan.lengths.get(setting, ())
-        limited = self._plan.limited.values() if setting == MAIN else ()
-        return max(max(some, default=0) for some in (lengths, *limited))
-
-    def _seconds(self, setting: str) -> float:
-        rows, longest = self._log.about_rows, self._longest(setting)
-        a_row = (3e-5 if SETTINGS[setting].many else 1e-5) * (0.6 if self._plan.quick else 1.0)
-        return 3.0 + a_row * rows + (1e-6 * longest if longest > rows else 0.0)
-
     # Files
-
-    @cached_property
-    def _stem(self) -> str:
-        """The beginning of all names: which log it is, and a digest of all that is made of it."""
-        state = hashlib.sha256(json.dumps([chainfold.__version__, *self._log.identity]).encode())
-        return f"{self._log.name}-{state.hexdigest()[:12]}"
-
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{self._stem}-{name}"
 
     def _encoded(self, many: bool) -> StoredChain:
         """The log under its own labels."""
-        path = self._path(f"{'many' if many else 'few'}.chain")
+        path = self._folder / f"{'many' if many else 'few'}.chain"
         if not path.exists():
             self._log.encode(path, many)
         return StoredChain(path)
 
     def _base(self, setting: str) -> Path:
         """The log under the labels of a setting."""
-        if setting not in SETTINGS:
-            raise BadSetting("setting", setting, f"one of {', '.join(SETTINGS)}")
-        path = self._path(f"{setting}.chain")
+        path = self._folder / f"{setting}.chain"
         if not path.exists():
             encoded = self._encoded(SETTINGS[setting].many)
             classes = [self._log.class_of(label) for label in _vocabulary(encoded).labels]
@@ -195,28 +129,16 @@ class Corpus:
             names = self._log.classes
             if SETTINGS[setting].n_labels == 2:
                 names, classes = (NORMAL, ATTACK), [NORMAL if name == NORMAL else ATTACK for name in classes]
-            self._write(path, Relabelled(encoded, names, [names.index(name) for name in classes]), encoded)
+            write_chain(path, Relabelled(encoded, names, [names.index(name) for name in classes]))
         return path
 
-    def _concatenated(self, setting: str, positions: int) -> Path:
-        """The log again and again, the surrogate where there is one."""
-        path = self._path(f"{setting}-{positions}.chain")
+    def _concatenated(self, setting: str) -> Path:
+        """The log again and again, the surrogate where there is one, as long as the plan wants it."""
+        path = self._folder / f"{setting}-longest.chain"
         if not path.exists():
             base = StoredChain(self._base(setting))
-            self._write(path, Concatenated(base, self._repeats, positions), base)
+            write_chain(path, Concatenated(base, self._repeats, self._plan.longest(setting)))
         return path
-
-    def _write(self, path: Path, source: Relabelled | Concatenated, like: StoredChain) -> None:
-        """Store a chain whose positions take as much as those of another, if there is room for it."""
-        needed = _MARGIN * Path(like.path).stat().st_size / like.positions * source.positions
-        free = shutil.disk_usage(self._folder).free
-        if needed > free:
-            raise BadFile(
-                self._folder,
-                f"a chain of {source.positions:,} positions takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-                f"free; give a smaller --max-length, or another --out.",
-            )
-        write_chain(path, source)
 
     # Rows
 
@@ -226,17 +148,17 @@ class Corpus:
 
     @cached_property
     def _repeats(self) -> NDArray[np.int64]:
-        """How often each row of the log is there, before it is concatenated."""
+        """Number of times that each row of the log is there, before it is concatenated."""
         if not self._has_surrogate:
             return np.ones(self._rows, np.int64)
         encoded = self._encoded(SETTINGS[MAIN].many)
-        names = [_plain(label) for label in _vocabulary(encoded).labels]
+        names = [label.removesuffix(".") for label in _vocabulary(encoded).labels]
         times = np.array([REPEATS if name in REPEATED else 1 for name in names])
         return np.concatenate([times[block.labels] for block in blocks_of(encoded, _AT_ONCE)])
 
     @property
     def _has_surrogate(self) -> bool:
-        return self._log.kind(self._rows) == "kdd"
+        return isinstance(self._log, _Kdd) and self._rows <= _FULL
 
 
 class Relabelled:
@@ -313,43 +235,12 @@ def _vocabulary(chain: StoredChain) -> Vocabulary:
     return vocabulary
 
 
-def _plain(label: str) -> str:
-    """A label of KDD without its full stop."""
-    return label.removesuffix(".")
-
-
 # Logs
 
 
-class _Log(ABC):
-    """A log of network connections, and what to make of its columns."""
-
-    file: Path | None
-    name: str  # in names of files
-    classes: tuple[str, ...]  # the five labels
-    about_rows: int
-
-    @property
-    @abstractmethod
-    def identity(self) -> list[Any]:
-        """All that decides what is made of it."""
-
-    @abstractmethod
-    def kind(self, rows: int) -> str: ...
-    @abstractmethod
-    def title(self, rows: int, surrogate: int | None) -> str: ...
-    @abstractmethod
-    def described(self, many: bool) -> str: ...
-    @abstractmethod
-    def encode(self, path: Path, many: bool) -> None: ...
-    @abstractmethod
-    def class_of(self, label: str) -> str: ...
-
-
-class _Kdd(_Log):
+class _Kdd:
     """KDD Cup 1999: 41 columns and a label that ends with a full stop."""
 
-    file: Path
     classes = tuple(KDD_CLASSES)
     _few = (
         "scale(count,-1,512) scale(logged_in,-0.1,1) scale(serror_rate,-0.1,1) scale(same_srv_rate,-0.1,1) "
@@ -358,16 +249,6 @@ class _Kdd(_Log):
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._size = _size_of(file)
-        self.name = f"{file.name[:60]}-{self._size}"
-        self.about_rows = self._size // (4 if file.suffix == ".gz" else 150)
-
-    @property
-    def identity(self) -> list[Any]:
-        return [self.name, _checksum(self.file), self._few, KDD_COLUMNS, KDD_CLASSES, REPEATED, REPEATS]
-
-    def kind(self, rows: int) -> str:
-        return "kdd-full" if rows > _FULL else "kdd"
 
     def title(self, rows: int, surrogate: int | None) -> str:
         title = f"KDD Cup 1999, {self.file.name}: {rows:,} network connections as one sequence"
@@ -403,33 +284,26 @@ class _Kdd(_Log):
 
     def class_of(self, label: str) -> str:
         for name, labels in KDD_CLASSES.items():
-            if _plain(label) in labels:
+            if label.removesuffix(".") in labels:
                 return name
         raise BadFile(
             self.file,
             f"has the label {label!r}, which is neither normal nor one of the 22 attacks of KDD's training data; give "
-            f"{' or '.join(KDD_FILES[::2])}.",
+            f"kddcup.data.gz or kddcup.data_10_percent.gz.",
         )
 
 
-class _Invented(_Log):
+class _Invented:
     """The log of `examples/network_log.py`."""
 
-    file = None
     classes = network_log.LABELS
+    file = None
     _few = (
         "scale(log_gap,-0.1,1) scale(log_sent,-1,10) scale(log_received,-1,10) scale(recent,-1,10) scale(errors,-0.1,1)"
     )
 
     def __init__(self, rows: int) -> None:
-        self.name, self.about_rows = f"invented-{rows}", rows
-
-    @property
-    def identity(self) -> list[Any]:
-        return [self.name, self._few, network_log.ATTRIBUTES]
-
-    def kind(self, rows: int) -> str:
-        return "synthetic"
+        self._rows = rows
 
     def title(self, rows: int, surrogate: int | None) -> str:
         return (
@@ -446,7 +320,7 @@ class _Invented(_Log):
         )
 
     def encode(self, path: Path, many: bool) -> None:
-        table = pa.Table.from_batches(network_log.log_batches(self.about_rows))
+        table = pa.Table.from_batches(network_log.log_batches(self._rows))
         if not many:
             for name in ("gap", "sent", "received"):
                 table = table.append_column(f"log_{name}", pa.array(np.log1p(table.column(name).to_numpy())))
@@ -455,34 +329,3 @@ class _Invented(_Log):
 
     def class_of(self, label: str) -> str:
         return label
-
-
-def _kdd_file(data: Path) -> Path:
-    """The KDD file that is meant: the full one of a folder before the 10 % one."""
-    if not data.exists():
-        raise BadFile(data, "there is no such file or folder.")
-    if not data.is_dir():
-        return data
-    for folder in (data, data / KDD_FOLDER):
-        for name in KDD_FILES:
-            if (folder / name).is_file():
-                return folder / name
-    raise BadFile(data, f"has none of {', '.join(KDD_FILES)}, nor has {KDD_FOLDER} in it; name a folder that does.")
-
-
-def _size_of(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise BadFile(file, f"cannot be read: {error.strerror or error}.") from None
-
-
-def _checksum(file: Path) -> int:
-    total = 0
-    try:
-        with file.open("rb") as stream:
-            while part := stream.read(_AT_ONCE):
-                total = zlib.crc32(part, total)
-    except OSError as error:
-        raise BadFile(file, f"cannot be read: {error.strerror or error}.") from None
-    return total

@@ -30,14 +30,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain, product
-from typing import Any, NamedTuple
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = int | Fraction
-Cells = Mapping[str, Mapping[str, Number]]  # row -> column -> number
 Features = tuple[tuple[int, float], ...]  # (m, f_m) of each active feature
 Polynomial = Counter[str]  # monomial, as "NNTA" for N²TA -> coefficient
 
@@ -84,7 +83,7 @@ ASYMPTOTIC = {number: table.pop("asymptotic") for number, table in TABLES.items(
 
 
 class Correction(NamedTuple):
-    """What a cell should have said."""
+    """The right formula of a cell."""
 
     formula: str
     why: str
@@ -145,16 +144,6 @@ def leading(terms: Polynomial) -> Polynomial:
     return Polynomial({p: c for p, c in terms.items() if not any(Counter(p) < Counter(q) for q in terms)})
 
 
-def table_1(n: int, t: int, a: Number, m: int) -> Cells:
-    """Table 1 of the paper at these sizes."""
-    return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[1].items()}
-
-
-def table_2(n: int, t: int, a: Number, m: int) -> Cells:
-    """Table 2 of the paper at these sizes."""
-    return {row: {at: value(cell, n, t, a, m) for at, cell in cells.items()} for row, cells in TABLES[2].items()}
-
-
 def totals(number: int) -> dict[str, Polynomial]:
     """The columns of a table added up, its cells corrected."""
     sums = {column: Polynomial() for column in COLUMNS}
@@ -171,13 +160,6 @@ class FeatureFunctions:
 
     weights: tuple[float, ...]  # [M] θ
     active: tuple[tuple[tuple[Features, ...], ...], ...]  # [T][N][N] 𝒜_t(y', y)
-
-    def __post_init__(self) -> None:
-        """Check that features have their weight and a logarithm."""
-        for t, matrix in enumerate(self.active, 1):
-            for m, f in chain.from_iterable(chain.from_iterable(matrix)):
-                if not (0 <= m < len(self.weights) and 0.0 < f < math.inf):
-                    raise ValueError(f"feature {m} is {f} at position {t}; it needs a weight and a positive value.")
 
     @classmethod
     def uniform(cls, n_labels: int, positions: int, active: int, weights: int, seed: int = 0) -> FeatureFunctions:
@@ -255,7 +237,7 @@ class CountedRow:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What an algorithm found, and what it spent."""
+    """Results of an algorithm, and the operations that it spent."""
 
     log_z: float
     gradient: NDArray[np.float64]  # [M] ∇Z / Z
@@ -342,6 +324,8 @@ def algorithm_2(problem: FeatureFunctions) -> Counted:
 
 
 ALGORITHMS = {1: algorithm_1, 2: algorithm_2}
+EXAMPLE = FeatureFunctions.uniform(3, 5, 2, 7)
+"""The sizes at which the tables are shown: N = 3, T = 5, A = 2, M = 7."""
 
 
 class Cell(NamedTuple):
@@ -381,33 +365,6 @@ def report(number: int, problem: FeatureFunctions) -> str:
     table = [["", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *lines.values()]
     reasons = [f"- **{row}, {column}.** {why}" for (n, row, column), (_, why) in EXPLAINED.items() if n == number]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in table), "", *reasons])
-
-
-def counted_tables(n: int = 3, t: int = 5, a: int = 2, m: int = 7) -> dict[str, Any]:
-    """Both tables with their counts, as JSON has them."""
-    problem = FeatureFunctions.uniform(n, t, a, m)
-    return {
-        str(number): {
-            "sizes": {"N": n, "T": t, "A": a, "M": m},
-            "columns": list(COLUMNS),
-            "rows": list(table),
-            "cells": [
-                {"row": cell.row, "column": cell.column, "printed": cell.printed}
-                | {"formula": int(cell.formula), "counted": cell.counted}
-                | _corrected(cell.correction)
-                for cell in compare(number, problem)
-            ],
-            "asymptotic": [
-                {"column": column, "printed": printed} | _corrected(EXPLAINED.get((number, "asymptotic", column)))
-                for column, printed in ASYMPTOTIC[number].items()
-            ],
-        }
-        for number, table in TABLES.items()
-    }
-
-
-def _corrected(correction: Correction | None) -> dict[str, str | None]:
-    return {"correct": correction and correction.formula, "why": correction and correction.why}
 
 
 def _mend(printed: str, correction: Correction | None) -> str:

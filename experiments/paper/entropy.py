@@ -25,10 +25,9 @@ from chainfold.inference.whole_chain import entropies, log_probabilities, sample
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
 from chainfold.semiring import entropy
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.paper.numerics import kernels
 from experiments.paper.run_plan import MAIN, RunPlan
-from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -36,21 +35,18 @@ if TYPE_CHECKING:
 _LEAST = 1.0  # nats: a labelling that is surer than that leaves nothing to estimate
 _TEMPER = 0.3  # of the weights, where it is
 _DRAWN = 1 << 20  # labels that are drawn at once
-_SECONDS = 2e-7  # a position of a sample
 _WARM = 10  # positions, and samples, with which everything is run before it is timed
 
 Found = TypeVar("Found")
 
 
 def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
-    """One piece."""
-    seconds = 5.0 + _SECONDS * plan.entropy_positions * plan.samples
-    return [RunPiece("entropy", "the entropy of the labels", seconds, partial(_run, plan, corpus))]
+    return [RunPiece("entropy", "the entropy of the labels", partial(_run, plan, corpus))]
 
 
 def _run(plan: RunPlan, corpus: Corpus, done: Mapping[str, Result]) -> Result:
     chain = gather(open_chain(corpus.chain(MAIN, plan.entropy_positions)), plan.entropy_positions)
-    return {"setting": MAIN, **compare(open_model(corpus.model(MAIN)), chain, plan.samples)}
+    return compare(open_model(corpus.model(MAIN)), chain, plan.samples)
 
 
 def compare(model: Model, chain: Chain, samples: int) -> Result:
@@ -69,7 +65,6 @@ def compare(model: Model, chain: Chain, samples: int) -> Result:
         "title": title,
         "positions": chain.positions,
         "exact": exact,
-        "a_position": exact["entropy semiring"] / chain.positions,
         "samples": sizes,
         "estimates": estimates,
         "errors": errors,
@@ -78,7 +73,7 @@ def compare(model: Model, chain: Chain, samples: int) -> Result:
 
 
 def _timed(work: Callable[[], Found]) -> tuple[Found, float]:
-    """What it finds, and how long it takes."""
+    """Result and seconds of some work."""
     begun = time.perf_counter()
     return work(), time.perf_counter() - begun
 
@@ -103,7 +98,7 @@ EXACT = {"entropy semiring": by_semiring, "emp": by_counts, "chainfold.entropies
 
 
 def by_sampling(model: Model, chain: Chain, samples: int) -> tuple[list[int], list[float], list[float]]:
-    """How many labellings were drawn, the mean of -ln p over the first so many, and its standard error."""
+    """Numbers of labellings, and the means of -ln p over the first so many with their standard errors."""
     surprises = np.fromiter(_surprises(model, chain, samples), np.float64, samples)
     sizes = sizes_to(samples)
     means = [float(surprises[:size].mean()) for size in sizes]

@@ -1,4 +1,4 @@
-"""How soon the certificate settles a boundary, and how far its bound is from the error really made.
+"""The lookahead with which a boundary is certified, and the certificate's bound beside the error really made.
 
 A chain is gone over in small blocks, as `stream` does, and from each block's end the certificate is taken ahead until
 it holds (`engines.certificate`). How many positions that took is one number of the distribution. The posterior that it
@@ -32,9 +32,8 @@ from chainfold.kernels.certificate import NEGLIGIBLE
 from chainfold.model.file import open_model
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.paper.run_plan import SETTINGS, RunPlan
-from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -60,9 +59,8 @@ Case = Callable[[int], tuple[Model, Chain]]  # at most so many positions of a ch
 def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """For each setting and kind of weights, and a chain that forgets slowly: the lookaheads, then the bounds."""
     cases: list[tuple[str, str, str, Case]] = [
-        (setting, weights, SETTINGS[setting].title, partial(_stored, corpus, setting, longest, weights))
+        (setting, weights, SETTINGS[setting].title, partial(_stored, corpus, setting, max(lengths), weights))
         for setting, lengths in plan.lengths.items()
-        if (longest := max(lengths, default=0)) > 0
         for weights in _WEIGHTS
     ]
     cases.append((SLOW, "true", "a chain that forgets slowly", _slow))
@@ -71,9 +69,8 @@ def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
         said, name = f"{title}, {weights} weights", {"setting": setting, "weights": weights}
         looking = partial(_lookaheads, case, plan.boundaries, {**name, "title": title})
         bounding = partial(_bounds, case, min(plan.boundaries, _BOUNDS), name)
-        seconds = 0.3 + plan.boundaries * 2e-4
-        found.append(RunPiece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", seconds, looking))
-        found.append(RunPiece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", 0.7, bounding))
+        found.append(RunPiece(f"certificate/lookahead/{setting}/{weights}", f"lookaheads: {said}", looking))
+        found.append(RunPiece(f"certificate/bound/{setting}/{weights}", f"bound and error: {said}", bounding))
     return found
 
 
@@ -172,7 +169,7 @@ def _bounds(case: Case, wanted: int, name: Result, done: Mapping[str, Result]) -
 
 
 def _positions(wanted: int) -> int:
-    """So many are enough for so many boundaries."""
+    """Positions that are enough for so many boundaries."""
     return wanted * _SPACING + FURTHEST
 
 

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from chainfold.chain.synthetic import SyntheticChain
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.paper import measurement
 from experiments.paper.run_plan import RunPlan
-from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -41,8 +40,6 @@ _EMP_SECONDS, _QUICK_EMP_SECONDS = 2.0, 1.0  # at most, as far as the length can
 _EMP_POSITIONS = 4, 100_000
 _SETTLED = 100  # positions at least, to tell what labels cost: at first most of what is carried is nothing
 _STREAM_POSITIONS = 2_000_000  # a few hundred nanoseconds each
-_STREAM_SECONDS = 1.0  # making the chain included
-_START = 1.5  # seconds, of a fresh process
 _SHORT = 5.0  # seconds; a longer one is measured once
 _LOOKED = 100_000  # positions, to see what has occurred
 
@@ -83,23 +80,20 @@ def sizes(plan: RunPlan) -> Iterator[Size]:
 
 
 def _piece(plan: RunPlan, kind: str, size: Size, engine: str) -> RunPiece:
-    positions, seconds = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
-    rounds = plan.rounds if seconds < _SHORT else 1
+    positions = _length(plan, size, engine, _SETTLED if kind == "labels" else _EMP_POSITIONS[0])
     return RunPiece(
         key=f"{kind}/{size.n_labels}/{size.weights}/{engine}",
         title=f"{engine} with {size.n_labels} labels and {size.weights:,} weights",
-        seconds=rounds * (_START + seconds),
         run=partial(_measured, plan, size, engine, positions),
     )
 
 
-def _length(plan: RunPlan, size: Size, engine: str, least: int) -> tuple[int, float]:
-    """How many positions, and about how many seconds they take."""
+def _length(plan: RunPlan, size: Size, engine: str, least: int) -> int:
+    """Positions that take about the seconds that there are."""
     if engine == "stream":
-        return _STREAM_POSITIONS, _STREAM_SECONDS
+        return _STREAM_POSITIONS
     one = size.additions * (size.n_labels if engine == "forward-only" else 1) * _LOG_ADDITION
-    positions = min(max(round((_QUICK_EMP_SECONDS if plan.quick else _EMP_SECONDS) / one), least), _EMP_POSITIONS[1])
-    return positions, positions * one
+    return min(max(round((_QUICK_EMP_SECONDS if plan.quick else _EMP_SECONDS) / one), least), _EMP_POSITIONS[1])
 
 
 def _measured(plan: RunPlan, size: Size, engine: str, positions: int, done: Mapping[str, Result]) -> Result:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.system.machine import resident
 from experiments import ROOT
 from experiments.ledger import Result
@@ -37,16 +37,11 @@ FIGURES = (  # of a measured point, beside its seconds
     "log_z",
     "gradient_sha256",
     "passes",
-    "bytes_read",
-    "major_faults",
     "cpu_seconds",
     "disk_read",  # bytes, as the system counts them
     "disk_written",
     "dropped",  # bytes that left memory to keep to the limit
     "resident",  # bytes of the tables and the sequence, at most, under a limit
-    "lookahead_mean",
-    "lookahead_max",
-    "carried_blocks",
     "predicted_bytes",
 )
 SEED = 1  # of a synthetic chain
@@ -54,7 +49,7 @@ SEED = 1  # of a synthetic chain
 
 @dataclass(frozen=True)
 class Point:
-    """What to measure."""
+    """A measurement: an engine, and the first positions of a chain."""
 
     engine: str
     positions: int
@@ -63,26 +58,17 @@ class Point:
     model: str | None = None
     synthetic: tuple[int, int, int] | None = None  # labels, attributes, attributes a position, with the true weights
 
-    def __post_init__(self) -> None:
-        if (self.synthetic is None) != (self.chain is not None and self.model is not None):
-            raise ChainfoldError("a point has a stored chain with a model, or a synthetic chain.")
-        if self.held != "memory" and (self.held != "disk" or self.synthetic is not None):
-            raise BadSetting("held", self.held, "memory, or disk where the chain is stored")
-
 
 def measure(point: Point, limit: int | None = None, timeout: float | None = None) -> Result:
     """`outcome`, `reason`, `seconds` and FIGURES of a point, from a process of its own; no figures unless measured.
 
     `limit` is in bytes, for what grows with the chain.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.paper.measurement",
-        json.dumps({"point": asdict(point), "limit": limit}),
-    ]
+    asked = json.dumps({"point": asdict(point), "limit": limit})
+    command = [sys.executable, "-m", "experiments.paper.measurement", asked]
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    how["env"] = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *_python_path()])}
+    path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    how["env"] = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     if point.chain is not None:  # what is spilled or paged goes beside the chain: the usual place may be memory
         how["env"]["TMPDIR"] = str(Path(point.chain).parent)
     with subprocess.Popen(command, text=True, **how) as child:
@@ -97,17 +83,13 @@ def measure(point: Point, limit: int | None = None, timeout: float | None = None
     return _outcome(point, child.returncode, output, errors)
 
 
-def _python_path() -> list[str]:
-    return [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-
-
 def unmeasured(outcome: str, reason: str) -> Result:
     """The result of a point that has no figures."""
     return {"outcome": outcome, "reason": reason, "seconds": None, **dict.fromkeys(FIGURES)}
 
 
 def predicted_bytes(point: Point) -> int:
-    """What the engine will keep, and the sequence where it is held in memory; about, as nothing is read."""
+    """Bytes that the engine will keep, with the sequence where it is held in memory; about, as nothing is read."""
     model, source = _opened(point)
     entry = 4 + 8 * bool(getattr(source, "valued", False))
     sequence = round(point.positions * (13 + source.active * entry))
@@ -115,7 +97,7 @@ def predicted_bytes(point: Point) -> int:
 
 
 def _outcome(point: Point, code: int, output: str, errors: str) -> Result:
-    """What the child has said, or what has become of it."""
+    """Result of a child that has ended."""
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return unmeasured("killed", "it was killed by the system, which means that there was no memory left.")
     what = f"{point.engine} on {point.positions:,} positions"
@@ -161,7 +143,6 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
     """The figures of one evaluation, and what had been read and written before it."""
     import gc
     import hashlib
-    import resource
 
     from experiments.paper.paging import clocks, traffic
 
@@ -172,29 +153,23 @@ def _timed(point: Point, pager: Pager | None) -> tuple[Result, Traffic]:
     gc.collect()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, faults, moved = resident("VmRSS"), resource.getrusage(resource.RUSAGE_SELF).ru_majflt, traffic()
+    before, moved = resident("VmRSS"), traffic()
     dropped = pager.dropped if pager else 0
     begin = clocks() - (pager.looking if pager else 0.0)
     found = _evaluated(point, model, used, pager)
     seconds, busy = clocks() - (pager.looking if pager else 0.0) - begin
     if pager:
         pager.check()
-    report = found.report
     figures: Result = {
         "seconds": float(seconds),
         "peak_rss": resident("VmHWM"),
         "before_rss": before,
         "log_z": found.log_z,
         "gradient_sha256": hashlib.sha256(found.expected.astype("<f8").tobytes()).hexdigest(),
-        "passes": report.passes,
-        "bytes_read": report.bytes_read,
-        "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults,
+        "passes": found.report.passes,
         "cpu_seconds": float(busy),
         "dropped": pager.dropped - dropped if pager else 0,
         "resident": pager.peak if pager else None,
-        "lookahead_mean": report.lookahead_mean,
-        "lookahead_max": report.lookahead_max,
-        "carried_blocks": report.carried_blocks,
         "predicted_bytes": predicted,
     }
     return figures, moved

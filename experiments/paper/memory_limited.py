@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from chainfold.chain.batches import StoredChain
-from chainfold.chain.block import Block, Source, frozen
+from chainfold.chain.block import Block, Source
 from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.problem import Problem
@@ -26,7 +25,7 @@ from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.spill import SpillFile
 from experiments.paper.paging import Pager
-from experiments.paper.prefix import Prefix, fill
+from experiments.paper.prefix import Prefix, fill, frozen_all
 
 _SPILL_UNIT = 1 << 20  # bytes that are written at once
 _BESIDE = 1 << 16  # bytes on either side of a batch that are read with it
@@ -147,27 +146,16 @@ class PagedChain(Prefix):
 
     def __init__(self, source: Source, positions: int, pager: Pager) -> None:
         super().__init__(source, positions)
-        self._arrays = fill(
-            source, positions, lambda size, dtype: pager.table(size, dtype) if size else np.empty(0, dtype)
-        )
-        self._whole = {
-            name: frozen(getattr(array, "whole", array), array.dtype) for name, array in self._arrays.items()
-        }
-        self.nbytes = sum(array.nbytes for array in self._whole.values())
+        self._arrays = fill(source, positions, pager.table)
+        self._whole = source.block(0, 1)._replace(**frozen_all(self._arrays))
+        self.nbytes = self._whole.nbytes
         pager.write_back()
 
     def block(self, low: int, high: int) -> Block:
-        for name in ("labels", "starts", "weights"):
-            self._touch(name, low, high)
-        for kind in ("", "edge_"):
-            self._touch(f"{kind}offsets", low, high + 1)
-            offsets = self._whole[f"{kind}offsets"]
-            if offsets.size:
-                for name in (f"{kind}ids", f"{kind}values"):
-                    self._touch(name, int(offsets[low]), int(offsets[high]))
-        return Block(**self._whole).part(low, high)
-
-    def _touch(self, name: str, low: int, high: int) -> None:
-        array: Any = self._arrays[name]
-        if array.size:
-            array.touch(slice(low, high))
+        for name in ("labels", "starts"):
+            self._arrays[name].touch(slice(low, high))
+        self._arrays["offsets"].touch(slice(low, high + 1))
+        entries = slice(int(self._whole.offsets[low]), int(self._whole.offsets[high]))
+        for name in self._arrays.keys() & {"ids", "values"}:
+            self._arrays[name].touch(entries)
+        return self._whole.part(low, high)

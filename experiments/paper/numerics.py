@@ -1,4 +1,4 @@
-"""Where plain sums and products leave the range of a double, and the log domain does not.
+"""Lengths at which plain sums and products leave the range of a double, and the log domain does not.
 
 The paper calls forward-backward over the sum-product semiring, and the forward pass over the expectation semiring,
 numerically unstable. Here both are run as they stand, without any scaling, beside four engines, on the first positions
@@ -32,9 +32,8 @@ from chainfold.model.file import open_model
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.semiring import Expectation, SumProduct, forward
-from experiments.ledger import Result
+from experiments.ledger import Result, RunPiece
 from experiments.paper.run_plan import MAIN, RunPlan
-from experiments.runner import RunPiece
 
 if TYPE_CHECKING:
     from experiments.paper.corpus import Corpus
@@ -52,11 +51,10 @@ _CONTEXT = decimal.Context(prec=DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_
 _LEAST_COUNT = Decimal("1e-300")
 _NOISE = Decimal("1e-40")  # an error below it is the rounding of the truth
 _FIRST_BATCH = 16  # lengths that are tried at once, in the search for the first that breaks
-_SECONDS = 6e-4  # a position
 
 
 class Answer(NamedTuple):
-    """What a method says of a chain."""
+    """Results of a method on a chain."""
 
     log_z: float
     counts: Floats  # [M]
@@ -64,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class ExactAnswer(NamedTuple):
-    """The same in extended precision and range."""
+    """Results in extended precision and range."""
 
     log_z: Decimal
     counts: list[Decimal]  # [M]
@@ -75,9 +73,8 @@ Method = Callable[[Floats, Floats, Sequence[int]], list[Answer]]  # from u, f an
 
 def pieces(plan: RunPlan, corpus: Corpus) -> list[RunPiece]:
     """The chain with each of the `WEIGHTS`."""
-    seconds = _SECONDS * plan.numeric_length
     return [
-        RunPiece(f"numerics/{name}", f"numbers out of range, {name}", seconds, partial(_run, plan, corpus, name))
+        RunPiece(f"numerics/{name}", f"numbers out of range, {name}", partial(_run, plan, corpus, name))
         for name in WEIGHTS
     ]
 

@@ -213,7 +213,7 @@ class Pager:
         self.moved(size)
 
     def _stretch(self, chunk: tuple[int, int]) -> tuple[mmap.mmap, int, int]:
-        """Where a chunk is: a mapping, and a stretch of it."""
+        """Mapping, begin and size of a chunk."""
         mapping, begin = self._maps[chunk[0]], chunk[1] * self._chunk
         return mapping, begin, min(self._chunk, len(mapping) - begin)
 
@@ -232,7 +232,7 @@ def in_memory(file: int) -> int:
 
 
 def obstacle(folder: Path) -> str | None:
-    """Why no memory limit can be kept with files in this folder, if so: it is tried with a small one."""
+    """Reason why no memory limit can be kept with files in this folder, or None; a small file is tried."""
     if sys.platform != "linux" or not all(hasattr(_libc(), name) for name in ("mincore", "sync_file_range")):
         return "the system has no way to drop pages of a file and to tell which are in memory"
     try:

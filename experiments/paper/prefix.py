@@ -10,7 +10,6 @@ import numpy as np
 from chainfold.chain.block import Block, Source, frozen
 from chainfold.chain.chain import Chain
 from chainfold.engines.ranges import Ranges
-from chainfold.errors import BadSetting
 
 _BLOCK = 65536  # positions that are copied at once
 
@@ -19,8 +18,6 @@ class Prefix:
     """The first positions of a source."""
 
     def __init__(self, source: Source, positions: int) -> None:
-        if not 1 <= positions <= source.positions:
-            raise BadSetting("positions", positions, f"from 1 to the {source.positions} of the chain")
         self._source = source
         self.positions = positions
         self.n_labels, self.n_attributes = source.n_labels, source.n_attributes
@@ -32,49 +29,37 @@ class Prefix:
 
 def hold(source: Source, positions: int) -> Chain:
     """The first positions in memory."""
-    arrays = fill(source, positions, np.empty)
-    return Chain(
-        *Block(**{name: frozen(array, array.dtype) for name, array in arrays.items()}),
-        n_labels=source.n_labels,
-        n_attributes=source.n_attributes,
-        n_edge_attributes=source.n_edge_attributes,
-    )
+    block = source.block(0, 1)._replace(**frozen_all(fill(source, positions, np.empty)))
+    return Chain(*block, n_labels=source.n_labels, n_attributes=source.n_attributes, n_edge_attributes=0)
+
+
+def frozen_all(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Read-only arrays."""
+    return {name: frozen(getattr(array, "whole", array), array.dtype) for name, array in arrays.items()}
 
 
 def fill(source: Source, positions: int, new: Callable[[int, Any], Any]) -> dict[str, Any]:
-    """The arrays of the first positions, made by `new` and filled block by block, so that nothing is held twice."""
-    prefix, stretches = Prefix(source, positions), list(Ranges(0, positions, _BLOCK))
-    entries = {"": 0, "edge_": 0}
-    for low, high in stretches:
-        block = prefix.block(low, high)
-        for kind in entries:
-            entries[kind] += _entries(block, kind)
-    first = prefix.block(0, 1)
-    sizes = {"labels": positions, "starts": positions, "weights": positions}
-    for kind, size in entries.items():
-        sizes |= {f"{kind}offsets": positions + 1, f"{kind}ids": size, f"{kind}values": size}
-    arrays: dict[str, Any] = {
-        name: new(size if getattr(first, name).size or name.endswith("ids") else 0, getattr(first, name).dtype)
-        for name, size in sizes.items()
-    }
-    filled = dict.fromkeys(entries, 0)
-    for low, high in stretches:
-        block = prefix.block(low, high)
-        for name in ("labels", "starts", "weights"):
-            if arrays[name].size:
-                arrays[name][low:high] = getattr(block, name)
-        for kind, begin in filled.items():
-            offsets, end = getattr(block, f"{kind}offsets"), begin + _entries(block, kind)
-            if not arrays[f"{kind}offsets"].size:
-                continue
-            arrays[f"{kind}offsets"][low : high + 1] = offsets - (offsets[0] - begin)
-            for name in (f"{kind}ids", f"{kind}values"):
-                if arrays[name].size:
-                    arrays[name][begin:end] = getattr(block, name)[offsets[0] : offsets[-1]]
-            filled[kind] = end
+    """Labels, starts, offsets, ids and values of the first positions; without edge attributes and weights.
+
+    The arrays are made by `new` and filled block by block, so that nothing is held twice.
+    """
+    ranges, entries, valued = list(Ranges(0, positions, _BLOCK)), 0, False
+    for low, high in ranges:
+        block = source.block(low, high)
+        entries += int(block.offsets[-1] - block.offsets[0])
+        valued |= block.values.size > 0
+    arrays = {"labels": new(positions, np.int32), "starts": new(positions, np.bool_)}
+    arrays |= {"offsets": new(positions + 1, np.int64), "ids": new(entries, np.int32)}
+    if valued:
+        arrays["values"] = new(entries, np.float64)
+    filled = 0
+    for low, high in ranges:
+        block = source.block(low, high)
+        begin, end = int(block.offsets[0]), int(block.offsets[-1])
+        arrays["labels"][low:high], arrays["starts"][low:high] = block.labels, block.starts
+        arrays["offsets"][low : high + 1] = block.offsets - (begin - filled)
+        arrays["ids"][filled : filled + end - begin] = block.ids[begin:end]
+        if valued:
+            arrays["values"][filled : filled + end - begin] = block.values[begin:end]
+        filled += end - begin
     return arrays
-
-
-def _entries(block: Block, kind: str) -> int:
-    offsets = getattr(block, f"{kind}offsets")
-    return int(offsets[-1] - offsets[0]) if offsets.size else 0

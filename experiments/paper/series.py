@@ -1,12 +1,11 @@
-"""What the figures, the page and the verdicts read from the results: lines, slopes, and what is missing."""
+"""Lines, slopes and limits, read from the results for figures, page and verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from experiments.formatting import times
 from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
@@ -80,12 +79,12 @@ def moved(point: Mapping[str, Any]) -> float:
 
 
 def on_a_disk(line: Points, rate: float) -> Points:
-    """The same points if the disk moved so many bytes a second, and nothing else were done meanwhile."""
+    """Points with their times if the disk moved `rate` bytes a second, and nothing else were done meanwhile."""
     return [{**point, "seconds": [point["cpu_seconds"] + moved(point) / rate]} for point in line]
 
 
 def slope(line: Points, key: str) -> float | None:
-    """By how many bytes a position `key` grows over the longer half of the points: least squares."""
+    """Growth of `key` in bytes a position over the longer half of the points, by least squares."""
     pairs = [(point["positions"], point[key]) for point in line if point[key] is not None]
     return least_squares(pairs[min(len(pairs) // 2, max(len(pairs) - 2, 0)) :])
 
@@ -110,7 +109,7 @@ def slopes(results: Results) -> dict[Line, tuple[float, float]]:
 
 
 def baseline(results: Results) -> float:
-    """What a process takes before it holds anything of a chain, in bytes."""
+    """Bytes that a process takes before it holds anything of a chain."""
     held = section(results, "corpus", "settings", MAIN).get("bytes_a_position") or 0.0
     taken = [
         point["before_rss"] - (held * point["positions"] if point["held"] == "memory" else 0.0)
@@ -126,28 +125,6 @@ def reach(results: Results, line: Line, limit: float) -> float | None:
     both = [*points(results, limit=limit).get(line, []), *points(results).get(line, [])]
     rates = {p["positions"]: p["predicted_bytes"] / p["positions"] for p in both if p["predicted_bytes"] is not None}
     return float(limit / rates[max(rates)]) if rates and rates[max(rates)] > 0 else None
-
-
-class Apart(NamedTuple):
-    """EMP and stream with the same labels and weights, in seconds a position."""
-
-    weights: int
-    emp: float
-    stream: float
-    seen: float  # share of the attributes that EMP has met; what it has not costs it less
-
-    @property
-    def times(self) -> str:
-        return f"{'' if self.seen > 0.99 else 'at least '}{times(self.emp / self.stream)}"
-
-
-def apart(results: Results) -> dict[int, Apart]:
-    """For each number of labels, at the most weights at which both were measured."""
-    every = [point for point in elements(results, "weights", "points") if point["nanoseconds"]]
-    time = {(p["labels"], p["weights"], p["engine"]): 1e-9 * p["nanoseconds"] for p in every}
-    seen = {(p["labels"], p["weights"], p["engine"]): p.get("seen", 1.0) for p in every}
-    both = sorted(key for key in time if key[2] == "emp" and (*key[:2], "stream") in time)
-    return {key[0]: Apart(key[1], time[key], time[*key[:2], "stream"], seen[key]) for key in both}
 
 
 def holds(row: Mapping[str, Any]) -> bool:

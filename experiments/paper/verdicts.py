@@ -1,7 +1,7 @@
-"""What the paper claims, and what the measurements say to it.
+"""Claims of the paper, judged by the measurements.
 
 Each claim is confirmed, refuted, or held in part, with the numbers that decide; where they were not measured, it says
-so. All of them are read from the results, and nothing else.
+so. All of them are read from the results, but for the tables, which are counted again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from experiments.formatting import count, power, size, times
 from experiments.ledger import Result
-from experiments.paper.counting import QUOTIENT
+from experiments.paper.counting import COLUMNS, EXAMPLE, EXPLAINED, QUOTIENT, TABLES, compare
 from experiments.paper.run_plan import (
     CHECKPOINT,
     EMP,
@@ -59,7 +59,7 @@ _STANDARD_ERRORS = 4.0  # by which sampling may be off
 
 
 class Verdict(NamedTuple):
-    """A claim, and what became of it."""
+    """A claim with its verdict and evidence."""
 
     case: str
     claim: str
@@ -77,25 +77,17 @@ def verdicts(results: Results) -> list[Result]:
 
 
 def _tables(results: Results) -> Iterator[Verdict]:
-    tables = section(results, "tables").values()
-    cells = [cell for table in tables for cell in table["cells"] if cell["row"] != QUOTIENT and cell["printed"] != "-"]
-    if not cells:
-        return
-    differ = [cell for cell in cells if _differs(cell)]
-    ends = [cell for table in tables for cell in table["asymptotic"]]
-    unexplained = [cell for table in tables for cell in table["cells"] if _differs(cell) and not cell["why"]]
+    every = [cell for number in TABLES for cell in compare(number, EXAMPLE)]
+    cells = [cell for cell in every if cell.row != QUOTIENT and cell.printed != "-"]
+    exact = sum(cell.equal for cell in cells)
+    ends = [(number, "asymptotic", column) in EXPLAINED for number in TABLES for column in COLUMNS]
+    unexplained = sum(not cell.equal and cell.correction is None for cell in every)
     evidence = (
-        f"{len(cells) - len(differ)} of {len(cells)} cells are exactly what the algorithms execute, and "
-        f"{sum(not cell['correct'] for cell in ends)} of the {len(ends)} asymptotic ones are its leading terms; "
-        f"{len(unexplained)} differences are not explained."
+        f"{exact} of {len(cells)} cells are exactly what the algorithms execute, and {ends.count(False)} of the "
+        f"{len(ends)} asymptotic ones are its leading terms; {unexplained} differences are not explained."
     )
-    found = _judged(not differ, partly=not unexplained)
     claim = "Operations and registers of Algorithms 1 and 2 are those of Tables 1 and 2."
-    yield Verdict("Tables", claim, found, evidence)
-
-
-def _differs(cell: Mapping[str, Any]) -> bool:
-    return bool(cell["counted"] != cell["formula"])
+    yield Verdict("Tables", claim, _judged(exact == len(cells), partly=not unexplained), evidence)
 
 
 # The four cases
@@ -187,12 +179,7 @@ def _overtaking(results: Results, fb: Line, bending: bool) -> tuple[str, str]:
     parts = [f"Without a limit, nothing paged, EMP {said}."]
     pairs = _pairs(results, fb, EMP_HELD)
     if not pairs:
-        about = section(results, "about")
-        parts.append(section(about, "limit").get("sentence") or "Nothing was run under a memory limit.")
-        limit = float(about.get("memory_limit") or 0.0)
-        full = reach(results, fb, limit)
-        if full:
-            parts.append(f"By what it keeps, FB would fill {size(limit)} at {count(full)} positions.")
+        parts.append("Nothing was run under a memory limit.")
         return UNKNOWN, " ".join(parts)
     bent = [_bend(pair[0]) for pair in pairs] if bending else []
     crossings = [crossing(*pair) for pair in pairs]
@@ -207,7 +194,7 @@ def _bend(line: Points) -> int | None:
 
 
 def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
-    """What became of FB and EMP under one limit."""
+    """Sentence on FB and EMP under one limit."""
     limit, last = line[0]["limit"], line[-1]
     full, bent, crossed = reach(results, fb, limit), _bend(line), crossing(line, emp)
     slower = seconds_of(last) / last["positions"] * line[0]["positions"] / seconds_of(line[0])
@@ -222,7 +209,7 @@ def _told(results: Results, fb: Line, line: Points, emp: Points) -> str:
 
 
 def _even(pairs: list[tuple[Points, Points]]) -> Iterator[str]:
-    """How slow a disk would have to be for EMP to be as fast, and what one of the paper's time would have done."""
+    """Sentences on the speed of a disk at which EMP is as fast as FB, and on a disk of the paper's time."""
     for fb, emp in ((fb[-1], emp[-1]) for fb, emp in reversed(pairs)):
         more, longer = moved(fb) - moved(emp), emp["cpu_seconds"] - fb["cpu_seconds"]
         if fb["positions"] == emp["positions"] < more and longer > 0:
@@ -394,7 +381,7 @@ def crossing(fb: Points, emp: Points) -> float | None:
 def _ratios(
     one: Points, two: Points, of: Callable[[Mapping[str, Any]], float] = seconds_of
 ) -> dict[tuple[int | None, int], float]:
-    """How many times as long the first takes as the second, at the limits and lengths that both have."""
+    """Time of the first as a multiple of that of the second, at the limits and lengths that both have."""
     there = {(point["limit"], point["positions"]): of(point) for point in two}
     here = {(point["limit"], point["positions"]): of(point) for point in one}
     return {place: value / there[place] for place, value in here.items() if there.get(place)}
@@ -419,7 +406,7 @@ def _compared(
 
 
 def _span(ratios: Mapping[tuple[int | None, int], float]) -> str:
-    """As 1.4, or 1.4 to 1.6."""
+    """Format a range: 1.4, or 1.4 to 1.6."""
     low, high = times(min(ratios.values())), times(max(ratios.values()))
     return low if low == high else f"{low} to {high}"
 

@@ -21,10 +21,11 @@ import pytest
 from chainfold import SyntheticChain, encode, open_chain
 from chainfold.chain.chain import gather
 from chainfold.errors import BadFile
+from chainfold.system.outputs import claimed
 from experiments.__main__ import app
-from experiments.bench import command, datasets, gradient, memory, peers, scaling, timing
+from experiments.bench import command, datasets, gradient, memory, peers, scaling, startup, timing
 from experiments.bench.datasets import READERS, Datasets
-from experiments.bench.findings import Chart, Curve, ResultTable, SectionResults, Target
+from experiments.bench.findings import ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between
 from experiments.bench.report import page
 from experiments.bench.section import Context
@@ -36,7 +37,7 @@ needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite i
 
 
 def in_this_process(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[float, str]:
-    """What a fresh process would do and print."""
+    """Run the work of a fresh process in this one."""
     begin = time.perf_counter()
     kind, what, *rest = arguments[1:]
     if (kind, what) == ("-m", "chainfold"):
@@ -55,6 +56,9 @@ def in_this_process(*arguments: str, environment: Mapping[str, str] | None = Non
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """The smallest sizes at which everything still runs."""
+    fresh = timing.fresh
+    monkeypatch.setattr(startup, "fresh", lambda *command, environment: fresh(*command))  # with what is compiled
+    monkeypatch.setattr(startup, "_WIDTHS", "2")
     monkeypatch.setattr(timing, "fresh", in_this_process)
     monkeypatch.setattr(datasets, "_QUICK_ROWS", 240)
     monkeypatch.setattr(gradient, "_QUICK_POSITIONS", {2: 200})
@@ -66,9 +70,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 
 @pytest.mark.parametrize("name", command.SECTIONS)
 def test_every_piece_gives_tables_that_json_can_keep(name: str, toy: Context) -> None:
-    (piece,) = command.pieces([name], toy)
-    found = SectionResults.of(piece.run({}))
-    Ledger(toy.folder / "results.json", command.about(toy)).add(name, stored(found))
+    ledger = Ledger(toy.folder / "results.json", command.about(toy))
+    ledger.run([command.piece(command.SECTIONS[name], toy)])
+    found = SectionResults.of(ledger.pieces[name])
     again = read(toy.folder / "results.json")
     assert SectionResults.of(again["pieces"][name]).tables == found.tables
     for table in found.tables:
@@ -103,7 +107,7 @@ def test_plain_python_makes_the_attributes_that_chainfold_makes(kind: str, tmp_p
 
 
 def _places(attributes: list[set[Any]]) -> set[tuple[int, ...]]:
-    """Where each attribute is found, whatever its name."""
+    """Positions of each attribute, whatever its name."""
     found: dict[Any, list[int]] = {}
     for position, here in enumerate(attributes):
         for one in here:
@@ -118,9 +122,8 @@ def a_found(value: float) -> SectionResults:
         Target("size", [value], 5.0, "at most"),
         Target("nothing", [], 1.0),
     ]
-    chart = Chart("curve", "A curve", "x", "y", [Curve("chainfold", [(1.0, 2.0), (10.0, 3.0)])])
     table = ResultTable("A table", ["what", "seconds"], [["this", [1.0, 3.0, 2.0]], ["that", None]])
-    return SectionResults([table], targets, [], [chart])
+    return SectionResults([table], targets)
 
 
 def stored(findings: SectionResults) -> dict[str, Any]:
@@ -146,32 +149,34 @@ def test_a_miss_is_on_the_page_and_a_quick_run_judges_nothing(tmp_path: Path) ->
 
 def test_other_data_are_refused_and_another_kernel_is_not(tmp_path: Path) -> None:
     path = tmp_path / "benchmarks" / "results.json"
-    first = ledger(path)
-    first.begin(["gradient", "kdd"])
-    first.add("gradient", stored(a_found(1.0)))
+    ledger(path).add("gradient", stored(a_found(1.0)))
     text = json.loads(path.read_text())
     text["about"]["machine"]["system"] = "Linux 1.0"
     path.write_text(json.dumps(text))
-    assert ledger(path).left == ["kdd"]
-    with pytest.raises(BadFile, match="other sizes, data or versions"):
+    assert list(ledger(path).pieces) == ["gradient"]
+    with pytest.raises(BadFile, match="other sizes, data or versions; give another --out, or --fresh"):
         ledger(path, quick=True)
+    assert ledger(path, quick=True, fresh=True).pieces == {}
+    for damaged in (path.read_bytes()[:-20], b"[]", b'{"pieces": 1}'):
+        path.write_bytes(damaged)
+        with pytest.raises(BadFile, match="is damaged or has another format; discard it with --fresh"):
+            ledger(path)
 
 
-def test_a_run_measures_what_is_named_and_draws_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    section = command.SECTIONS["memory"]._replace(run=lambda context: a_found(6.0))
-    monkeypatch.setitem(command.SECTIONS, "memory", section)
-    done = run("bench", "memory", "--quick", "--out", tmp_path, program=app)
-    assert done.exit_code == 0, done.exception
-    assert "A table" in done.stdout
+def test_a_run_measures_what_is_named_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("memory", "kdd"):
+        section = command.SECTIONS[name]._replace(run=lambda context: a_found(6.0))
+        monkeypatch.setitem(command.SECTIONS, name, section)
+        done = run("bench", name, "--quick", "--out", tmp_path, program=app)
+        assert done.exit_code == 0, done.exception
+        assert "**A table**" in done.stdout
     text = (tmp_path / "benchmarks.md").read_text()
-    assert "](benchmarks/curve.png)" in text
-    picture = tmp_path / "benchmarks" / "curve.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    picture.unlink()
+    assert text.index("## One long sequence") < text.index("## Memory")
     (tmp_path / "benchmarks.md").unlink()
     assert run("bench", "--redraw", "--out", tmp_path, program=app).exit_code == 0
     assert (tmp_path / "benchmarks.md").read_text() == text
-    assert picture.exists()
+    with claimed([tmp_path / "benchmarks" / "results.json"], []):
+        assert "results.json" in failed("bench", "kdd", "--quick", "--out", str(tmp_path), program=app)
     assert "`names` is 'nothing', but must be one of gradient" in failed("bench", "nothing", program=app)
 
 

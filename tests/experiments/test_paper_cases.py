@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,44 +14,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain, log_likelihood, save_model, write_chain
+from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
 from chainfold.chain.batches import StoredChain
-from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
-from chainfold.engines.registry import ENGINES
 from chainfold.errors import ChainfoldError
+from experiments.ledger import RunPiece
 from experiments.paper import cases
 from experiments.paper.cases import LIMITED, LINES, key, pieces
 from experiments.paper.measurement import FIGURES, Point, _child, measure, predicted_bytes, unmeasured
 from experiments.paper.paging import obstacle
-from experiments.paper.prefix import Prefix, hold
-from experiments.paper.run_plan import RunPlan, quick_plan
+from experiments.paper.prefix import hold
+from experiments.paper.run_plan import QUICK, RunPlan
 from experiments.paper.series import CASES, OURS
-from experiments.runner import RunPiece
+from paper_results import StubCorpus
+from shapes import plain
 
 POSITIONS = 3000
 ALLOWED = 3 * 10**9
 
 
-class Stored:
-    """A corpus of one small chain."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        source = SyntheticChain(POSITIONS, 2, 5, 5, seed=3)
-        write_chain(folder / "chain", source)
-        save_model(folder / "model", Model(Layout.full(2, 5), source.true_weights()))
-
-    def chain(self, setting: str, positions: int) -> Path:
-        return self._folder / "chain"
-
-    def model(self, setting: str) -> Path:
-        return self._folder / "model"
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return Stored(tmp_path_factory.mktemp("corpus"))
+    source = SyntheticChain(POSITIONS, 2, 5, 5, seed=3)
+    return StubCorpus(tmp_path_factory.mktemp("corpus"), Model(Layout.full(2, 5), source.true_weights()), source)
 
 
 def point(corpus: Any, engine: str = "emp", positions: int = 2000, held: str = "memory") -> Point:
@@ -60,7 +44,7 @@ def point(corpus: Any, engine: str = "emp", positions: int = 2000, held: str = "
 
 
 def here(asked: Point, limit: int | None = None) -> dict[str, Any]:
-    """What a child does, in this process."""
+    """Measure in this process."""
     return _child(json.dumps({"point": asdict(asked), "limit": limit}))
 
 
@@ -74,7 +58,7 @@ def test_a_child_measures_what_it_is_asked(corpus: Any, engine: str, held: str, 
     assert (found["outcome"], found["reason"]) == ("measured", None)
     assert found["log_z"] == right.log_z
     assert found["gradient_sha256"] == hashlib.sha256(right.expected.astype("<f8").tobytes()).hexdigest()
-    assert (found["passes"], found["bytes_read"]) == (right.report.passes, right.report.bytes_read)
+    assert found["passes"] == right.report.passes
     assert found["peak_rss"] >= found["before_rss"] > 10**7
     assert found["seconds"] > 0.0
     assert set(found) == {"outcome", "reason", "seconds", *FIGURES}
@@ -83,54 +67,25 @@ def test_a_child_measures_what_it_is_asked(corpus: Any, engine: str, held: str, 
     assert found["predicted_bytes"] == pytest.approx(predicted_bytes(asked), abs=8)
 
 
-def rich() -> Chain:
-    """A chain with everything that a chain may have."""
-    random = np.random.default_rng(5)
-    counts, edges = random.integers(0, 4, 500), random.integers(0, 2, 500)
-    return Chain.from_arrays(
-        offsets=np.concatenate([[0], np.cumsum(counts)]),
-        ids=random.integers(0, 7, counts.sum()),
-        values=random.normal(size=counts.sum()),
-        labels=random.integers(0, 3, 500),
-        starts=random.random(500) < 0.1,
-        edge_offsets=np.concatenate([[0], np.cumsum(edges)]),
-        edge_ids=random.integers(0, 2, edges.sum()),
-        weights=random.random(500),
-    )
-
-
-@pytest.mark.parametrize("source", [rich(), SyntheticChain(500, 3, 9, 2), SyntheticChain(500, 3, 9, 0)])
+@pytest.mark.parametrize("valued", [False, True])
 def test_what_is_held_is_the_beginning_of_the_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, valued: bool
 ) -> None:
     monkeypatch.setattr("experiments.paper.prefix._BLOCK", 70)
+    source = plain(500, 3, values="real" if valued else "one")(np.random.default_rng(5))[1]
     write_chain(tmp_path / "chain", source)
     for given in (source, StoredChain(tmp_path / "chain")):
         for positions in (1, 70, 333, 500):
             held, right = hold(given, positions).block(0, positions), given.block(0, positions)
             assert held.nbytes == right.nbytes
-            for name in ("labels", "starts", "weights"):
-                np.testing.assert_array_equal(getattr(held, name), getattr(right, name))
-            for kind in ("", "edge_"):
-                offsets = getattr(right, f"{kind}offsets")
-                part = slice(offsets[0], offsets[-1]) if offsets.size else slice(0)
-                np.testing.assert_array_equal(getattr(held, f"{kind}offsets"), offsets - offsets[:1].sum())
-                for name in (f"{kind}ids", f"{kind}values"):
-                    np.testing.assert_array_equal(getattr(held, name), getattr(right, name)[part])
-
-
-def test_points_that_make_no_sense_are_refused(corpus: Any) -> None:
-    with pytest.raises(ChainfoldError, match="or a synthetic chain"):
-        Point("emp", 10, "memory", "chain")
-    with pytest.raises(ChainfoldError, match="or a synthetic chain"):
-        replace(point(corpus), synthetic=(2, 2, 1))
-    with pytest.raises(ChainfoldError, match="held is 'disk'"):
-        Point("emp", 10, "disk", synthetic=(2, 2, 1))
-    with pytest.raises(ChainfoldError, match="held is 'tape'"):
-        point(corpus, held="tape")
-    for positions in (0, POSITIONS + 1):
-        with pytest.raises(ChainfoldError, match=f"positions is {positions}"):
-            Prefix(StoredChain(corpus.chain("", 0)), positions)
+            entries = slice(right.offsets[0], right.offsets[-1])
+            expected = right._replace(
+                offsets=right.offsets - right.offsets[0],
+                ids=right.ids[entries],
+                values=right.values[entries] if valued else right.values,
+            )
+            for one, other in zip(held, expected, strict=True):
+                np.testing.assert_array_equal(one, other)
 
 
 def test_the_sentence_of_a_child_that_fails_is_passed_on(tmp_path: Path) -> None:
@@ -177,20 +132,6 @@ def test_what_may_become_of_a_child(child: Callable[[str], Path]) -> None:
     assert not number.with_name("program.finished").exists()
 
 
-def test_an_interrupt_ends_the_child(child: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    number = child("exec sleep 60")
-
-    def interrupted(self: Any, **options: Any) -> None:
-        while not (number.exists() and number.read_text().strip()):
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("subprocess.Popen.communicate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(Point("emp", 10, "memory", synthetic=(2, 2, 1)))
-    assert not alive(number)
-
-
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="files cannot be dropped from the page cache here")
 def test_a_chain_on_disk_is_dropped_from_memory_before_it_is_read(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[int] = []
@@ -218,9 +159,8 @@ class Children:
 
 
 def plan(*lengths: int, limited: tuple[int, ...] = (), rounds: int = 3) -> RunPlan:
-    made = quick_plan(ALLOWED, 10**6)
     return replace(
-        made, lengths={"2-few": lengths}, limited={ALLOWED: limited} if limited else {}, rounds=rounds, budget=6.0
+        QUICK, lengths={"2-few": lengths}, limited={ALLOWED: limited} if limited else {}, rounds=rounds, budget=6.0
     )
 
 
@@ -233,43 +173,34 @@ def done(every: list[RunPiece], *engines: str) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_lines_are_the_papers_and_ours() -> None:
-    assert {line.engine for line in LINES} <= set(ENGINES)
-    assert len(set(LINES)) == len(LINES) == 10
+def test_a_piece_for_each_point_shortest_first(corpus: Any) -> None:
     drawn = {line for lines in (*CASES.values(), *OURS.values()) for line in lines}
     assert drawn == set(LINES), "what is measured is shown"
     assert {line for lines in CASES.values() for line in lines} == set(LIMITED)
-
-
-def test_a_piece_for_each_point_shortest_first(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Children(monkeypatch)
     sizes = replace(plan(200, 100, limited=(300, 400)), lengths={"2-few": (200, 100), "5-many": (50,)})
     names = [piece.key for piece in pieces(sizes, corpus)]
-    assert len(set(names)) == len(names) == 2 * 10 + 4 + 2 * 6
+    assert len(set(names)) == len(names)
     assert names[0] == "scaling/2-few/fb-log/memory/100" == key("2-few", LINES[0], 100)
     lengths = [name.split("/")[-1] for name in names]
     assert lengths == ["100"] * 10 + ["200"] * 10 + ["50"] * 4 + ["300"] * 6 + ["400"] * 6
     assert names[24] == f"limited/{ALLOWED}/2-few/fb-log/memory/300"
-    assert names[20:24] == [f"scaling/5-many/{engine}/memory/50" for engine in ("fb-log", "emp", "stream", "fb")]
-    assert all(0.0 <= piece.seconds < 30.0 for piece in pieces(sizes, corpus))
-    sizes = replace(sizes, limited={})
-    assert not [piece for piece in pieces(sizes, corpus) if piece.key.startswith("limited")]
 
 
-def test_a_point_follows_the_schema(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_point_is_measured_in_rounds(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     children = Children(monkeypatch)
     results = done(pieces(plan(1000, limited=(2000,)), corpus), "emp")
     first = results["scaling/2-few/emp/memory/1000"]
-    assert list(first)[:8] == ["setting", "engine", "held", "positions", "limit", "outcome", "reason", "seconds"]
-    assert list(first)[8:] == list(FIGURES)
-    assert list(first.values())[:8] == ["2-few", "emp", "memory", 1000, None, "measured", None, [1e-3] * 3]
+    named = {"setting": "2-few", "engine": "emp", "held": "memory", "positions": 1000, "limit": None}
+    assert first == named | {
+        "outcome": "measured",
+        "reason": None,
+        "seconds": [1e-3] * 3,
+        **dict.fromkeys(FIGURES, 1.0),
+    }
     assert results[f"limited/{ALLOWED}/2-few/emp/disk/2000"]["limit"] == ALLOWED
     json.dumps(results, allow_nan=False)
-    rounds = [asked for asked, limit, _ in children.asked if asked.held == "memory" and limit is None]
-    assert [asked.positions for asked in rounds] == [1000] * 3
     assert {asked.engine for asked in children.warmed} == {"emp"}, "kernels are compiled before a child is measured"
-    assert {(limit, timeout) for _, limit, timeout in children.asked if limit} == {(ALLOWED, 24.0)}
-    assert {timeout for _, limit, timeout in children.asked if not limit} == {None}
+    assert {(limit, timeout) for _, limit, timeout in children.asked} == {(None, None), (ALLOWED, 24.0)}
 
 
 @pytest.mark.skipif(obstacle(Path.cwd()) is not None, reason=f"no memory limit can be kept: {obstacle(Path.cwd())}")
@@ -277,7 +208,7 @@ def test_a_point_follows_the_schema(corpus: Any, monkeypatch: pytest.MonkeyPatch
 def test_under_a_limit_the_figures_say_what_was_moved(corpus: Any, engine: str, held: str) -> None:
     asked = point(corpus, engine, held=held)
     free, within = here(asked), here(asked, 32_000_000)
-    for name in ("log_z", "gradient_sha256", "passes", "bytes_read", "predicted_bytes"):
+    for name in ("log_z", "gradient_sha256", "passes", "predicted_bytes"):
         assert within[name] == free[name]
     assert set(within) == {"outcome", "reason", "seconds", *FIGURES}
     assert (free["resident"], free["dropped"]) == (None, 0)
@@ -287,19 +218,15 @@ def test_under_a_limit_the_figures_say_what_was_moved(corpus: Any, engine: str, 
     assert within["disk_read"] <= once, "it fits"
 
 
-def test_short_points_under_a_limit_are_measured_several_times(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seconds, rounds in ((0.9, 3), (1.1, 1)):
-        children = Children(monkeypatch)
-        children.answer = lambda asked, seconds=seconds: {"seconds": seconds}  # type: ignore[misc]
-        (result, _) = done(pieces(plan(limited=(1000,)), corpus), "emp").values()
-        assert result["seconds"] == [seconds] * rounds
-
-
-def test_long_points_are_measured_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limited", "seconds", "rounds"), [(True, 0.9, 3), (True, 1.1, 1), (False, 5.5, 1)])
+def test_long_points_are_measured_once(
+    corpus: Any, monkeypatch: pytest.MonkeyPatch, limited: bool, seconds: float, rounds: int
+) -> None:
     children = Children(monkeypatch)
-    children.answer = lambda asked: {"seconds": 5.5}
-    (result, _) = done(pieces(plan(1000), corpus), "emp").values()
-    assert result["seconds"] == [5.5]
+    children.answer = lambda asked: {"seconds": seconds}
+    every = pieces(plan(limited=(1000,)) if limited else plan(1000), corpus)
+    (result, _) = done(every, "emp").values()
+    assert result["seconds"] == [seconds] * rounds
 
 
 @pytest.mark.parametrize("name", ["log_z", "gradient_sha256"])

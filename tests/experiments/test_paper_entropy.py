@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Model
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
 from experiments.paper import entropy
-from experiments.paper.entropy import EXACT, by_sampling, compare, pieces, sizes_to
-from experiments.paper.run_plan import quick_plan
+from experiments.paper.entropy import EXACT, by_sampling, compare, pieces
+from experiments.paper.run_plan import QUICK
 from oracle import features, score
+from paper_results import StubCorpus
 from shapes import CASES, plain
 
 ROUNDING = 1e-12
@@ -72,35 +71,17 @@ def test_samples_drawn_a_few_at_a_time_are_all_different_draws(monkeypatch: pyte
     assert len(found) == len(set(found)) == 17
 
 
-def test_sizes() -> None:
-    assert sizes_to(10) == [10]
-    assert sizes_to(1000) == [10, 30, 100, 300, 1000]
-    assert sizes_to(2500) == [10, 30, 100, 300, 1000, 2500]
-
-
 def test_the_piece(tmp_path: Path) -> None:
     model, chain = plain(60, 2, scale=0.7)(np.random.default_rng(6))
-    write_chain(tmp_path / "chain.arrow", chain)
-    save_model(tmp_path / "model", model)
-
-    class Stub:
-        def chain(self, setting: str, positions: int) -> Path:
-            assert (setting, positions) == ("2-few", 50)
-            return tmp_path / "chain.arrow"
-
-        def model(self, setting: str) -> Path:
-            return tmp_path / "model"
-
-    plan = replace(quick_plan(10**9, 10**6), entropy_positions=50, samples=100)
-    (piece,) = pieces(plan, cast(Any, Stub()))
+    plan = replace(QUICK, entropy_positions=50, samples=100)
+    (piece,) = pieces(plan, cast(Any, StubCorpus(tmp_path, model, chain)))
     found = json.loads(json.dumps(piece.run({}), allow_nan=False))
     assert piece.key == "entropy"
-    assert (found["setting"], found["title"], found["positions"]) == ("2-few", "the trained model", 50)
+    assert (found["title"], found["positions"]) == ("the trained model", 50)
     assert list(found["exact"]) == list(EXACT)
     assert list(found["seconds"]) == [*EXACT, "sampling"]
     values = list(found["exact"].values())
     assert values == pytest.approx(values[:1] * 3, rel=1e-11)
-    assert found["a_position"] == pytest.approx(values[0] / 50)
     assert abs(found["estimates"][-1] - values[0]) <= DEVIATIONS * found["errors"][-1]
 
 

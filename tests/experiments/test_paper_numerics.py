@@ -7,15 +7,12 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, log_likelihood
-from chainfold.chain.stored import write_chain
-from chainfold.model.file import save_model
 from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
 from experiments.paper import numerics
 from experiments.paper.numerics import (
@@ -24,18 +21,16 @@ from experiments.paper.numerics import (
     WEIGHTS,
     Answer,
     ExactAnswer,
-    Method,
-    compare,
     expectation,
     first_break,
     kernels,
-    lengths_to,
     pieces,
     reference,
     sum_product,
 )
-from experiments.paper.run_plan import quick_plan
+from experiments.paper.run_plan import QUICK
 from oracle import enumerate_paths
+from paper_results import StubCorpus
 from shapes import CASES, plain
 
 ROUNDING = 1e-14  # of a few additions, in doubles or in the oracle's long ones
@@ -170,18 +165,6 @@ def test_z_of_an_untrained_model_is_two_to_the_length() -> None:
         assert first_break(method, u, f) == {"length": length, "how": "overflow"}
 
 
-def test_safe_lengths_are_left_out_of_the_search() -> None:
-    u, f = stacked(Model(Layout.full(2, 1), np.array([1.0, 1.0, 0, 0, 0, 0])), valued([1.0, -2.0] * 50))
-    tried: list[int] = []
-
-    def method(u: Floats, f: Floats, lengths: Any) -> list[Answer]:
-        tried.extend(lengths)
-        return sum_product(u, f, lengths)
-
-    assert first_break(cast(Method, method), u, f) is None
-    assert not tried
-
-
 def test_errors_are_relative() -> None:
     true = ExactAnswer(Decimal(-200), [Decimal(4), Decimal(0), Decimal("-0.5")])
     small = ExactAnswer(Decimal("0.25"), true.counts)
@@ -198,55 +181,13 @@ def test_errors_are_relative() -> None:
     assert found["status"] == ["ok", "ok", "ok", "overflow"]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "status"),
-    [
-        ((1.0, 2.0, 3.0), "ok"),
-        ((0.0, 0.0, 0.0), "underflow"),
-        ((TINY / 2, 0.0, 0.0), "underflow"),
-        ((TINY, 0.0, 0.0), "ok"),
-        ((np.inf, np.nan, 0.0), "overflow"),
-        ((1.0, -np.inf, 0.0), "overflow"),
-        ((1.0, 1.0, np.inf), "overflow"),
-        ((1.0, np.nan, 0.0), "not a number"),
-        ((np.nan, 1.0, 0.0), "not a number"),
-    ],
-)
-def test_status(numbers: tuple[float, float, float], status: str) -> None:
-    z, gradient, largest = numbers
-    with np.errstate(all="ignore"):
-        assert numerics._plain(z, np.array([gradient]), largest).status == status
-
-
-def test_lengths() -> None:
-    assert lengths_to(1) == [1]
-    assert lengths_to(5) == [1, 2, 5]
-    assert lengths_to(2000) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
-    assert lengths_to(20_000)[-2:] == [10_000, 20_000]
-
-
-class Stub:
-    """A corpus of one chain and one model."""
-
-    def __init__(self, folder: Path, model: Model, chain: Chain) -> None:
-        self._chain, self._model = folder / "chain.arrow", folder / "model.safetensors"
-        write_chain(self._chain, chain)
-        save_model(self._model, model)
-
-    def chain(self, setting: str, positions: int) -> Path:
-        return self._chain
-
-    def model(self, setting: str) -> Path:
-        return self._model
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     random = np.random.default_rng(1)
     chain = valued(random.uniform(0.5, 1.5, 900))
     model = Model(Layout.full(2, 1), np.array([4.0, 3.0, 0.5, -0.3, 0.1, 0.4]))
-    plan = replace(quick_plan(10**9, 10**6), numeric_length=800)
-    corpus = cast(Any, Stub(tmp_path_factory.mktemp("corpus"), model, chain))
+    plan = replace(QUICK, numeric_length=800)
+    corpus = cast(Any, StubCorpus(tmp_path_factory.mktemp("corpus"), model, chain))
     found = {piece.key: json.loads(json.dumps(piece.run({}), allow_nan=False)) for piece in pieces(plan, corpus)}
     return {"chain": chain, "model": model, **found}
 
@@ -294,11 +235,3 @@ def test_balanced_and_lowered_weights_keep_every_probability(results: dict[str, 
         assert found.log_z == pytest.approx(log_z, abs=1e-9)
         np.testing.assert_allclose(found.expected, counts, rtol=1e-10)
     assert not numerics._weighted("untrained", model, chain)[0].weights.any()
-
-
-def test_compare_says_the_same_again(results: dict[str, Any]) -> None:
-    model, chain = results["model"], results["chain"]
-    short = Chain.from_arrays(
-        offsets=chain.offsets[:31], ids=chain.ids[:30], values=chain.values[:30], n_labels=2, n_attributes=1
-    )
-    assert compare(model, short) == compare(model, short)

@@ -13,9 +13,8 @@ import pytest
 from chainfold import Layout, Model, SyntheticChain, log_likelihood, write_chain
 from chainfold.chain.batches import StoredChain
 from chainfold.errors import ChainfoldError
-from chainfold.system.spill import SpillFile
 from experiments.paper import paging
-from experiments.paper.memory_limited import PagedChain, UncachedChain, UncachedSpill, evaluate_limited
+from experiments.paper.memory_limited import PagedChain, UncachedChain, evaluate_limited
 from experiments.paper.paging import Pager, clocks, in_memory, obstacle, traffic
 from experiments.paper.prefix import hold
 
@@ -43,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read beside a batch is small beside a chain of megabytes too."""
+    """Make what is read beside a batch small beside a chain of megabytes."""
     monkeypatch.setattr("experiments.paper.memory_limited._ENDS", 4096)
     monkeypatch.setattr("experiments.paper.memory_limited._BESIDE", 4096)
 
@@ -84,19 +83,6 @@ def test_the_least_recently_used_leaves(pager: Pager) -> None:
     assert (0, 0) in pager._recent, "it was used again"
     assert (0, 1) not in pager._recent
     assert list(pager._recent)[-1] == (0, many)
-
-
-@needs_paging
-def test_a_table_is_indexed_like_an_array(pager: Pager) -> None:
-    table = pager.table((10, 3))
-    assert (table.size, table.dtype) == (30, np.dtype(np.float64))
-    assert not table[:].any(), "it is zero at first"
-    table[2:4], table[-1] = 5.0, 7.0
-    assert table[:].sum() == 6 * 5.0 + 3 * 7.0
-    np.testing.assert_array_equal(table[9], [7.0] * 3)
-    assert table[5:5].shape == (0, 3)
-    with pytest.raises(IndexError):
-        table[10]
 
 
 @needs_paging
@@ -178,43 +164,6 @@ def test_engines_within_a_limit_are_the_same_to_the_bit(
         assert moved.written > 32 * POSITIONS
     if engine == "fb-log-spill":
         assert moved.written > 12 * POSITIONS
-
-
-@needs_paging
-@pytest.mark.usefixtures("small_chains")
-def test_a_stored_chain_is_really_read_again(stored: Path) -> None:
-    with Pager(LIMIT) as pager:
-        source = UncachedChain(StoredChain(stored), POSITIONS, pager)
-        size = stored.stat().st_size
-        for _ in range(2):
-            before = traffic()
-            for low in range(0, POSITIONS - BLOCK, BLOCK):
-                block = source.block(low, low + BLOCK)
-                assert block.labels.size == BLOCK
-                assert in_memory(source._file) < 0.3 * size
-            assert traffic().since(before).read > 0.9 * size
-        assert pager.peak < 0.3 * size
-
-
-@needs_paging
-def test_what_is_spilled_leaves_memory(pager: Pager) -> None:
-    rows, many = 4096, 60
-    right = np.random.default_rng(1).random((many, rows, 2))
-    with SpillFile(np.float64) as store:
-        file = store.file
-        pager.watch(file.fileno())
-        spill = UncachedSpill(2, store, pager)
-        for vectors in right:
-            spill.push(vectors)
-            assert in_memory(file.fileno()) < 2 << 20
-        pager.look()
-        before = traffic()
-        for vectors in right[::-1]:
-            np.testing.assert_array_equal(spill.pop(rows), vectors)
-            assert in_memory(file.fileno()) < 2 << 20
-        assert traffic().since(before).read > 0.7 * right.nbytes
-        pager.unwatch(file.fileno())
-    assert 0 < pager.peak < 2 << 20
 
 
 def test_the_clock_stands_while_others_have_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
