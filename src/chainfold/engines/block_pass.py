@@ -56,7 +56,19 @@ class BlockPass:
         self._begin(low, block, entry)
         masked = masked and self._problem.masked
         self._score(masked)
-        self.passed = self._forward(masked)
+        states, predicted, edges, shift = self._arrays()
+        self.passed = forward_pass(
+            self._potentials,
+            low,
+            block.starts,
+            states,
+            edges,
+            self.entry,
+            lambda: self._score(masked),
+            predicted=predicted,
+            shift=shift,
+            weights=block.weights,
+        )
         return self.passed.exit
 
     def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
@@ -152,18 +164,3 @@ class BlockPass:
             p.mask(block.starts, problem.ends(self.low, block), states)
         if edges is not None:
             p.score_edges(block, edges)
-
-    def _forward(self, masked: bool) -> Passed:
-        states, predicted, edges, shift = self._arrays()
-        return forward_pass(
-            self._potentials,
-            self.low,
-            self.block.starts,
-            states,
-            edges,
-            self.entry,
-            lambda: self._score(masked),
-            predicted=predicted,
-            shift=shift,
-            weights=self.block.weights,
-        )
