@@ -120,7 +120,7 @@ def test_rows_are_whole_tiles() -> None:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    write_chain(tmp_path / "x.chain", SyntheticChain(9_000, 5, 400, 4, seed=2, mean_length=30))
+    write_chain(tmp_path / "x.chain", SyntheticChain(9_000, 5, 40, 4, seed=2, mean_length=30))
     return tmp_path / "x.chain"
 
 

@@ -290,5 +290,8 @@ def join_blocks(parts: Iterable[Block]) -> Block:
                 if joined[kind][2].size:
                     joined[kind][2][begin:end] = values[own] if values.size else 1.0
         low = high
-    entries = (frozen(array, array.dtype) for arrays in joined for array in arrays)
-    return Block(frozen(labels, np.int32), frozen(starts, np.bool_), *entries, frozen(weights, np.float64))
+    state, edge = (
+        (frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64))
+        for offsets, ids, values in joined
+    )
+    return Block(frozen(labels, np.int32), frozen(starts, np.bool_), *state, *edge, frozen(weights, np.float64))
