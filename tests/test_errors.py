@@ -41,13 +41,12 @@ def test_unknown_engine() -> None:
         log_likelihood(model(small()), small(), "warp")
 
 
-def test_tolerance_too_small() -> None:
-    with pytest.raises(
-        errors.ToleranceTooSmall, match=r"`tolerance` is 1e-15, but must be at least 1e-14 \(rounding error\)"
-    ):
-        log_likelihood(model(small()), small(), tolerance=1e-15)
-    with pytest.raises(errors.ToleranceTooSmall):
-        log_likelihood(model(small()), small(), tolerance=float("nan"))
+def test_tolerances_that_make_no_sense() -> None:
+    for tolerance in (1e-15, float("nan")):
+        with pytest.raises(errors.ToleranceTooSmall, match=r"but must be at least 1e-14 \(rounding error\)"):
+            log_likelihood(model(small()), small(), tolerance=tolerance)
+    with pytest.raises(errors.BadSetting, match=r"tolerance is 1\.0, but must be at most 0\.01"):
+        log_likelihood(model(small()), small(), tolerance=1.0)
 
 
 @pytest.mark.parametrize("name", ["threads", "memory", "block", "lookahead"])
@@ -61,16 +60,6 @@ def test_a_whole_number_may_be_written_as_a_float() -> None:
     assert log_likelihood(model(small()), small(), memory=1e9, block=2.0).log_z > 0.0  # type: ignore[arg-type]
 
 
-def test_tolerance_too_large() -> None:
-    with pytest.raises(errors.BadSetting, match=r"tolerance is 1\.0, but must be at most 0\.01"):
-        log_likelihood(model(small()), small(), tolerance=1.0)
-
-
-def test_weights_of_the_wrong_shape() -> None:
-    with pytest.raises(errors.WeightShape, match=r"shape \(7,\).*has 8 weights"):
-        Model(Layout.full(2, 2), np.zeros(7))
-
-
 @pytest.mark.parametrize(
     ("index", "value", "name"),
     [(3, np.nan, "attribute 1, label 1"), (5, np.inf, "transition 0 to 1"), (4, np.nan, "transition 0 to 0")],
@@ -78,13 +67,10 @@ def test_weights_of_the_wrong_shape() -> None:
 def test_weights_that_are_no_numbers(index: int, value: float, name: str) -> None:
     with pytest.raises(errors.WeightNotANumber, match=rf"weight {index} \({name}\) is {value}"):
         model(small(), **{f"w{index}": value})
-
-
-def test_weight_of_an_edge_attribute_is_named() -> None:
-    weights = np.zeros(2 * 2 + 4 + 4)
-    weights[-1] = np.nan
     with pytest.raises(errors.WeightNotANumber, match="edge attribute 0, transition 1 to 1"):
-        Model(Layout.full(2, 2, 1), weights)
+        Model(Layout.full(2, 2, 1), np.array([0.0] * 11 + [value]))
+    with pytest.raises(errors.WeightShape, match=r"shape \(7,\).*has 8 weights"):
+        Model(Layout.full(2, 2), np.zeros(7))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -95,44 +81,30 @@ def test_values_that_are_no_numbers(value: float) -> None:
         small(edge_offsets=[0, 0, 1, 1], edge_ids=[0], edge_values=[value])
 
 
+NEVER = -np.inf
+IMPOSSIBLE: list[tuple[dict[str, Any], dict[str, float], type[ChainfoldError], str]] = [
+    # attribute 1 forbids both labels; it is at positions 1 and 2
+    ({"values": None, "labels": None}, {"w2": NEVER, "w3": NEVER}, errors.ZeroProbability, "at position 1 every label"),
+    # label 1 is forbidden by attribute 0 (at positions 0 and 2), 0 to 0 and 1 to 0 are forbidden moves
+    ({"values": None, "labels": None}, dict.fromkeys(("w1", "w4", "w6"), NEVER), errors.ZeroProbability, "position 2"),
+    ({"values": [1.0, 1e308, 1.0, 1.0]}, {"w2": 1e10}, errors.ScoreNotFinite, "score at position 1 is not a finite"),
+    # a negative value beside a forbidding weight
+    ({"values": [1.0, 1.0, 1.0, -1.0], "labels": None}, {"w3": NEVER}, errors.ScoreNotFinite, "position 2"),
+    # position 1 has attribute 1 and label 1, after label 0
+    ({}, {"w3": NEVER}, errors.ForbiddenLabel, "label observed at position 1 is forbidden"),
+    ({}, {"w5": NEVER}, errors.ForbiddenLabel, "label observed at position 1 is forbidden"),
+]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("block", [1, 2, None])
-def test_zero_probability_names_the_position(engine: str, block: int | None) -> None:
-    chain = small(values=None, labels=None)
-    forbids = model(chain, w2=-np.inf, w3=-np.inf)  # attribute 1 forbids both labels; it is at positions 1 and 2
-    with pytest.raises(errors.ZeroProbability, match="at position 1 every label is forbidden"):
-        log_likelihood(forbids, chain, engine, block=block)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_zero_probability_by_transitions_names_the_position(engine: str) -> None:
-    chain = small(values=None, labels=None)
-    # label 1 is forbidden by attribute 0 (at positions 0 and 2), 0 to 0 and 1 to 0 are forbidden moves
-    forbids = model(chain, w1=-np.inf, w4=-np.inf, w6=-np.inf)
-    with pytest.raises(errors.ZeroProbability, match="at position 2"):
-        log_likelihood(forbids, chain, engine)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_scores_that_overflow_name_the_position(engine: str) -> None:
-    chain = small(values=[1.0, 1e308, 1.0, 1.0])
-    with pytest.raises(errors.ScoreNotFinite, match="score at position 1 is not a finite number"):
-        log_likelihood(model(chain, w2=1e10), chain, engine)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_negative_value_beside_a_forbidding_weight(engine: str) -> None:
-    chain = small(values=[1.0, 1.0, 1.0, -1.0], labels=None)
-    with pytest.raises(errors.ScoreNotFinite, match="position 2"):
-        log_likelihood(model(chain, w3=-np.inf), chain, engine)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("weight", [3, 5])
-def test_observed_label_that_is_forbidden(engine: str, weight: int) -> None:
-    chain = small()  # position 1 has attribute 1 and label 1, after label 0
-    with pytest.raises(errors.ForbiddenLabel, match="label observed at position 1 is forbidden"):
-        log_likelihood(model(chain, **{f"w{weight}": -np.inf}), chain, engine)
+@pytest.mark.parametrize(("arrays", "weights", "error", "sentence"), IMPOSSIBLE)
+def test_what_is_impossible_names_the_position(
+    arrays: Any, weights: Any, error: type[ChainfoldError], sentence: str, block: int | None, engine: str
+) -> None:
+    chain = small(**arrays)
+    with pytest.raises(error, match=sentence):
+        log_likelihood(model(chain, **weights), chain, engine, block=block)
 
 
 def test_observed_label_forbidden_in_a_sparse_row() -> None:
@@ -201,6 +173,12 @@ def test_memory_that_no_engine_could_do_with() -> None:
         ({"ids": [[0], [1], [0], [1]]}, "the attribute ids have 2 dimensions"),
         ({"offsets": [[0, 1, 2, 4]]}, "the offsets have 2 dimensions"),
         ({"n_attributes": -3}, "the number of attributes is -3"),
+        ({"n_attributes": 1.5}, "the number of attributes is 1.5, but must be a whole number"),
+        ({"n_attributes": np.ones(2)}, "the number of attributes is array"),
+        ({"n_labels": np.zeros((2, 2))}, r"n_labels is array\(\[\[0., 0.\], \[0., 0.\]\]\), but must be"),
+        ({"values": "x"}, "the attribute values are not numbers"),
+        ({"values": [[1.0]]}, "the attribute values have 2 dimensions"),
+        ({"weights": ["x"]}, "the weights are not numbers"),
     ],
 )
 def test_arrays_that_make_no_chain(arrays: dict[str, Any], sentence: str) -> None:

@@ -145,7 +145,7 @@ def kill_again_and_again(play: Play, kills: int, dice: random.Random) -> None:
     play.check_end(folder)
 
 
-@pytest.mark.parametrize("name", ["append", "lbfgs", "tag"])
+@pytest.mark.parametrize("name", ["append", "lbfgs", "adagrad", "ap", "tag"])
 def test_what_is_killed_can_be_run_again(stage: Stage, made: Path, tmp_path: Path, name: str) -> None:
     kill_again_and_again(Play(stage, STORIES[name], made, tmp_path), 3, random.Random(name))
 
@@ -216,7 +216,7 @@ WRITERS = {
     "inspect": ("inspect model --html x", None),
     "import": ("import foreign -o x", None),
 }
-HELD = "x: is being written by process"
+HELD = "x: is being written by another process"
 
 
 def write(stage: Stage, folder: Path, name: str) -> Outcome:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import random
-import subprocess
-import time
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import processes
 from chainfold.chain.block import join_blocks
 from chainfold.errors import BadFile
-from chainfold.model.file import open_model
-from chainfold.system.archive import read_sealed, write_sealed
 from chainfold.training.online import run as running
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.arriving import arriving
@@ -216,6 +211,24 @@ def test_a_run_that_was_interrupted_ends_where_nothing_more_comes(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("attributes", ["word shape", "word[-1] word word[2]"])
+def test_a_pipe_that_is_left_loses_no_row_that_waits_for_others(attributes: str, tmp_path: Path) -> None:
+    """Rows that come when the run goes on are a new sequence, as after a blank line."""
+    how, lines = HOW | {"attributes": attributes}, conll(tmp_path / "t", 60).read_text().splitlines(keepends=True)
+    blank = lines.index("\n", 50)
+    parts = [lines[low:high] for low, high in pairwise([0, 1, 3, blank - 1, blank, blank + 1, 120, 200, len(lines)])]
+    (tmp_path / "t").write_text("\n".join("".join(part) for part in parts))
+    OnlineRun(tmp_path / "whole", SETTINGS).run(arriving([str(tmp_path / "t")], **how))
+    for part in (part for part in parts if any(line.strip() for line in part)):
+        online, last = OnlineRun(tmp_path / "m", SETTINGS, save_every=40), part is parts[-1]
+        if online.state_path.exists():
+            online.restore()
+        pipe: Any = Lines(part) if last else Endless(part)
+        with nullcontext() if last else pytest.raises(Stopped):
+            online.run(arriving([pipe], piped=online.piped, **how))
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
 def test_a_table_goes_on_without_its_header(tmp_path: Path) -> None:
     """Columns are what they were, whatever the first of the new rows look like."""
     rows = [f"{k % 7},s{k % 3},{'high' if k % 7 > 3 else 'low'}\n" for k in range(40)]
@@ -265,129 +278,3 @@ def test_lines_of_intervals_that_were_written_whole_are_kept(tmp_path: Path) -> 
             assert path.read_text() == head + first
             table.add(Interval(200, 0.25, 0.375, 2.0))
         assert path.read_text() == head + first + "200,0.250000,0.375000,2.000000\n"
-
-
-@pytest.fixture(scope="module")
-def a_state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    folder = tmp_path_factory.mktemp("state")
-    left_by_an_interrupt(folder / "m", some_lines(folder / "t", 90))
-    return (folder / "m.run").read_bytes()
-
-
-def meaning(**said: Any) -> Any:
-    return lambda tensors, about: about["meaning"].update(said)
-
-
-def about(**said: Any) -> Any:
-    return lambda tensors, about: about.update(said)
-
-
-def array(name: str, make: Any) -> Any:
-    return lambda tensors, about: tensors.update({name: make(tensors[name].copy())})
-
-
-def changed(at: int, value: Any) -> Any:
-    def change(values: Any) -> Any:
-        values[at] = value
-        return values
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "forge",
-    [
-        meaning(hash_bits=60),
-        meaning(hash_bits=None),
-        meaning(hash_bits="10"),
-        meaning(labels=["O"]),
-        meaning(labels=[1, 2, 3]),
-        meaning(labels=None),
-        meaning(columns=None),
-        meaning(template=7),
-        about(again=None),
-        about(again=1),
-        about(settings=None),
-        about(settings={}),
-        array("prequential.counts", changed(3, 10**9)),
-        array("prequential.counts", changed(0, 1)),
-        array("prequential.counts", lambda counts: counts[:1]),
-        array("prequential.loss", lambda loss: loss + float("nan")),
-        array("held.labels", changed(0, 99)),
-        array("held.labels", lambda labels: labels[:-1]),
-        array("held.ids", changed(0, 1 << 10)),
-        array("held.ids", changed(0, -1)),
-        array("held.offsets", changed(1, 10**12)),
-        array("held.offsets", lambda offsets: offsets.astype("f8")),
-        array("counts", changed(0, 10**9)),
-        array("counts", changed(1, 0)),
-        array("counts", changed(2, -1)),
-        array("counts", lambda counts: counts[:3]),
-        array("loss", lambda loss: loss + float("nan")),
-    ],
-)
-def test_a_state_of_somebody_else_is_a_sentence(forge: Any, a_state: bytes, tmp_path: Path) -> None:
-    online = OnlineRun(tmp_path / "m", SETTINGS)
-    online.state_path.write_bytes(a_state)
-    tensors, said = read_sealed(online.state_path, running.RUN, running.RUN_VERSION)
-    forge(tensors, said)
-    write_sealed(online.state_path, running.RUN, running.RUN_VERSION, tensors, said)
-    with pytest.raises(BadFile, match="this is not a online run written by chainfold, or it is cut short or damaged"):
-        online.restore()
-
-
-# In earnest
-
-
-def left_after(kill: Any, *arguments: object, feed: bytes = b"") -> None:
-    """Start a command, feed it, and kill it."""
-    given, nothing = 0, subprocess.DEVNULL
-    with processes.running(
-        processes.command("learn", *arguments), stdin=subprocess.PIPE, stdout=nothing, stderr=nothing
-    ) as process:
-        assert process.stdin is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        while process.poll() is None and not kill():
-            if given < len(feed):
-                with suppress(BlockingIOError):
-                    given += os.write(process.stdin.fileno(), feed[given : given + 2000])
-            time.sleep(0.002)
-
-
-def after_a_while(path: Path, dice: random.Random) -> Any:
-    """Says when to kill: soon after the file appears, or even before."""
-    begin, wait, seen = time.monotonic(), dice.choice((0.0, 0.05, 0.3, 1.0)) * dice.random(), 0.0
-
-    def kill() -> bool:
-        nonlocal seen
-        seen = seen or (time.monotonic() if path.exists() else 0.0)
-        return time.monotonic() - begin > 30 or bool(seen and time.monotonic() - seen >= wait)
-
-    return kill
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_run_that_is_really_killed_goes_on(seed: int, tmp_path: Path) -> None:
-    """Twenty times each: ten over a file, several kills to a run, and ten over a pipe."""
-    dice, lines = random.Random(seed), conll(tmp_path / "t", 600, seed=seed).read_text().splitlines(keepends=True)
-    how = ("--batch", "16", *TOLD, "--save-every", "30")
-    succeeded("learn", tmp_path / "t", *how, "-o", tmp_path / "whole")
-    kills = 0
-    while kills < 10:
-        for _ in range(dice.randint(1, 3)):
-            kill = after_a_while(tmp_path / dice.choice(("m", "m.run")), dice)
-            left_after(kill, tmp_path / "t", *how, "-o", tmp_path / "m", "--resume")
-            kills += 1
-        assert run("learn", tmp_path / "t", *how, "-o", tmp_path / "m", "--resume").exit_code == 0
-        assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
-        (tmp_path / "m").unlink()
-    for _ in range(10):
-        kill = after_a_while(tmp_path / dice.choice(("p", "p.run")), dice)
-        left_after(kill, "-", *how, "-o", tmp_path / "p", feed="".join(lines).encode())
-        assert (tmp_path / "p.run").exists()
-        done = run("learn", "-", *how, "-o", tmp_path / "p", "--resume", given=b"")
-        assert done.exit_code == 0, done.stderr
-        positions = open_model(tmp_path / "p").training["positions"]
-        assert 0 < positions <= sum(1 for line in lines if line.strip())
-        (tmp_path / "p").unlink()

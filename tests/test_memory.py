@@ -146,14 +146,17 @@ def _compiled() -> None:
         measured("20000:2:2:1", engine)
 
 
-@pytest.mark.parametrize(("engine", "sizes"), [("stream", "5:30:3"), ("emp", "2:2:1")])
-def test_memory_does_not_depend_on_the_length(engine: str, sizes: str) -> None:
-    short, long = (peak(f"{positions}:{sizes}", engine) for positions in (10**5, 10**7))
-    assert abs(long - short) <= FLAT_MB, (short, long)
-
-
-def test_parallel_memory_does_not_depend_on_the_length() -> None:
-    short, long = (peak(f"{positions}:5:30:3", "parallel", "--threads", "2") for positions in (10**6, 10**7))
+@pytest.mark.parametrize(
+    ("engine", "sizes", "first", "last"),
+    [
+        ("stream", "5:30:3", 10**5, 10**7),
+        ("emp", "2:2:1", 10**5, 10**7),
+        ("parallel", "5:30:3", 10**6, 10**7),
+        pytest.param("stream", "5:100:8", 10**6, 10**8, marks=pytest.mark.slow),
+    ],
+)
+def test_memory_does_not_depend_on_the_length(engine: str, sizes: str, first: int, last: int) -> None:
+    short, long = (peak(f"{positions}:{sizes}", engine, "--threads", "2") for positions in (first, last))
     assert abs(long - short) <= FLAT_MB, (short, long)
 
 
@@ -168,9 +171,3 @@ def test_checkpoint_grows_as_the_root() -> None:
     low, high = 10**6, 16 * 10**6
     growth = peak(f"{high}:5:30:3", "checkpoint") - peak(f"{low}:5:30:3", "checkpoint")
     assert growth <= predicted_mb(high, "checkpoint") - predicted_mb(low, "checkpoint") + FLAT_MB
-
-
-@pytest.mark.slow
-def test_a_hundred_million_positions_in_flat_memory() -> None:
-    short, long = (peak(f"{positions}:5:100:8", "stream") for positions in (10**6, 10**8))
-    assert abs(long - short) <= FLAT_MB, (short, long)

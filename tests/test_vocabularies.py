@@ -24,6 +24,7 @@ from chainfold.engines.observed import count_observed
 from chainfold.engines.settings import Settings
 from chainfold.engines.workspace import Workspace
 from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.passes import LocalPasses
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from tolerances import ORACLE
 from verbs import conll, failed, succeeded
@@ -186,7 +187,10 @@ def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(Vocabulary, "same_numbers", lambda self, other: same.append(self is other) or True)  # type: ignore[func-returns-value]
     for source in (made("abc", "acb"), cf.open_chain(tmp_path / "chain")):
         space = WeightSpace.of(source)
-        for objective in (Objective(space), Objective(space, engine="stream", memory=1 << 30)):
+        for objective in (
+            Objective(space),
+            Objective(replace(space, passes=LocalPasses(space.source, engine="stream", memory=1 << 30))),
+        ):
             objective(np.zeros(space.layout.size))
     assert not same
 

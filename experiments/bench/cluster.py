@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from chainfold.dask.rounds import Round, Task
 from chainfold.features.parts import encode_in_parts
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.passes import LocalPasses
 from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.section import Context, Section
 from experiments.bench.timing import Run, Times, interleaved, median, ratios
@@ -38,8 +40,8 @@ def _gradients(client: Client, path: Path, rounds: int) -> Times:
     """Seconds of an evaluation on both, which must have the same bits."""
     chain = open_chain(path)
     space = WeightSpace.of(chain)
-    one = Objective(space, c2=1.0, threads=2)
-    many = Objective(space, c2=1.0, threads=2, passes=ClusterPasses(client, chain))
+    one = Objective(replace(space, passes=LocalPasses(chain, threads=2)), c2=1.0, threads=2)
+    many = Objective(replace(space, passes=ClusterPasses(client, chain)), c2=1.0, threads=2)
     point = np.random.default_rng(0).normal(0.0, 0.1, space.layout.size)
     (value, gradient), (far_value, far_gradient) = one(point), many(point)
     assert value == far_value
@@ -109,7 +111,7 @@ def _scaling(context: Context) -> list[list[Cell]]:
         with connected(f"local:{workers}") as client:
             chain = open_chain(_long(context))
             space = WeightSpace.of(chain)
-            objective = Objective(space, passes=ClusterPasses(client, chain))
+            objective = Objective(replace(space, passes=ClusterPasses(client, chain)))
             point = np.zeros(space.layout.size)
             seconds = interleaved({"run": partial(objective, point)}, context.fewer(5))["run"]
             rows.append([workers, chain.positions, seconds, [chain.positions / one / 1e6 for one in seconds]])

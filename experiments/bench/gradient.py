@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from chainfold.chain.block import Source
 from chainfold.chain.chain import gather
 from chainfold.training.objective import Objective, WeightSpace
 from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
+from chainfold.training.passes import LocalPasses
 from experiments.bench.findings import Cell, ResultTable, SectionResults, Target
 from experiments.bench.peers import CRFSUITE, has, iterations_between, missing
 from experiments.bench.section import Context, Section
@@ -47,7 +49,10 @@ class Ours:
 
     def __init__(self, source: Source) -> None:
         self.space = WeightSpace.of(source)
-        one, two = (Objective(self.space, c2=1.0, threads=threads) for threads in (1, 2))
+        one, two = (
+            Objective(replace(self.space, passes=LocalPasses(source, threads=threads)), c2=1.0, threads=threads)
+            for threads in (1, 2)
+        )
         never = LbfgsSettings(epsilon=0.0, period=0)
         self._lbfgs = Lbfgs(two, np.zeros(self.space.layout.size), never, threads=2)
         for _ in range(_AHEAD):

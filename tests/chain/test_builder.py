@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfold.chain.builder import Census, HashedNames, by_falling_count
+from chainfold.chain.builder import HashedNames, by_falling_count
 from chainfold.chain.strings import StringTable, spans
 from chainfold.errors import BadSetting
 
@@ -40,15 +40,6 @@ def test_a_table_made_at_once_takes_more_strings() -> None:
 def test_by_falling_count_is_a_stable_sort(counts: list[int], least: int) -> None:
     expected = [k for k in sorted(range(len(counts)), key=lambda k: -counts[k]) if counts[k] >= least]
     assert by_falling_count(np.array(counts, np.int64), least).tolist() == expected
-
-
-def test_a_census_grows_with_attributes_and_labels() -> None:
-    census = Census()
-    census.add(np.array([0], np.int32), np.array([0, 2]), np.array([0, 1], np.int32), 2, 1)
-    census.add(np.array([70, -1], np.int32), np.array([0, 1, 2]), np.array([5, 1], np.int32), 6, 71)
-    counts, marks = census.totals(7)
-    assert counts.tolist() == [1, 2, 0, 0, 0, 1, 0]
-    assert marks.tolist() == [[1, 0], [1, 0], [0, 0], [0, 0], [0, 0], [0, 1 << 6], [0, 0]]
 
 
 @pytest.mark.parametrize("bits", [0, 25])

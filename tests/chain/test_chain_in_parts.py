@@ -86,6 +86,8 @@ def test_a_chain_in_parts_reads_like_a_single_one(kind: str, cuts: tuple[int, ..
     assert [part.first for part in parts.parts] == [0, *cuts]
     assert [parts.part_of(position) for position in (0, 49)] == [0, len(cuts)]
     assert parts.size == sum(path.stat().st_size for path in (tmp_path / "parts").iterdir() if path.name != INDEX)
+    with pytest.raises(BadChain, match="positions 40 to 50 are not in the chain, which has 50"):
+        parts.block(40, 51)
 
 
 def test_the_gradient_has_the_same_bits(tmp_path: Path) -> None:
@@ -100,11 +102,6 @@ def test_the_gradient_has_the_same_bits(tmp_path: Path) -> None:
         )
         assert found.log_z == expected.log_z
         np.testing.assert_array_equal(found.expected, expected.expected)
-
-
-def test_positions_out_of_the_chain_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadChain, match="positions 40 to 50 are not in the chain, which has 50"):
-        cut_up(made(), tmp_path / "parts", 10).block(40, 51)
 
 
 def test_a_folder_without_an_index_is_no_chain(tmp_path: Path) -> None:

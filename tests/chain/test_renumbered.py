@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,11 +108,3 @@ def test_names_and_hashes_do_not_mix() -> None:
     same = gather(Renumbered(hashed, meaning(hashed)))
     assert same.ids.tolist() == hashed.ids.tolist()
     assert grown_chain(hashed, meaning(hashed)).n_attributes == 16
-
-
-def test_names_of_other_bins_are_other_names() -> None:
-    columns: Any = {"x": [1.0, 2.0, 3.0], "label": ["A", "B", "A"]}
-    chain, other = (chain_from_table(pa.table({**columns, "x": x})) for x in (columns["x"], [5.0, 6.0, 70.0]))
-    with pytest.raises(ChainfoldError, match="another template, or other bins of numbers, than the model; give the"):
-        Renumbered(other, meaning(chain))
-    gather(Renumbered(chain, meaning(chain)))

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import shapes
 from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain, encode, errors, log_likelihood
 from chainfold.chain import batches as reading
 from chainfold.chain import header
@@ -29,14 +30,8 @@ from chainfold.chain.block import Block, Source, vocabulary_of
 from chainfold.chain.chain import gather
 from chainfold.chain.stored import write_chain
 from chainfold.chain.vocabulary import Vocabulary
-from shapes import CASES
 
-SYNTHETIC: dict[str, SyntheticChain] = {
-    "plain": SyntheticChain(10_000, 4, 23, 5, seed=1),
-    "sequences": SyntheticChain(10_000, 4, 20, 5, seed=2, mean_length=12),
-    "edge attributes": SyntheticChain(10_000, 3, 20, 2, seed=3, n_edge_attributes=4),
-    "no attributes": SyntheticChain(5_000, 3, 1, 0, seed=5),
-}
+SYNTHETIC = SyntheticChain(10_000, 4, 23, 5, seed=1)
 
 
 def made(
@@ -53,31 +48,14 @@ def made(
 ) -> Chain:
     """A random chain: names exact, hashed or none; labels known, partly unknown, or none."""
     random = np.random.default_rng(seed)
-    n_attributes, n_edge_attributes = 20, 5
-
-    def lists(count: int) -> tuple[Any, Any, Any]:
-        offsets = np.concatenate([[0], np.cumsum(random.integers(0, most + 1, positions))])
-        return offsets, random.integers(0, count, offsets[-1]), random.normal(size=offsets[-1]) if values else None
-
-    offsets, ids, numbers = lists(n_attributes)
-    edge: dict[str, Any] = {}
-    if edges:
-        edge = dict(zip(("edge_offsets", "edge_ids", "edge_values"), lists(n_edge_attributes), strict=True))
-        edge["n_edge_attributes"] = n_edge_attributes
     known = None if labels == "none" else random.integers(-1 if labels == "partly" else 0, n_labels, positions)
-    starts = random.random(positions) < 0.2
-    starts[0] = True
-    chain = Chain.from_arrays(
-        offsets=offsets,
-        ids=ids,
-        values=numbers,
-        labels=known,
-        starts=starts,
-        weights=random.exponential(size=positions)[np.cumsum(starts) - 1] if weights else None,
-        n_labels=n_labels,
-        n_attributes=n_attributes,
-        **edge,
-    )
+    starts = np.arange(positions) == 0
+    starts |= random.random(positions) < 0.2
+    numbers, n_edges = "real" if values else "one", 5 if edges else 0
+    how: dict[str, Any] = {"most": most, "values": numbers, "n_edge_attributes": n_edges, "labels": known}
+    chain = shapes.chain(random, positions, n_labels, 20, starts=starts, **how)
+    if weights:
+        chain = dataclasses.replace(chain, weights=random.exponential(size=positions)[np.cumsum(starts) - 1])
     return chain if names == "none" else described(chain, exact=names == "exact")
 
 
@@ -154,18 +132,6 @@ def everything(source: ChainReader, block: int = 7) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", [*SYNTHETIC, *CASES])
-def test_a_chain_comes_back_from_disk(name: str, tmp_path: Path) -> None:
-    source: Source = SYNTHETIC[name] if name in SYNTHETIC else CASES[name](np.random.default_rng(0))[1]
-    path = tmp_path / "chain.arrow"
-    write_chain(path, source)
-    stored = open_chain(path)
-    for attribute in ("positions", "n_labels", "n_attributes", "n_edge_attributes", "active", "labelled"):
-        assert getattr(stored, attribute) == getattr(source, attribute)
-    assert contents(stored.block(0, stored.positions)) == contents(source.block(0, source.positions))
-    assert [p.name for p in tmp_path.iterdir()] == ["chain.arrow"]
-
-
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
@@ -173,6 +139,7 @@ def test_a_chain_comes_back_from_disk(name: str, tmp_path: Path) -> None:
     names=st.sampled_from(["exact", "hashed", "none"]),
     values=st.booleans(),
     edges=st.booleans(),
+    weights=st.booleans(),
     labels=st.sampled_from(["known", "partly", "none"]),
     n_labels=st.sampled_from([1, 3, 64, 65, 130]),
     most=st.sampled_from([0, 3]),
@@ -181,7 +148,8 @@ def test_a_chain_comes_back_from_disk(name: str, tmp_path: Path) -> None:
 def test_every_kind_comes_back_from_a_file_and_from_a_pipe(tmp_path: Path, block: int, **kind: Any) -> None:
     chain = made(**kind)
     stored = open_chain(written(chain, tmp_path / "chain"))
-    piped = open_chain(written(chain, io.BytesIO()))
+    (tmp_path / "stream").write_bytes(written(chain, io.BytesIO()).getvalue())
+    piped = open_chain(tmp_path / "stream")
     assert isinstance(stored, StoredChain)
     assert isinstance(piped, PipedChain)
     for low in range(0, chain.positions, block):
@@ -190,6 +158,8 @@ def test_every_kind_comes_back_from_a_file_and_from_a_pipe(tmp_path: Path, block
         assert contents(piped.block(low, min(low + block, chain.positions))) == expected
     for source in (stored, piped):
         assert meaning(source.vocabulary) == meaning(chain.vocabulary)
+        assert source.weighted == kind["weights"]
+        assert source.active == chain.active
         assert source.entries == chain.ids.size
         assert source.sequences == chain.starts.sum()
         assert source.labelled == chain.labelled
@@ -249,15 +219,6 @@ def test_any_arrow_tool_shows_the_names_and_they_are_written_once(tmp_path: Path
     assert reader.stats.num_record_batches == 4
 
 
-@pytest.mark.parametrize(("active", "rows"), [(0, 65_536), (16, 65_536), (41, 16_384), (512, 2_048), (10**7, 1)])
-def test_wide_rows_make_small_batches(active: int, rows: int, tmp_path: Path) -> None:
-    chain = dataclasses.replace(made(names="none"), ids=np.zeros(50 * min(active, 2000), np.int32))
-    with mock.patch.object(Chain, "active", active), mock.patch.object(store, "_checked_blocks") as blocks:
-        blocks.return_value = iter([])
-        store._surveyed(chain)
-    assert blocks.call_args.args[1] == rows
-
-
 class Once:
     """A source that tells how many sequences it has, and can be read once."""
 
@@ -285,42 +246,25 @@ def test_a_source_that_tells_its_sequences_is_read_once(tmp_path: Path) -> None:
     assert stored.sequences == chain.starts.sum()
 
 
-def test_values_may_come_late(tmp_path: Path) -> None:
-    chain = made(values=True, names="none")
-    values = chain.values.copy()
-    values[: chain.offsets[20]] = 1.0
-    chain = dataclasses.replace(chain, values=values)
-    with pytest.raises(errors.BadChain, match="have values, and its first ones had none"):
-        written(Once(chain), tmp_path / "chain")  # type: ignore[arg-type]
-    stored = open_chain(written(Once(chain, valued=True), tmp_path / "chain"))  # type: ignore[arg-type]
-    assert contents(stored.block(0, 50)) == contents(chain.block(0, 50))
-
-
-@pytest.mark.parametrize("piped", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_chain_comes_back_block_by_block(kind: str, piped: bool, tmp_path: Path) -> None:
-    chain = made(**KINDS[kind])
-    stored = open_chain(written(chain, io.BytesIO() if piped else tmp_path / "chain"))
-    for low in range(0, 50, 7):  # within a batch of 16, and across two
-        high = min(low + 7, 50)
-        assert contents(stored.block(low, high)) == contents(chain.block(low, high))
-    assert stored.weighted == (kind == "weighted")
-
-
-def test_weights_may_be_only_some_of_the_time(tmp_path: Path) -> None:
-    chain = made(weights=True)
-    weights = chain.weights.copy()
-    weights[:16] = 1.0
+@pytest.mark.parametrize("field", ["values", "weights"])
+def test_values_and_weights_may_come_late(field: str, tmp_path: Path) -> None:
+    """A source that gave none at first must have said that there will be some."""
+    chain = made(values=True, weights=True, names="none")
+    numbers = getattr(chain, field).copy()
+    numbers[: chain.offsets[16] if field == "values" else 16] = 1.0
+    chain = dataclasses.replace(chain, **{field: numbers})
 
     class Late(Once):
         def block(self, low: int, high: int) -> Block:
-            return super().block(low, high)._replace(weights=chain.weights[low:high] if low else np.empty(0))
+            block = super().block(low, high)
+            return block if low or field == "values" else block._replace(weights=np.empty(0))
 
-    with pytest.raises(errors.BadChain, match="have weights, and its first ones had none"):
-        written(Late(chain), tmp_path / "chain")  # type: ignore[arg-type]
-    stored = open_chain(written(Late(chain, weighted=True), tmp_path / "chain"))  # type: ignore[arg-type]
+    told = {"weighted": field == "values", "valued": field == "weights"}
+    with pytest.raises(errors.BadChain, match=f"have {field}, and its first ones had none"):
+        written(Late(chain, **told), tmp_path / "chain")  # type: ignore[arg-type]
+    stored = open_chain(written(Late(chain, weighted=True, valued=True), tmp_path / "chain"))  # type: ignore[arg-type]
+    assert contents(stored.block(0, 50)) == contents(chain.block(0, 50))
     assert stored.weighted
-    np.testing.assert_array_equal(stored.block(0, 50).weights, weights)
 
 
 def test_where_a_chain_came_from_is_kept(tmp_path: Path) -> None:
@@ -397,7 +341,7 @@ def test_a_vocabulary_goes_with_its_chain_into_memory_and_back(tmp_path: Path) -
     assert gathered.vocabulary is stored.vocabulary
     again = open_chain(written(gathered, tmp_path / "again"))
     assert again.header == stored.header
-    assert vocabulary_of(SYNTHETIC["plain"]) is None
+    assert vocabulary_of(SYNTHETIC) is None
 
 
 @pytest.mark.parametrize("n_labels", [3, 64, 130])
@@ -426,13 +370,13 @@ def test_files_that_are_no_chains(tmp_path: Path) -> None:
             open_chain(io.BytesIO(content))
     with pytest.raises(errors.BadFile, match=r"is a folder without index\.json"):
         open_chain(tmp_path)
-    write_chain(tmp_path / "whole", SYNTHETIC["plain"])
+    write_chain(tmp_path / "whole", SYNTHETIC)
     data = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
     with pytest.raises(errors.BadFile, match="cut short"):
         open_chain(tmp_path / "cut")
     with pytest.raises(errors.BadFile, match="cannot be written"):
-        write_chain(tmp_path / "missing" / "chain", SYNTHETIC["plain"])
+        write_chain(tmp_path / "missing" / "chain", SYNTHETIC)
 
 
 def arrow_file(path: Path, metadata: dict[bytes, bytes] | None) -> Path:
@@ -462,17 +406,6 @@ def replaced(path: Path, old: bytes, new: bytes) -> Path:
     return path
 
 
-def test_a_header_that_was_changed_is_refused(tmp_path: Path) -> None:
-    path = replaced(written(made(), tmp_path / "chain"), b'"n_labels": 3', b'"n_labels": 4')
-    with pytest.raises(errors.BadFile, match="damaged"):
-        open_chain(path)
-    chain = made(seed=3)
-    assert chain.vocabulary is not None
-    counts = pa.compress(chain.vocabulary.counts.tobytes(), "lz4", asbytes=True)
-    with pytest.raises(errors.BadFile, match="damaged"):
-        open_chain(replaced(written(chain, tmp_path / "chain"), counts, counts[:-1] + bytes([counts[-1] ^ 1])))
-
-
 def test_names_that_were_changed_are_refused_and_the_numbers_are_not(tmp_path: Path) -> None:
     chain = made()
     stored = open_chain(replaced(written(chain, tmp_path / "chain"), "w=é13".encode(), "w=é14".encode()))
@@ -494,15 +427,6 @@ def test_a_damaged_batch_is_named_and_the_others_are_read(field: str, tmp_path: 
         with pytest.raises(errors.BadFile, match="positions 16 to 31 are damaged"):
             damaged.block(20, 21)
     assert damaged.block(32, 50).labels.size == 18
-
-
-def test_a_batch_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = open_chain(written(made(), tmp_path / "chain"))
-    checksum = mock.Mock(side_effect=reading.checksum)
-    monkeypatch.setattr(reading, "checksum", checksum)
-    for low, high in ((0, 3), (3, 20), (0, 50), (48, 50)):
-        stored.block(low, high)
-    assert [call.args[2] for call in checksum.call_args_list] == [0, 1, 2, 3]
 
 
 def test_batches_that_were_exchanged_are_refused(tmp_path: Path) -> None:
@@ -550,39 +474,6 @@ def test_damage_is_refused_or_changes_nothing(tmp_path: Path, data: st.DataObjec
     assert outcome(bytes(content), path) in (None, expected)
 
 
-FLIPS = """
-import io, sys, numpy as np
-from pathlib import Path
-import chain.test_stored as t
-random, refused, path = np.random.default_rng(0), 0, Path(sys.argv[1])
-for kind in t.KINDS.values():
-    for target in (io.BytesIO(), path / "whole"):
-        whole = t.written(t.made(**kind), target)
-        data = whole.getvalue() if isinstance(whole, io.BytesIO) else whole.read_bytes()
-        damaged = None if isinstance(whole, io.BytesIO) else path / "damaged"
-        expected = t.outcome(data, damaged)
-        for trial in range(400):
-            copy = bytearray(data)
-            at, width = int(random.integers(len(data) - 8)), int(random.integers(1, 9))
-            if trial % 2:
-                copy[at] ^= 1 << random.integers(8)
-            else:
-                copy[at : at + width] = random.integers(0, 256, width, np.uint8).tobytes()
-            found = t.outcome(bytes(copy), damaged)
-            assert found is None or found == expected, (kind, at)
-            refused += found is None
-print(refused)
-"""
-
-
-def test_thousands_of_flips_never_crash_the_process(tmp_path: Path) -> None:
-    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
-    command = [sys.executable, "-W", "error", "-c", FLIPS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | paths)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 2000, "most bytes of a chain are looked at"
-
-
 @pytest.mark.parametrize("block", [None, 1, 7, 16, 40])
 @pytest.mark.parametrize("kind", ["named", "valued", "with edges"])
 def test_stream_reads_a_pipe_as_it_reads_memory(kind: str, block: int | None) -> None:
@@ -615,14 +506,6 @@ def test_a_pipe_holds_one_batch_back_and_no_more() -> None:
     assert meaning(piped.vocabulary) == meaning(chain.vocabulary)
 
 
-def test_a_pipe_is_read_twice_by_no_engine() -> None:
-    chain = made(positions=200, labels="none")
-    model = Model.random(Layout.full(3, 20))
-    for engine in ("fb-recompute", "checkpoint"):
-        with pytest.raises(ChainfoldError, match="can be read only once"):
-            log_likelihood(model, open_chain(written(chain, io.BytesIO())), engine, block=10)
-
-
 def test_a_stream_that_is_cut_between_batches_says_so() -> None:
     chain = made(positions=200, names="none")
     data = written(chain, io.BytesIO()).getvalue()
@@ -636,14 +519,6 @@ def test_a_stream_that_is_cut_between_batches_says_so() -> None:
     assert piped.block(0, 16).labels.size == 16
     with pytest.raises(errors.BadFile, match="standard input: ends after 16 of 200 positions"):
         piped.block(16, 17)
-
-
-def test_a_stream_in_a_file_is_read_by_its_path(tmp_path: Path) -> None:
-    chain = made()
-    (tmp_path / "stream").write_bytes(written(chain, io.BytesIO()).getvalue())
-    stored = open_chain(tmp_path / "stream")
-    assert isinstance(stored, PipedChain)
-    assert contents(stored.block(0, 50)) == contents(chain.block(0, 50))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -692,14 +567,6 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_threads_may_read_a_stored_chain_at_once(tmp_path: Path) -> None:
-    chain = made(positions=20_000)
-    model = Model.random(Layout.full(3, 20))
-    stored = open_chain(written(chain, tmp_path / "chain", rows=500))
-    found, expected = (log_likelihood(model, source, "parallel", threads=2) for source in (stored, chain))
-    np.testing.assert_array_equal(found.expected, expected.expected)
-
-
 @pytest.mark.parametrize(("most", "read"), [(2, [0, 1, 2, 3, 1, 0]), (16, [0, 1, 2, 3])])
 def test_each_thread_holds_few_batches_and_reads_no_batch_twice_in_a_row(
     most: int, read: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -712,15 +579,6 @@ def test_each_thread_holds_few_batches_and_reads_no_batch_twice_in_a_row(
             stored.block(max(low - 1, 0), low + 1)
     assert [call.args[0] for call in read_batch.call_args_list] == read
     assert len(stored._held.batches) == min(most, 4)
-
-
-def test_large_batches_are_held_two_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = open_chain(written(made(), tmp_path / "chain"))
-    assert isinstance(stored, StoredChain)
-    monkeypatch.setattr(reading, "_HELD_BYTES", 2 * stored.block(0, stored.batch).nbytes // 3)
-    for low in range(50):
-        stored.block(low, low + 1)
-        assert len(stored._held.batches) <= 2
 
 
 FORKED = """

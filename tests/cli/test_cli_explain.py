@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import chainfold as cf
-from verbs import conll, failed, succeeded
+from verbs import conll, succeeded
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +55,3 @@ def test_constraints_may_leave_one_label(folder: Path) -> None:
     assert "no other label is possible" in table
     facts = json.loads(succeeded("explain", folder / "model", folder / "rows", "--position", 1, "--json", *rules))
     assert (facts["other"], facts["difference"], facts["terms"]) == (None, None, [])
-
-
-def test_what_cannot_be_explained_is_a_sentence(folder: Path) -> None:
-    rows = sum(1 for line in (folder / "rows").read_text().splitlines() if line)
-    model = folder / "model"
-    assert failed("explain", model, folder / "rows", "--position", rows + 1) == (
-        f"--position is {rows + 1}, but must be a row of the input, from 1 to {rows}."
-    )
-    assert "--position is 0" in failed("explain", model, folder / "rows", "--position", 0)
-    assert "--top is -1" in failed("explain", model, folder / "rows", "--top", -1)
-    assert "no such file" in failed("explain", model, folder / "missing")

@@ -9,14 +9,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import chainfold as cf
-from chainfold.features import cache
 from verbs import conll, failed, run, succeeded
 
 ROWS = "the DT B-NP\ncafé NN I-NP\nsat VBD O\n\nit PRP B-NP\nslept VBD O\n"
@@ -70,7 +68,7 @@ def test_a_model_remembers_its_encoding(folder: Path, follow: bool) -> None:
     given = succeeded("tag", folder / "latin.model", "-", "--encoding", "utf-8", given=ROWS.encode())
     assert given == expected
     assert "0xe9 is not UTF-8" in failed("tag", folder / "rows.model", folder / "latin")
-    assert cf.CRF.load(folder / "latin.model").predict(str(folder / "latin")).size == 2
+    assert cf.CRF.load(folder / "latin.model").predict(folder / "latin").size == 2
 
 
 # Delimiters
@@ -183,36 +181,6 @@ def test_a_quiet_verb_writes_its_output_and_errors_alone(folder: Path, tmp_path:
     how = ("tag", folder / "rows.model", "-", "--follow", "--on-error", "skip")
     assert "left out" in run(*how, given=bad).stderr
     assert run(*how, "-q", given=bad).stderr == ""
-
-
-WRONG = (
-    *(("--c1", -1), ("--c2", -1), ("--epsilon", -1), ("--max-iterations", 0), ("--num-memories", 0), ("--delta", -1)),
-    *(("--linesearch", "x"), ("--max-linesearch", 0), ("--algorithm", "x"), ("--patience", 0), ("--rate", 1)),
-    *(("--engine", "x"), ("--threads", 0), ("--memory", "x"), ("--scheme", "x"), ("--forbid", "x"), ("--allow", "x")),
-    *(
-        ("--dev", "missing"),
-        ("--model", "missing"),
-        ("--template", "missing"),
-        ("--attributes", "a("),
-        ("--save-every", "x"),
-    ),
-    *(("--numbers", "x"), ("--border", "x"), ("--min-count", 0), ("--hash-bits", 99), ("--format", "x")),
-    *(("--encoding", "x"), ("--delimiter", "xx"), ("--algorithm", "sgd", "--batch", 0), ("--seed", -1)),
-    *(("--algorithm", "sgd", "--rate", -1), ("--algorithm", "pa", "--type", 7), ("--algorithm", "ap", "--c2", 1)),
-)
-
-
-@pytest.mark.parametrize("options", WRONG, ids=lambda options: " ".join(map(str, options)))
-def test_options_are_checked_before_anything_is_encoded(
-    options: tuple[Any, ...], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: Any, **__: Any) -> None:
-        raise AssertionError("rows were read")
-
-    monkeypatch.setattr(cache, "_chain_of", never)  # what comes first, once the options are known
-    monkeypatch.chdir(tmp_path)
-    failed("train", folder / "rows", "-o", tmp_path / "m", *options)
-    assert not list(tmp_path.iterdir())
 
 
 def test_shells_complete_verbs() -> None:

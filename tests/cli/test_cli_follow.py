@@ -19,56 +19,43 @@ from typing import IO
 import pytest
 
 from chainfold.inference.follow import Following
-from chainfold.model.file import open_model
-from processes import chainfold, command, running
+from cli.trained import COLUMNS, Trained
+from processes import PATIENCE, chainfold, command, running
 from verbs import conll, failed, run, succeeded
 
-COLUMNS = ("--columns", "word,shape,tag", "--attributes", "word word[-1] shape")
-PATIENCE = 60.0  # seconds for what takes a moment
 
-
-class Trained:
-    """A model, a text, and what `tag` makes of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.model, self.text = folder / "m", conll(folder / "test.txt", 30, seed=7, noise=0.4)
-        succeeded("train", conll(folder / "train.txt", 60), "-o", self.model, *COLUMNS)
-        self.tagged = succeeded("tag", self.model, self.text)
-        self.lines = self.text.read_bytes().splitlines(keepends=True)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("trained"))
+def lines_of(trained: Trained) -> list[bytes]:
+    return trained.text.read_bytes().splitlines(keepends=True)
 
 
 def test_a_pipe_gives_what_tag_gives(trained: Trained) -> None:
     text = trained.text.read_bytes()
-    assert succeeded("tag", trained.model, "-", "--follow", given=text) == trained.tagged
+    assert succeeded("tag", trained.path, "-", "--follow", given=text) == trained.tagged()
     for option in ("--marginals", "--all-marginals"):
-        whole = succeeded("tag", trained.model, trained.text, option)
-        assert succeeded("tag", trained.model, "-", "--follow", option, given=text) == whole
+        whole = succeeded("tag", trained.path, trained.text, option)
+        assert succeeded("tag", trained.path, "-", "--follow", option, given=text) == whole
 
 
-def test_tables_have_a_header_for_what_is_new(trained: Trained) -> None:
-    text = b"word,shape\nb1,x\no2,X\n"
-    tagged = succeeded("tag", trained.model, "-", "--follow", "--max-lag", "3", given=text).decode().splitlines()
-    assert tagged[0] == "word,shape,predicted,final"
-    assert [line.rsplit(",", 1)[1] for line in tagged[1:]] == ["yes", "yes"]
+@pytest.mark.parametrize("mark", [",", "\t"])
+def test_tables_have_a_header_for_what_is_new(mark: str, trained: Trained) -> None:
+    text = "word,shape\nb1,x\no2,X\n".replace(",", mark).encode()
+    tagged = succeeded("tag", trained.path, "-", "--follow", "--max-lag", "3", given=text).decode().splitlines()
+    assert tagged[0].split(mark) == ["word", "shape", "predicted", "final"]
+    assert [line.split(mark)[3:] for line in tagged[1:]] == [["yes"], ["yes"]]
 
 
 def test_a_request_to_stop_is_heard_before_rows_are_waited_for(trained: Trained) -> None:
     sink = io.BytesIO()
-    following = Following(sink, open_model(trained.model))
+    following = Following(sink, trained.model)
     with pytest.raises(KeyboardInterrupt):
         following.run(io.BytesIO(trained.text.read_bytes()), stop=lambda: True)
     assert sink.getvalue() == b""
 
 
 def test_lags_are_told(trained: Trained) -> None:
-    done = run("tag", trained.model, "-", "--follow", "--lags", given=trained.text.read_bytes())
+    done = run("tag", trained.path, "-", "--follow", "--lags", given=trained.text.read_bytes())
     assert done.exit_code == 0
-    assert done.stdout_bytes == trained.tagged
+    assert done.stdout_bytes == trained.tagged()
     said = re.findall(r"(median|99 %|largest|template)\W+(\d+)", done.stderr)
     assert [name for name, _ in said] == ["median", "99 %", "largest", "template"]
     median, most, largest, template = (int(number) for _, number in said)
@@ -77,12 +64,12 @@ def test_lags_are_told(trained: Trained) -> None:
 
 
 def test_a_short_wait_is_marked_and_said(trained: Trained) -> None:
-    done = run("tag", trained.model, "-", "--follow", "--max-lag", "1", "--lags", given=trained.text.read_bytes())
+    done = run("tag", trained.path, "-", "--follow", "--max-lag", "1", "--lags", given=trained.text.read_bytes())
     assert done.exit_code == 0
     rows = [line.split() for line in done.stdout.splitlines() if line]
     marks = [row[-1] for row in rows]
     assert set(marks) == {"yes", "no"}
-    truth = [line.split()[-1] for line in trained.tagged.decode().splitlines() if line]
+    truth = [line.split()[-1] for line in trained.tagged().decode().splitlines() if line]
     assert all(row[-2] == label for row, label in zip(rows, truth, strict=True) if row[-1] == "yes")
     sentence = f"chainfold: {marks.count('no')} of {len(rows)} rows are not proven: --max-lag limits how long they wait"
     assert sentence in done.stderr
@@ -91,9 +78,9 @@ def test_a_short_wait_is_marked_and_said(trained: Trained) -> None:
 def test_an_encoded_chain_through_a_pipe(trained: Trained, tmp_path: Path) -> None:
     chain = succeeded("encode", trained.text, "-o", "-", *COLUMNS)
     (tmp_path / "chain").write_bytes(chain)
-    labels = succeeded("tag", trained.model, tmp_path / "chain")
-    assert succeeded("tag", trained.model, "-", "--follow", given=chain) == labels
-    assert succeeded("tag", trained.model, tmp_path / "chain", "--follow") == labels
+    labels = succeeded("tag", trained.path, tmp_path / "chain")
+    assert succeeded("tag", trained.path, "-", "--follow", given=chain) == labels
+    assert succeeded("tag", trained.path, tmp_path / "chain", "--follow") == labels
 
 
 @pytest.mark.parametrize(
@@ -118,22 +105,15 @@ def test_labels_that_can_never_be_told_apart(limit: tuple[str, str], bound: str,
     assert int(largest[1]) <= 100
 
 
-def test_a_table_with_tabs_is_known_by_its_names(trained: Trained) -> None:
-    text = b"word\tshape\nb1\tx\no2\tX\n"
-    tagged = succeeded("tag", trained.model, "-", "--follow", given=text).decode().splitlines()
-    assert tagged[0] == "word\tshape\tpredicted"
-    assert len(tagged) == 3
-
-
 def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained, tmp_path: Path) -> None:
     output = tmp_path / "tagged"
     output.write_text("from before")
-    assert "there is no such file" in failed("tag", trained.model, tmp_path / "nowhere", "--follow", "-o", output)
+    assert "there is no such file" in failed("tag", trained.path, tmp_path / "nowhere", "--follow", "-o", output)
     assert output.read_text() == "from before"
-    succeeded("tag", trained.model, "-", "--follow", "-o", output, given=trained.text.read_bytes())
-    assert output.read_bytes() == trained.tagged
+    succeeded("tag", trained.path, "-", "--follow", "-o", output, given=trained.text.read_bytes())
+    assert output.read_bytes() == trained.tagged()
     with trained.text.open("rb") as file:
-        done = chainfold("tag", trained.model, "-", "--follow", "-o", trained.text, stdin=file)
+        done = chainfold("tag", trained.path, "-", "--follow", "-o", trained.text, stdin=file)
     assert done.returncode == 2
     assert "is also an input" in done.stderr
 
@@ -141,48 +121,16 @@ def test_an_output_is_replaced_when_there_is_something_to_write(trained: Trained
 # Lines that cannot be read
 
 
-BAD = b"b1 x\nb2 x X X X\no3 X\n"
-
-
-def test_bad_lines_stop(trained: Trained) -> None:
-    done = run("tag", trained.model, "-", "--follow", "--columns", "word,shape", given=BAD)
-    assert done.exit_code == 2
+@pytest.mark.parametrize(("way", "code", "kept"), [("stop", 2, ""), ("skip", 0, "b1 o3"), ("unknown", 0, "b1 b2 o3")])
+def test_lines_that_cannot_be_read(way: str, code: int, kept: str, trained: Trained) -> None:
+    options = ("--follow", "--columns", "word,shape", "--on-error", way)
+    done = run("tag", trained.path, "-", *options, given=b"b1 x\nb2 x X X X\no3 X\n")
+    assert done.exit_code == code
+    assert "line 2 has 5 columns" in done.stderr
     assert done.stderr.count("\n") <= 2
-    assert "line 2 has 5 columns" in done.stderr
-
-
-def test_bad_lines_are_skipped(trained: Trained) -> None:
-    options = ("--follow", "--columns", "word,shape", "--on-error", "skip")
-    done = run("tag", trained.model, "-", *options, given=BAD)
-    assert done.exit_code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["b1", "o3"]
-    assert "line 2 has 5 columns" in done.stderr
-
-
-def test_bad_lines_are_unknown(trained: Trained) -> None:
-    options = ("--follow", "--columns", "word,shape", "--on-error", "unknown")
-    done = run("tag", trained.model, "-", *options, given=BAD)
-    assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["b1", "b2", "o3"]
-    assert lines[1].split()[:-1] == ["b2", "x", "X", "X", "X"]
-    assert "line 2 has 5 columns" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--max-lag", "3"), "--max-lag requires --follow"),
-        (("--on-error", "skip"), "--on-error requires --follow"),
-        (("--lags",), "--lags requires --follow"),
-        (("--follow", "--on-error", "ignore"), "one of stop, skip, unknown"),
-        (("--follow", "--max-lag", "-1"), "at least 0"),
-        (("--follow", "--nbest", "2"), "--follow does not support --nbest"),
-        (("--follow", "-"), "one input, and there are 2"),
-    ],
-)
-def test_bad_settings(options: tuple[str, ...], sentence: str, trained: Trained) -> None:
-    assert sentence in failed("tag", trained.model, "-", *options, given=trained.text.read_bytes())
+    assert way == "stop" or [line.split()[0] for line in lines] == kept.split()
+    assert way != "unknown" or lines[1].split()[:-1] == ["b2", "x", "X", "X", "X"]
 
 
 # Processes of their own
@@ -200,9 +148,9 @@ def the(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
     """Line by line, each written as soon as it can be; interrupted in the middle, what is final is there."""
-    with following(trained.model, "-") as one:
-        expected, given = trained.tagged.splitlines(keepends=True), 0
-        for k, line in enumerate(trained.lines):
+    with following(trained.path, "-") as one:
+        expected, given = trained.tagged().splitlines(keepends=True), 0
+        for k, line in enumerate(lines_of(trained)):
             the(one.stdin).write(line)
             the(one.stdin).flush()
             if line == b"\n":  # the sentence before it is settled now
@@ -214,7 +162,7 @@ def test_rows_come_out_while_others_come_in(trained: Trained) -> None:
         one.send_signal(signal.SIGINT)
         rest, said = the(one.stdout).read(), the(one.stderr).read().decode()
         assert one.wait(PATIENCE) == 130, said
-    assert trained.tagged.startswith(b"".join(expected[:given]) + rest)
+    assert trained.tagged().startswith(b"".join(expected[:given]) + rest)
     assert said.splitlines()[0] == "chainfold: interrupted."
 
 
@@ -223,7 +171,7 @@ def test_rows_that_wait_for_the_template_are_counted_when_it_is_interrupted(trai
     ahead = ("--columns", "word,shape,tag", "--attributes", "word word[3] shape")
     succeeded("train", train, "-o", tmp_path / "m", *ahead)
     with following(tmp_path / "m", "-") as one:
-        for line in trained.lines[:3]:
+        for line in lines_of(trained)[:3]:
             the(one.stdin).write(line)
         the(one.stdin).flush()
         end = time.monotonic() + PATIENCE
@@ -239,7 +187,7 @@ def test_rows_that_wait_for_the_template_are_counted_when_it_is_interrupted(trai
 @pytest.mark.parametrize("begin", [b"\n\n", b"half a li"], ids=["blank lines", "half a line"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_ended_before_the_first_row(number: signal.Signals, begin: bytes, trained: Trained) -> None:
-    with following(trained.model, "-") as one:
+    with following(trained.path, "-") as one:
         the(one.stdin).write(begin)
         the(one.stdin).flush()
         end = time.monotonic() + PATIENCE
@@ -257,7 +205,7 @@ def waiting_in(pipe: IO[bytes]) -> int:
 
 
 def test_nobody_reads_any_more(trained: Trained) -> None:
-    with following(trained.model, "-") as one:
+    with following(trained.path, "-") as one:
         the(one.stdin).write(trained.text.read_bytes())
         the(one.stdin).flush()
         the(one.stdout).readline()
@@ -296,8 +244,8 @@ def test_a_file_grows_until_it_is_another(change: str, trained: Trained, tmp_pat
     make, problem = CHANGES[change]
     log, output = tmp_path / "log", tmp_path / "tagged"
     log.write_bytes(b"b1 x\n\n")
-    expected = succeeded("tag", trained.model, "-", "--columns", "word,shape", given=b"b1 x\n\nb2 x\n\no3 X\nb4 x\n")
-    with following(trained.model, log, "--columns", "word,shape", "-o", output) as one:
+    expected = succeeded("tag", trained.path, "-", "--columns", "word,shape", given=b"b1 x\n\nb2 x\n\no3 X\nb4 x\n")
+    with following(trained.path, log, "--columns", "word,shape", "-o", output) as one:
         wait_for(output, 1)
         with log.open("ab") as file:
             file.write(b"b2 x\n\no3 X\nb4 x\n")

@@ -8,21 +8,18 @@ import os
 import random
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from chainfold.chain.any_chain import open_chain
+from chainfold.features import cache
 from chainfold.model.file import open_model
 from chainfold.system import signals
-from chainfold.system.archive import read_sealed
-from chainfold.training.loop import RUN, RUN_VERSION
 from processes import PATIENCE, command, running
 from verbs import conll, failed, run, succeeded
 
@@ -36,10 +33,6 @@ def text(tmp_path: Path) -> Path:
 
 def listed(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_help_has_an_example() -> None:
-    assert "Example: chainfold train" in " ".join(succeeded("train", "--help").decode().split())
 
 
 def test_facts_for_machines_and_for_people(text: Path, tmp_path: Path) -> None:
@@ -65,31 +58,55 @@ def test_verbose_is_a_line_an_iteration(text: Path, tmp_path: Path) -> None:
     assert all("development" in line for line in lines)
 
 
+WRONG = [
+    (("--algorithm", "magic"), "algorithm is 'magic', but must be one of lbfgs"),
+    (("--algorithm", "ap", "--c1", "1"), "--c1 does not apply to algorithm 'ap'"),
+    (("--c1", "-1"), "c1 is -1.0"),
+    (("--c2", "nan"), "c2 is nan"),
+    (("--max-iterations", "0"), "--max-iterations is 0"),
+    (("--patience", "0"), "patience is 0"),
+    (("--threads", "0"), "threads is 0"),
+    (("--engine", "warp"), "there is no engine 'warp'"),
+    (("--memory", "much"), "cannot read 'much' as an amount of memory"),
+    (("--resume", "--fresh"), "give --resume or --fresh, not both"),
+    (("--scheme", "XYZ"), "scheme is 'XYZ'"),
+    (("--model", "missing"), "missing: there is no such file."),
+    (("--dev", "missing"), "missing: there is no such file."),
+    (("--template", "missing"), "missing: cannot be read"),
+    (("--save-every", "nan"), "--save-every is 'nan'"),
+    *(((f"--{name}", value), "") for name, value in (("epsilon", -1), ("num-memories", 0), ("delta", -1), ("rate", 1))),
+    *(((f"--{name}", "x"), "") for name in ("linesearch", "forbid", "allow", "numbers", "border")),
+    *(((f"--{name}", "x("), "") for name in ("attributes", "format", "encoding", "delimiter", "save-every")),
+    *(((f"--{name}", value), "") for name, value in (("max-linesearch", 0), ("min-count", 0), ("hash-bits", 99))),
+    *(
+        (("--algorithm", *options), "")
+        for options in (("sgd", "--batch", 0), ("sgd", "--rate", -1), ("pa", "--type", 7))
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "sentence"), WRONG, ids=lambda value: " ".join(map(str, value)))
+def test_options_are_checked_before_anything_is_encoded(
+    options: tuple[Any, ...], sentence: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr(cache, "_chain_of", never)  # what comes first, once the options are known
+    assert sentence in failed("train", text, "-o", tmp_path / "m", *options)
+    assert listed(tmp_path) == ["train.txt"]
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--algorithm", "magic"), "algorithm is 'magic', but must be one of lbfgs"),
-        (("--algorithm", "ap", "--c1", "1"), "--c1 does not apply to algorithm 'ap'"),
-        (("--c1", "-1"), "c1 is -1.0"),
-        (("--c2", "nan"), "c2 is nan"),
-        (("--max-iterations", "0"), "--max-iterations is 0"),
-        (("--patience", "0"), "patience is 0"),
-        (("--threads", "0"), "threads is 0"),
-        (("--engine", "warp"), "there is no engine 'warp'"),
-        (("--memory", "much"), "cannot read 'much' as an amount of memory"),
-        (("--resume", "--fresh"), "give --resume or --fresh, not both"),
-        (("--scheme", "XYZ"), "scheme is 'XYZ'"),
         (("--forbid", "B>Q"), "there is no label 'Q'"),
-        (("--model", "missing"), "missing: there is no such file."),
-        (("--dev", "missing"), "missing: there is no such file."),
-        (("--template", "missing"), "missing: cannot be read"),
         (("--label", "z"), "there is no label column 'z'; the columns are 0, 1, 2."),
         (("--weight", "1"), "line 1, column '1': the weight is"),
         (("--columns", "a,b"), "line 1 has 3 columns, but there are names for 2"),
-        *((("--save-every", each), f"--save-every is {each!r}") for each in ("0", "-1", "1.5", "", "5x", "nan", "inf")),
     ],
 )
-def test_bad_settings(options: tuple[str, ...], sentence: str, text: Path, tmp_path: Path) -> None:
+def test_options_that_the_rows_refuse(options: tuple[str, ...], sentence: str, text: Path, tmp_path: Path) -> None:
     assert sentence in failed("train", text, "-o", tmp_path / "m", *options)
     assert not (tmp_path / "m").exists()
     assert not (tmp_path / "m.run").exists()
@@ -117,26 +134,10 @@ def test_bad_input(name: str, text: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "m").exists()
 
 
-def test_outputs_that_cannot_be(text: Path, tmp_path: Path) -> None:
-    before = text.read_bytes()
-    assert "is also an input" in failed("train", text, "-o", text)
-    (tmp_path / "dev.txt").write_bytes(before)
-    assert "is also an input" in failed("train", text, "--dev", tmp_path / "dev.txt", "-o", tmp_path / "dev.txt")
-    for name in ("m.run", "m.chain"):
-        (tmp_path / name).write_bytes(before)
-        assert "is also an input" in failed("train", tmp_path / name, "-o", tmp_path / "m", "--fresh")
-        assert "is also an input" in failed("train", text, "--dev", tmp_path / name, "-o", tmp_path / "m", "--fresh")
-        assert (tmp_path / name).read_bytes() == before
-        (tmp_path / name).unlink()
-    assert "there is no folder" in failed("train", text, "-o", tmp_path / "nowhere" / "m")
-    assert "there is no folder" in failed("train", text, "-o", text / "m")
-    assert "is a directory" in failed("train", text, "-o", tmp_path)
+def test_a_model_does_not_go_to_standard_output_nor_its_state_into_a_folder(text: Path, tmp_path: Path) -> None:
     assert "cannot be written to standard output" in failed("train", text, "-o", "-")
     (tmp_path / "m.run").mkdir()
     assert "is a directory" in failed("train", text, "-o", tmp_path / "m", "--fresh")
-    (tmp_path / "m.run").rmdir()
-    assert listed(tmp_path) == ["dev.txt", "train.txt"]
-    assert text.read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -424,10 +425,9 @@ def test_interrupted_by_hand(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
-@pytest.mark.parametrize("algorithm", ["lbfgs", "ap"])
-def test_on_a_terminal(algorithm: str, text: Path, tmp_path: Path) -> None:
+def test_on_a_terminal(text: Path, tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    how = ("--algorithm", algorithm, "--max-iterations", "5", "--dev", text)
+    how = ("--max-iterations", "5", "--dev", text)
     seen, line = b"", command("train", text, "-o", tmp_path / "m", *how)
     with running(line, stdout=subprocess.PIPE, stderr=theirs) as one:
         os.close(theirs)
@@ -442,158 +442,3 @@ def test_on_a_terminal(algorithm: str, text: Path, tmp_path: Path) -> None:
         assert one.wait(PATIENCE) == 0, seen
     assert "objective" in seen.decode()
     assert b"Traceback" not in seen
-
-
-class Nursery:
-    """A process that has everything loaded and gives birth to others, which run a verb and may be killed."""
-
-    SCRIPT = """
-import contextlib, io, json, os, sys
-from chainfold.cli import app
-for arguments in json.loads(sys.stdin.readline()):
-    with contextlib.redirect_stdout(io.StringIO()):
-        app(arguments, standalone_mode=False)
-for line in sys.stdin:
-    log, *arguments = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(file, 1), os.dup2(file, 2)
-        os._exit(app(arguments, standalone_mode=False) or 0)
-    print(child, flush=True)
-    sys.stdin.readline()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "log"
-        text = conll(folder / "warm.txt")
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", self.SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._tell([["train", str(text), "-o", str(folder / "warm"), *HOW[name], "--fresh"] for name in HOW])
-
-    def _tell(self, what: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{json.dumps(what)}\n")
-        self._process.stdin.flush()
-
-    def _told(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def begin(self, *arguments: object) -> int:
-        self.log.write_bytes(b"")
-        self._tell([str(self.log), *map(str, arguments)])
-        return self._told()
-
-    def end(self) -> int:
-        """Wait for the one that was begun: its exit code, or less than zero for a signal."""
-        self._tell("wait")
-        return self._told()
-
-    def close(self) -> None:
-        with self._process as one:
-            one.kill()
-
-    def iterations(self) -> int:
-        """Those that the one that runs has told of."""
-        return self.log.read_bytes().count(b"iteration ")
-
-    def killed(self, when: Callable[[], bool], seconds: float, *arguments: object) -> bool:
-        """Run a verb and kill it so many seconds after something; False: it was done before."""
-        child, begin = self.begin(*arguments), time.monotonic()
-        while not when() and b"peak memory" not in self.log.read_bytes():
-            assert time.monotonic() - begin < 60, self.log.read_text()
-            time.sleep(0.0005)
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)  # it is there, as nobody has waited for it yet
-        status = self.end()
-        assert status in (0, -signal.SIGKILL), self.log.read_text()
-        return status < 0
-
-    def whole(self, *arguments: object) -> None:
-        self.begin(*arguments)
-        assert self.end() == 0, self.log.read_text()
-
-
-GO_ON = ("--resume", "-v")
-HOW: dict[str, tuple[str, ...]] = {
-    "lbfgs": ("--c1", "0.05", *LONG),
-    "adagrad": ("--algorithm", "adagrad", "--max-iterations", "100", "--batch", "300", "--epsilon", "0"),
-    "ap": ("--algorithm", "ap", "--max-iterations", "300", "--epsilon", "0"),
-}
-
-
-@pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    if not hasattr(os, "fork"):
-        pytest.skip("processes are not born like this here")
-    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield nursery
-    nursery.close()
-
-
-def reached(nursery: Nursery, iterations: int) -> bool:
-    return nursery.iterations() >= iterations
-
-
-def kill_and_resume(nursery: Nursery, algorithm: str, kills: int, tmp_path: Path) -> None:
-    dice = random.Random(f"{algorithm} {kills}")
-    text, dev = conll(tmp_path / "t", 400, noise=0.4), conll(tmp_path / "d", 20, seed=1, noise=0.4)
-    how = (*HOW[algorithm], *(("--dev", dev, "--patience", "100") if algorithm == "adagrad" else ()))
-    nursery.whole("train", text, "-o", tmp_path / "whole", *how)
-    done = 0
-    for number in range(kills):
-        model, state = tmp_path / f"m{number}", tmp_path / f"m{number}.run"
-        for _ in range(8):
-            iterations = dice.randint(0, 6)
-            arrived, seconds = partial(reached, nursery, iterations), dice.random() * (0.01 if iterations else 0.2)
-            if not nursery.killed(arrived, seconds, "train", text, "-o", model, *how, "--save-every", "1", *GO_ON):
-                break
-            done += 1
-            if state.exists():
-                read_sealed(state, RUN, RUN_VERSION)
-            if model.exists():  # it was about to end
-                assert model.read_bytes() == (tmp_path / "whole").read_bytes()
-        else:
-            nursery.whole("train", text, "-o", model, *how, *GO_ON)
-        assert model.read_bytes() == (tmp_path / "whole").read_bytes()
-        assert not state.exists()
-        if done >= kills:
-            return
-    raise AssertionError(f"only {done} processes were killed in time")
-
-
-@pytest.mark.parametrize("algorithm", HOW)
-def test_killed_and_resumed(nursery: Nursery, algorithm: str, tmp_path: Path) -> None:
-    kill_and_resume(nursery, algorithm, 8, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", HOW)
-def test_killed_and_resumed_very_often(nursery: Nursery, algorithm: str, tmp_path: Path) -> None:
-    kill_and_resume(nursery, algorithm, 200, tmp_path)
-
-
-def test_killed_while_the_chain_is_encoded(nursery: Nursery, tmp_path: Path) -> None:
-    text, cache = conll(tmp_path / "t", 10000), tmp_path / "m.chain"
-    begin = time.monotonic()
-    nursery.whole("train", text, "-o", tmp_path / "whole", *LITTLE)
-    long = time.monotonic() - begin
-
-    def at_once() -> bool:
-        return True
-
-    def written() -> bool:
-        return any(tmp_path.glob(".m.chain.*.part"))
-
-    for when, share in ((at_once, 0.1), (at_once, 0.2), (at_once, 0.3), (written, 0.0), (written, 0.01)):
-        assert nursery.killed(when, share * long, "train", text, "-o", tmp_path / "m", *LITTLE)
-        if cache.exists():
-            assert cache.read_bytes() == (tmp_path / "whole.chain").read_bytes()
-            cache.unlink()
-        assert not (tmp_path / "m").exists()
-    nursery.whole("train", text, "-o", tmp_path / "m", *LITTLE)
-    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert cache.read_bytes() == (tmp_path / "whole.chain").read_bytes()

@@ -54,7 +54,7 @@ MAPPED = "libarrow.so.2600: failed to map segment from shared object"
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (MemoryError(), "not enough memory; use a smaller input, or a machine with more memory."),
+        (MemoryError(), "not enough memory; use a smaller input or model, or a machine with more memory."),
         (MemoryError("Unable to allocate 2 TiB"), "not enough memory: Unable to allocate 2 TiB; use a smaller input"),
         (
             ImportError(f"a page of advice.\n\n{MAPPED}\n"),
@@ -79,11 +79,6 @@ def test_each_has_its_sentence(error: Exception, sentence: str) -> None:
     assert done.stderr.endswith(".\n")
     assert done.stderr.count("\n") == 1
     assert done.stdout == "some output\n"
-
-
-def test_the_remedy_suits_the_verb() -> None:
-    assert "--engine stream" in ended(MemoryError(), "train").stderr
-    assert "--engine" not in ended(MemoryError(), "tag").stderr
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a mistake"), ImportError("cannot import name 'x'"), KeyError("x")])

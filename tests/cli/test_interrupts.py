@@ -38,23 +38,12 @@ def shell(line: str) -> tuple[int, str, str]:
         (f"{COMMAND} --help >/dev/full", (2, "", FULL)),
         (f"{COMMAND} --version | true", (0, "", "")),
         (f"{COMMAND} nothing 2>/dev/full >&-", (2, "", "")),
+        (f"{COMMAND} --version >&- 2>&- <&-", (0, "", "")),
+        (f"{COMMAND} train --help | true", (0, "", "")),
     ],
 )
 def test_streams_that_take_nothing(line: str, expected: tuple[int, str, str]) -> None:
     assert shell(line) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", ["", "--version", "train --help", "gradient --synthetic 100:2:2:1 --json"])
-def test_full_closed_and_abandoned_streams(arguments: str) -> None:
-    command = f"{COMMAND} {arguments}"
-    code = 2 if not arguments else 0  # no verb is a mistake
-    assert shell(f"{command} >/dev/full") == (2, "", FULL)
-    assert shell(f"{command} >/dev/full 2>/dev/full") == (2, "", "")
-    assert shell(f"{command} | true")[1:] == ("", "")
-    assert shell(f"{command} | true")[0] in (0, code)
-    assert shell(f"{command} >&- <&-") == (code, "", "")
-    assert shell(f"{command} >&- 2>&- <&-") == (code, "", "")
 
 
 @pytest.mark.slow
@@ -78,7 +67,6 @@ def test_every_verb_says_that_the_disk_is_full(tmp_path: Path) -> None:
         "data model.chain",
         "data model.chain --decode",
         "gradient model.chain --model model",
-        "plan model.chain",
     ):
         code, _, error = shell(f"cd {tmp_path}; {COMMAND} {arguments} >/dev/full")
         assert code == 2, arguments
@@ -92,7 +80,7 @@ def test_every_verb_says_that_the_disk_is_full(tmp_path: Path) -> None:
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     script = (
-        "import sys, os\nsys.argv = ['chainfold', 'engines']\nfrom chainfold.cli import main\n"
+        "import sys, os\nsys.argv = ['chainfold', '--version']\nfrom chainfold.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print(os.open({str(tmp_path)!r}, os.O_RDONLY), file=open({str(tmp_path / 'number')!r}, 'w'))\n"
     )

@@ -67,7 +67,7 @@ VERBS: dict[str, Callable[[Path], list[object]]] = {
     "inspect --html": lambda at: ["inspect", at / "model", "--html", "-"],
     "data": lambda at: ["data", at / "chain"],
     "gradient": lambda at: ["gradient", at / "chain", "--model", at / "model"],
-    "watch": lambda at: ["watch", at / "model", at / "test", "--every", 5, "--window", 3, "--alarm", f"{NASTY[1]}>0.2"],
+    "watch": lambda at: ["watch", at / "model", at / "test", "--window", 3, "--alarm", f"{NASTY[1]}>0.2"],
 }
 
 
@@ -118,10 +118,10 @@ def test_the_picture_of_a_stream_shows_names_as_text(nasty: Path) -> None:
 
     monitor = Monitor(open_model(nasty / "model"), window=3, alarms=[f"{NASTY[1]}>0.2", "[/bold]<0.9"])
     for some in blocks_for_model([str(nasty / "test")], vocabulary_of_model(open_model(nasty / "model"))):
-        monitor.push(*some)
+        monitor.push(some.block, some.ended)
     for width, height in ((30, 20), (80, 40)):
         screen = Console(file=io.StringIO(), width=width, height=height, markup=False, emoji=False)
-        screen.print(view(monitor.status(), monitor.labels, "[/red]\x1b on a\nb", 1.0, "line 3: \x9b [/x]", height))
+        screen.print(view(monitor.status(), monitor.labels, "[/red]\x1b on a\nb", 1.0, width, height))
         text = screen.file.getvalue()  # type: ignore[attr-defined]
         assert not HIDDEN.findall(text)
         assert r"[/red]\x1b on a\nb" in text

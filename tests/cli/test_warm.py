@@ -13,15 +13,11 @@ import pytest
 
 from chainfold.cli import warm_steps
 from chainfold.cli.warm import one_of_each_width, parse_widths
-from chainfold.kernels.slots import tiles_of
 from chainfold.system import kernel_cache
 from verbs import conll, failed, run, succeeded
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("2", [2]), ("2-4", [2, 3, 4]), ("9, 3-4,4", [3, 4, 9]), ("1024", [1024]), ("7-7", [7])],
-)
+@pytest.mark.parametrize(("text", "numbers"), [("2", [2]), ("9, 3-4,4", [3, 4, 9]), ("1024", [1024]), ("7-7", [7])])
 def test_widths_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
     assert parse_widths(text) == numbers
 
@@ -30,20 +26,6 @@ def test_widths_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
 def test_widths_that_are_none(text: str) -> None:
     said = failed("warm", "--widths", text)
     assert said == f"--widths is {text!r}, but must be numbers from 2 to 1024 and ranges of them, for instance 2-16,40."
-
-
-def test_numbers_of_labels_that_share_kernels_are_compiled_once() -> None:
-    numbers = one_of_each_width(list(range(2, 65)))
-    assert sorted({tiles_of(number) for number in range(2, 65)}) == sorted(map(tiles_of, numbers))
-    assert len(numbers) < 63
-
-
-def test_a_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("CHAINFOLD_CACHE", str(tmp_path / "file"))
-    said = failed("warm", "--widths", 2)
-    assert said.endswith("it is not a folder; set CHAINFOLD_CACHE to a folder that can be written.")
-    assert str(tmp_path / "file") in said
 
 
 def test_every_step_of_warm_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

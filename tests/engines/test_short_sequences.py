@@ -25,6 +25,7 @@ from chainfold.errors import BadSetting, ScoreNotFinite
 from chainfold.kernels.slots import padded, tiles_of
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
+from chainfold.training.passes import LocalPasses
 from tolerances import AT_LENGTH, FLOOR, LOG_DOMAIN_AT_LENGTH
 
 SHORT_AND_LONG = [1, 2, 700, 5, 5, 40, 683, 682, 1, 3000, 20, 9, 9, 1500, 6]
@@ -125,7 +126,8 @@ def stored(tmp_path: Path) -> Path:
 
 
 def values(path: Path, points: list[Floats]) -> list[tuple[float, Floats]]:
-    objective = Objective(WeightSpace.of(open_chain(path)), c2=0.1, threads=2)
+    chain = open_chain(path)
+    objective = Objective(WeightSpace.of(chain, passes=LocalPasses(chain, threads=2)), c2=0.1, threads=2)
     return [objective(point) for point in points]
 
 
@@ -145,9 +147,9 @@ def test_a_chain_that_is_held_gives_the_bits_of_one_that_is_read(stored: Path, m
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_works_on_a_chain_that_is_held(engine: str, stored: Path) -> None:
     chain = open_chain(stored)
-    space = WeightSpace.of(chain)
+    space = WeightSpace.of(chain, passes=LocalPasses(chain, engine=engine))
     point = np.random.default_rng(0).normal(size=space.layout.size)
-    value, gradient = Objective(space, engine=engine)(point)
+    value, gradient = Objective(space)(point)
     expected = log_likelihood(Model(space.layout, point), chain, engine)
     assert expected.log_likelihood is not None
     assert expected.gradient is not None
@@ -157,10 +159,10 @@ def test_every_engine_works_on_a_chain_that_is_held(engine: str, stored: Path) -
 
 def test_scores_out_of_range_are_found_in_a_chain_that_is_held(stored: Path) -> None:
     chain = open_chain(stored)
-    space = WeightSpace.of(chain)
+    space = WeightSpace.of(chain, passes=LocalPasses(chain, engine="stream"))
     point = np.where(np.arange(space.layout.size) % 7 == 3, 1.7e308, 0.0)
     with pytest.raises(ScoreNotFinite) as expected:
         log_likelihood(Model(space.layout, point), chain)
     with pytest.raises(ScoreNotFinite) as found:
-        Objective(space, engine="stream")(point)
+        Objective(space)(point)
     assert str(found.value) == str(expected.value)

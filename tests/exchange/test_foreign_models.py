@@ -382,14 +382,6 @@ def test_what_a_program_cannot_express_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_is_the_input_is_refused(tmp_path: Path) -> None:
-    own = trained(tmp_path)
-    before = own.read_bytes()
-    assert "is also an input" in failed("export", own, "-o", own, "--format", "crfsuite")
-    assert "is also an input" in failed("import", own, "-o", own)
-    assert own.read_bytes() == before
-
-
 @pytest.mark.parametrize("verb", ["inspect", "watch", "stream"])
 def test_other_verbs_open_foreign_files(verb: str, tmp_path: Path) -> None:
     path, rows = tmp_path / "crfpp.txt", tmp_path / "rows"

@@ -451,7 +451,10 @@ def test_a_chain_whose_index_cannot_be_read_just_now_is_kept(
 
 
 def test_an_output_belongs_to_one_process(files: Files, tmp_path: Path) -> None:
-    with claimed_parts(tmp_path / "chain", files("a.txt")), pytest.raises(BadFile, match="is being written by process"):
+    with (
+        claimed_parts(tmp_path / "chain", files("a.txt")),
+        pytest.raises(BadFile, match="is being written by another process"),
+    ):
         encode_in_parts(files("a.txt"), tmp_path / "chain", **WORDS)
 
 

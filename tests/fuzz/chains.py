@@ -295,11 +295,4 @@ def appended(dice: random.Random, folder: Path) -> None:
     encode(folder / "rows", folder / "chain", format="conll", columns=["0", "1", "2", "3", "label"], append=True)
 
 
-def bytes_of_chains(dice: random.Random, folder: Path) -> None:
-    """Bytes flipped in a chain whose checksums then are wrong."""
-    kind = dice.choice([*KINDS, "nameless"])
-    (folder / "chain").write_bytes(damaged(whole(kind)[0], dice))
-    dice.choice(_USES)(open_chain(folder / "chain"), kind, dice, folder)
-
-
-TARGETS = {"stored-chains": stored, "piped-chains": piped, "appended-chains": appended, "chain-bytes": bytes_of_chains}
+TARGETS = {"stored-chains": stored, "piped-chains": piped, "appended-chains": appended}

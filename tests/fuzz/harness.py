@@ -5,24 +5,24 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import importlib
-import importlib.util
 import json
+import math
 import os
 import random
 import re
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -40,25 +40,22 @@ _ADDRESSES = 6 << 30  # bytes of addresses beyond those: a larger allocation fai
 _FIRST = 20  # inputs in which modules are loaded and kernels compiled
 _MOST_SHOWN = 20  # kinds of failures of a target
 _ROOT = Path(__file__).parents[2]
-_STATE = struct.Struct("<4q")  # the number of the input at work, how many are done, refused and failed
 
 
 def targets() -> dict[str, Target]:
     """All of them by name."""
     found: dict[str, Target] = {}
     for name in MODULES:
-        if importlib.util.find_spec(f"fuzz.{name}"):
-            found |= importlib.import_module(f"fuzz.{name}").TARGETS
+        found |= importlib.import_module(f"fuzz.{name}").TARGETS
     return found
 
 
 def target_called(name: str) -> Target:
     """One of them; no more is loaded than is needed for it."""
     for module in MODULES:
-        if importlib.util.find_spec(f"fuzz.{module}"):
-            found: dict[str, Target] = importlib.import_module(f"fuzz.{module}").TARGETS
-            if name in found:
-                return found[name]
+        found: dict[str, Target] = importlib.import_module(f"fuzz.{module}").TARGETS
+        if name in found:
+            return found[name]
     raise SystemExit(f"there is no target {name!r}; there are {', '.join(targets())}")
 
 
@@ -77,16 +74,12 @@ def tried(target: Target, dice: random.Random, folder: Path) -> bool:
         assert "\n" not in sentence, f"this is more than a line: {sentence!r}"
         return False
     finally:
-        _empty(folder)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
     return True
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 @dataclass
@@ -103,40 +96,41 @@ class Found:
 # The process that is watched.
 
 
-def serve(name: str, seed: int, numbers: range, board: Path) -> None:
-    """Run the inputs of these numbers; the board says where it stands, and failures are written beside it."""
+def serve(name: str, seed: int, numbers: range, until: float) -> None:
+    """Run the inputs of these numbers, or those that can be begun in time; a line of JSON for each: was it refused,
+    and what was wrong. The time begins with the first that is done."""
     faulthandler.enable()
     for alarm in (signal.SIGALRM, signal.SIGPROF):
         faulthandler.register(alarm, all_threads=True, chain=True)  # told, then dead
     warnings.simplefilter("error")
-    target = target_called(name)
-    done = refused = failed = 0
-    limit = 0
-    with (
-        tempfile.TemporaryDirectory(prefix="fuzz-", dir=board.parent) as folder,
-        board.open("wb", buffering=0) as shown,
-        board.with_suffix(".failures").open("a", buffering=1) as failures,
-    ):
-        for number in numbers:
-            os.pwrite(shown.fileno(), _STATE.pack(number, done, refused, failed), 0)
-            signal.setitimer(signal.ITIMER_PROF, SECONDS_AN_INPUT if done >= _FIRST else 0.0)
+    target, limit, begin = target_called(name), 0, time.monotonic()
+    said = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    said.write("ready\n")
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
+        for done, number in enumerate(numbers, 1):
+            refused, problem = False, None
+            signal.setitimer(signal.ITIMER_PROF, SECONDS_AN_INPUT if done > _FIRST else 0.0)
             signal.setitimer(signal.ITIMER_REAL, _SECONDS_WAITING)
             try:
-                refused += not tried(target, dice_of(name, seed, number), Path(folder))
+                refused = not tried(target, dice_of(name, seed, number), Path(folder))
                 if limit and _peak() > limit:
                     limit = _peak() + MEMORY
                     raise MemoryError("more than 1 GB of memory")
+            except KeyboardInterrupt:
+                raise
             except BaseException:  # whatever it is
-                failed += 1
-                failures.write(json.dumps({"number": number, "problem": traceback.format_exc()}) + "\n")
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            done += 1
+                problem = traceback.format_exc()
+            said.write(json.dumps([refused, problem]) + "\n")
+            begin = time.monotonic() if done == 1 else begin
             if done == _FIRST:
                 limit = _peak() + MEMORY
                 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (used + _ADDRESSES, resource.RLIM_INFINITY))
-        os.pwrite(shown.fileno(), _STATE.pack(-1, done, refused, failed), 0)
+            if time.monotonic() - begin > until:
+                break
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0.0)
 
 
 def _peak() -> int:
@@ -146,97 +140,47 @@ def _peak() -> int:
 # The one that watches.
 
 
-class Worker:
-    """Every so-manieth input of a target, in one process after another."""
-
-    def __init__(self, found: Found, seed: int, numbers: range, folder: Path) -> None:
-        self._found, self._seed, self._left, self._folder = found, seed, numbers, folder
-        self._starts = 0
-        self._start()
-
-    def _start(self) -> None:
-        self._starts += 1
-        self._board = self._folder / f"{self._left.start}-{self._starts}.board"
-        self._board.write_bytes(_STATE.pack(-1, 0, 0, 0))
-        self._errors = self._board.with_suffix(".stderr")
-        numbers = [str(number) for number in (self._left.start, self._left.stop, self._left.step)]
-        command = [sys.executable, "-m", "tests.fuzz", "--serve", *numbers, "--board", str(self._board)]
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [*command, "--seed", str(self._seed), self._found.target], stdout=errors, stderr=errors, cwd=_ROOT
-            )
-
-    @property
-    def begun(self) -> bool:
-        """Has it done an input?"""
-        return self._starts > 1 or _STATE.unpack(self._board.read_bytes())[1] > 0
-
-    def goes_on(self) -> bool:
-        """Look whether it is at work; one that died is started again behind the input that it died of."""
-        if self._process.poll() is None:
-            return True
-        number = self._account()
-        if number is None:
-            if self._process.returncode == 0:
-                return False
-            raise SystemExit(f"a worker cannot start:\n{self._errors.read_text()}")
-        end = f"the process ended with {self._process.returncode}: "
-        self._found.failures[number] = end + self._errors.read_text(errors="replace")[-4000:]
-        self._found.inputs += 1
-        self._left = range(number + self._left.step, self._left.stop, self._left.step)
-        if not self._left:
-            return False
-        self._start()
-        return True
-
-    def stop(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-            self._account()
-
-    def _account(self) -> int | None:
-        """Add up what this process has done; the number that it was at."""
-        number, done, refused, _ = _STATE.unpack(self._board.read_bytes())
-        self._found.inputs += done
-        self._found.refused += refused
-        failures = self._board.with_suffix(".failures")
-        for line in failures.read_text().splitlines() if failures.exists() else ():
-            failure = json.loads(line)
-            self._found.failures[failure["number"]] = failure["problem"]
-        return number if number >= 0 else None
+def _share(name: str, seed: int, seconds: float, numbers: range) -> Found:
+    """Run these inputs in one process after another: where one dies, the next goes on behind that input."""
+    found = Found(name)
+    while numbers and seconds > 0.0:
+        order = [numbers.start, numbers.stop, numbers.step, "--seed", seed, "--seconds", seconds, name]
+        line, begin = [sys.executable, "-m", "tests.fuzz", "--serve", *map(str, order)], time.monotonic()
+        done = subprocess.run(line, capture_output=True, text=True, errors="replace", cwd=_ROOT)
+        seconds -= time.monotonic() - begin
+        if not done.stdout:
+            raise SystemExit(f"a worker cannot start:\n{done.stderr}")
+        told = [json.loads(text) for text in done.stdout.splitlines()[1:]]
+        found.inputs += len(told)
+        found.refused += sum(refused for refused, _ in told)
+        found.failures |= {number: problem for number, (_, problem) in zip(numbers, told, strict=False) if problem}
+        if done.returncode in (0, -signal.SIGINT):
+            break
+        found.failures[numbers[len(told)]] = f"the process ended with {done.returncode}: {done.stderr[-4000:]}"
+        found.inputs += 1
+        numbers = numbers[len(told) + 1 :]
+    return found
 
 
-def watched(name: str, inputs: int, seed: int, workers: int, seconds: float | None = None) -> Found:
+def watched(name: str, inputs: int, seed: int, workers: int, seconds: float = math.inf) -> Found:
     """Run inputs of a target in so many processes, until all are done or the time is over.
 
     The time begins with the first input that is done: modules are loaded and kernels compiled before.
     """
-    found, begin = Found(name), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
-        team = [Worker(found, seed, range(k, inputs, workers), Path(folder)) for k in range(min(workers, inputs))]
-        try:
-            while team and (seconds is None or time.monotonic() - begin < seconds):
-                if not found.inputs and not any(worker.begun for worker in team):
-                    begin = time.monotonic()
-                team = [worker for worker in team if worker.goes_on()]
-                time.sleep(0.05)
-        finally:
-            for worker in team:
-                worker.stop()
-    found.seconds = time.monotonic() - begin
-    return found
+    whole, begin = Found(name), time.monotonic()
+    with ThreadPoolExecutor(workers) as pool:
+        shares = [range(k, inputs, workers) for k in range(min(workers, inputs))]
+        for found in pool.map(partial(_share, name, seed, seconds), shares):
+            whole.inputs += found.inputs
+            whole.refused += found.refused
+            whole.failures |= found.failures
+    whole.seconds = time.monotonic() - begin
+    return whole
 
 
 def _fast_folder() -> str | None:
     """Files in memory, where there are such."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-@contextmanager
-def own_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
-        yield Path(folder)
 
 
 def told(all_found: list[Found], seed: int, console: Console) -> None:
@@ -264,22 +208,23 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of them, if none is named")
     parser.add_argument("--inputs", type=int, default=40_000, help="of each target")
-    parser.add_argument("--seconds", type=float, help="at most, for each target, from its first input on")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="at most, for each target, from its first input on"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="run this input alone, in this process")
     parser.add_argument("--serve", type=int, nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     names = given.targets or list(targets())
     if given.serve:
-        serve(names[0], given.seed, range(*given.serve), given.board)
+        serve(names[0], given.seed, range(*given.serve), given.seconds)
         return 0
     if given.only is not None:
         faulthandler.enable()
         warnings.simplefilter("error")
-        with own_folder() as folder:
-            accepted = tried(target_called(names[0]), dice_of(names[0], given.seed, given.only), folder)
+        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
+            accepted = tried(target_called(names[0]), dice_of(names[0], given.seed, given.only), Path(folder))
         Console().print("accepted" if accepted else "refused")
         return 0
     for name in names:

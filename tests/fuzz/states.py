@@ -32,6 +32,7 @@ from chainfold.training.objective import WeightSpace
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.run import OnlineRun
 from chainfold.training.online.trainer import OnlineTrainer
+from chainfold.training.passes import LocalPasses
 
 Tensors = dict[str, NDArray[Any]]
 About = dict[str, Any]
@@ -86,7 +87,54 @@ def sealed(tensors: Tensors, about: Any, lie: Callable[[dict[str, Any]], None] =
     return len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for _, array in ordered)
 
 
-# Changes
+# Changes by name, for tables of what must be refused
+
+Change = Callable[[Tensors, About], None]
+
+
+def put(name: str, value: Any, at: int | tuple[int, ...] = 0) -> Change:
+    """Another number in an array."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        array = tensors[name] = tensors[name].copy()
+        array[at if array.ndim else ()] = value
+
+    return change
+
+
+def make(name: str, of: Callable[[Any], Any]) -> Change:
+    """Another array, or none."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        found = of(tensors.pop(name))
+        if found is not None:
+            tensors[name] = found
+
+    return change
+
+
+def say(value: Any, *path: Any) -> Change:
+    """Another value in the JSON."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        owner: Any = about
+        for key in path[:-1]:
+            owner = owner[key]
+        owner[path[-1]] = value
+
+    return change
+
+
+def more(tensors: Tensors, about: About) -> None:
+    """An array that nobody knows."""
+    tensors["more"] = np.zeros(1)
+
+
+def none(array: Any) -> None:
+    """Nothing in its place."""
+
+
+# Changes at random
 
 INTEGERS = [0, 1, -1, 2, 3, 5, 7, 64, 255, 256, 4096, 2**30, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63)]
 FLOATS = [
@@ -431,13 +479,13 @@ def runs() -> list[Valid]:
 def _run(algorithm: str, options: dict[str, Any], dev: bool) -> Valid:
     training = Training(algorithm, {**options, "max_iterations": 6}, patience=2)
     chain = chain_of(3, 40, edges=False, values=True)
-    space = WeightSpace.of(chain)
+    space = WeightSpace.of(chain, passes=LocalPasses(chain, engine="fb"))
     development = Development.of(chain_of(4, 20, edges=False, values=True), chain) if dev else None
     how: dict[str, Any] = {"engine": "fb", "memory": None}
     identity = _identity(space, training, development, None, how)
 
     def begun() -> _Run:
-        return _Run(space, training, training.optimiser(space, np.zeros(space.layout.size), how), development, identity)
+        return _Run(space, training, training.optimiser(space, np.zeros(space.layout.size)), development, identity)
 
     def work(run: _Run, path: Path, pieces: int) -> None:
         left = [None] * pieces

@@ -13,35 +13,10 @@ from fuzz.nasty import NUMBERS, anything, word
 ROWS = "the D x 1\ncat N y 2.5\n\nsat V z -3\nNone O x nan\n"
 COLUMNS = ["0", "1", "2", "3"]
 NAMES = [*COLUMNS, *COLUMNS, *COLUMNS, "4", "-1", "9" * 20, "word", '"0"', "'1'"]
-STEPS = [
-    "lower",
-    "shape",
-    "prefix",
-    "suffix",
-    "test",
-    "match",
-    "symbol",
-    "real",
-    "standard",
-    "scale",
-    "quantile",
-    "log",
-]
-STEPS += ["bins", "nothing"]
-PATTERNS = [
-    "a*",
-    "(",
-    "[",
-    "^.?.?",
-    "(a+)+$",
-    "\\p{L}",
-    "[[:alpha:]]",
-    "\\1",
-    "x{0,99999}",
-    "(?P<n>a)",
-    "\\",
-    "((((a)*)*)*)*",
-]
+STEPS = ["lower", "shape", "prefix", "suffix", "test", "match", "symbol", "real", "standard", "scale", "quantile"]
+STEPS += ["log", "bins", "nothing"]
+PATTERNS = ["a*", "(", "[", "^.?.?", "(a+)+$", "\\p{L}", "[[:alpha:]]", "\\1", "x{0,99999}", "(?P<n>a)", "\\"]
+PATTERNS += ["((((a)*)*)*)*"]
 LONG = "1" * 5000
 
 

@@ -160,12 +160,6 @@ def test_an_estimator_explains_one_sequence() -> None:
     assert crf.explain([]) == []
 
 
-def test_a_model_without_another_label_says_so() -> None:
-    chain = cf.Chain.from_arrays(offsets=[0, 1], ids=[0], n_labels=1, n_attributes=1)
-    explanation = cf.explain(cf.Model(cf.Layout.full(1, 1), np.array([1.0, 0.0])), chain)[0]
-    assert (explanation.label, explanation.other, explanation.difference) == ("0", None, math.inf)
-
-
 def test_observed_layouts_have_weights_for_some_labels_only() -> None:
     layout = replace(cf.Layout.full(3, 2), row_offsets=np.array([0, 2, 3]), row_labels=np.array([0, 2, 1], np.int32))
     assert [layout.index(0, label) for label in range(3)] == [0, None, 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-import os
 import pickle
 import sys
 import threading
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from chainfold import CRF, ChainfoldError, StreamTagger
 from chainfold.features.item_ids import ItemIds
 from chainfold.features.row_encoder import RowEncoder
-from chainfold.inference.sentence import SentenceTagger
 from chainfold.inference.tagger import BLOCK
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model, vocabulary_of_model
@@ -69,7 +67,6 @@ def fitted(name: str, **more: Any) -> CRF:
 def in_one_call(crf: CRF, items: Any) -> tuple[bool, Any, Any]:
     """Whether it was done without blocks, and the results."""
     tagger = crf._ready_tagger().sentences
-    assert isinstance(tagger, SentenceTagger)
     direct = tagger.labels(items) is not None and tagger.posteriors(items) is not None
     return direct, crf.predict_single(items), crf.predict_marginals_single(items)
 
@@ -255,18 +252,6 @@ def test_it_works_in_processes_that_are_forked_while_threads_predict() -> None:
             thread.join()
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_it_works_after_a_fork() -> None:
-    crf = fitted("plain")
-    xs = sentences(20, seed=3)[0]
-    expected = [crf.predict_single(items) for items in xs]
-    child = os.fork()
-    if child == 0:
-        same = [crf.predict_single(items) for items in xs] == expected
-        os._exit(0 if same and list(crf.predict(xs[:3])) == expected[:3] else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_a_vocabulary_with_more_names_than_the_model_has_attributes_is_refused() -> None:
     crf = fitted("plain")
     layout = Layout.full(crf.model_.layout.n_labels, 3)
@@ -295,7 +280,7 @@ def test_copies_and_other_models_are_prepared_anew() -> None:
 def test_a_model_of_columns_is_no_model_of_items() -> None:
     table = np.array([["a", "A"], ["b", "B"]] * 4)
     crf = CRF(max_iterations=2, encoding={"columns": ["word", "label"]}).fit(table)
-    assert crf._ready_tagger().sentences is None
+    assert crf._ready_tagger().sentences.labels([{"word": "a"}]) is None
     assert ItemIds.of(crf.model_.vocabulary) is None
 
 

@@ -202,38 +202,6 @@ def test_a_limit_costs_nothing_where_the_chain_forgets() -> None:
     assert window.unproven == 0
 
 
-STATES: dict[str, dict[str, Any]] = {
-    "labels": {},
-    "posteriors": {"posteriors": True},
-    "sums": {"posteriors": True, "quantities": True},
-    "a bounded wait": {"posteriors": True, "max_lag": 5},
-}
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_a_saved_window_goes_on_elsewhere(name: str) -> None:
-    """At 50 random points."""
-    source = SyntheticChain(1_500, 5, 100, 6, sticky=0.9, mean_length=200, seed=4)
-    chain, model = gather(source), Model(Layout.full(5, 100), source.true_weights())
-    blocks = list(pushes(chain, lambda random, left: int(random.integers(1, 20)), seed=1))
-    window = StreamWindow(model, **STATES[name])
-    states, found = [], []
-    for block in blocks:
-        states.append({key: array.copy() for key, array in window.state().items()})
-        found.append(window.push(block))
-    found.append(window.end())
-    for k in np.random.default_rng(2).choice(len(blocks), 50):
-        other = StreamWindow(model, **STATES[name])
-        other.restore(states[k])
-        again = streamed(other, iter(blocks[k:]))
-        for column in ("low", "labels", "posteriors", "proven", "lag"):
-            for one, two in zip(found[k:], again, strict=True):
-                np.testing.assert_array_equal(getattr(one, column), getattr(two, column))
-        if name == "sums":
-            assert window.quantities().log_z == other.quantities().log_z
-            np.testing.assert_array_equal(window.quantities().transitions, other.quantities().transitions)
-
-
 def test_sums_have_a_value_at_every_prefix() -> None:
     source = SyntheticChain(120, 4, 40, 4, sticky=0.8, mean_length=30, seed=5)
     chain, model = gather(source), Model(Layout.full(4, 40), source.true_weights())

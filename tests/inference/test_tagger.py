@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import shapes
-from chainfold import Chain, ChainfoldError, Layout, Model, SyntheticChain
+from chainfold import Chain, Layout, Model, SyntheticChain
 from chainfold.chain.block import Block, frozen
 from chainfold.chain.chain import gather
 from chainfold.errors import (
@@ -31,6 +31,7 @@ from chainfold.errors import (
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want, blocks_of
 from chainfold.inference.whole_chain import entropies, log_probabilities, marginals, nbest, sample, tag
+from engines.test_never_forget import UNFORGETTING, problem
 from oracle import Long, features, possible, score
 from tolerances import AT_LENGTH, ORACLE
 
@@ -324,21 +325,6 @@ def plain_posteriors(states: NDArray[Any], edges: NDArray[Any], starts: NDArray[
     return np.asarray(np.exp(both - log_sum(both, 1)[:, None]))
 
 
-def scaled_posteriors(states: NDArray[Any], edges: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
-    """The same in real numbers, for scores that are small."""
-    positions, n = states.shape
-    state, edge = np.exp(states), np.exp(edges)
-    alpha, beta = np.ones((positions, n)), np.ones((positions, n))
-    for t in range(positions):
-        alpha[t] = state[t] if starts[t] else state[t] * (alpha[t - 1] @ edge[t])
-        alpha[t] /= alpha[t].sum()
-    for t in range(positions - 2, -1, -1):
-        if not starts[t + 1]:
-            beta[t] = edge[t + 1] @ (state[t + 1] * beta[t + 1])
-            beta[t] /= beta[t].sum()
-    return np.asarray(alpha * beta / (alpha * beta).sum(axis=1, keepdims=True))
-
-
 def total_score(states: NDArray[Any], edges: NDArray[Any], starts: NDArray[Any], labels: NDArray[Any]) -> float:
     inside = np.flatnonzero(~starts)
     total = states[np.arange(len(states)), labels].sum() + edges[inside, labels[inside - 1], labels[inside]].sum()
@@ -347,7 +333,7 @@ def total_score(states: NDArray[Any], edges: NDArray[Any], starts: NDArray[Any],
 
 @pytest.mark.parametrize("n_edge_attributes", [0, 3])
 def test_long_chains(n_edge_attributes: int) -> None:
-    positions = 100_000 if n_edge_attributes == 0 else 20_000
+    positions = 20_000
     chain = gather(SyntheticChain(positions, 4, 30, 3, seed=7, mean_length=5000, n_edge_attributes=n_edge_attributes))
     model = Model.random(Layout.full(4, 30, n_edge_attributes), seed=1, scale=0.7)
     states, edges = scores_of(model, chain)
@@ -355,7 +341,7 @@ def test_long_chains(n_edge_attributes: int) -> None:
     for size in (997, 8192, positions):
         found = tag_in_blocks(model, chain, size)
         np.testing.assert_array_equal(found, best)
-    posteriors = scaled_posteriors(states, edges, chain.starts)
+    posteriors = plain_posteriors(states, edges, chain.starts)
     np.testing.assert_allclose(marginals(model, chain), posteriors, rtol=0, atol=1e-10)
     found_best = run(model, chain, 1000, replace(EVERYTHING, samples=1, nbest=2))
     np.testing.assert_allclose(found_best["posteriors"], posteriors, rtol=0, atol=1e-10)
@@ -370,48 +356,12 @@ def test_long_chains(n_edge_attributes: int) -> None:
     assert found_best["gaps"][:, 1].sum() == pytest.approx(gap, abs=1e-6)
 
 
-def test_entropy_is_the_mean_surprise_of_samples_and_no_labelling_beats_the_best() -> None:
-    chain = gather(SyntheticChain(3000, 3, 20, 2, seed=3, mean_length=300))
-    model = Model.random(Layout.full(3, 20), seed=2, scale=1.0)
-    entropy = entropies(model, chain)
-    surprise = np.array([-log_probabilities(model, chain, path) for path in sample(model, chain, 200, seed=1)])
-    error = surprise.std(axis=0) / np.sqrt(len(surprise))
-    assert (np.abs(surprise.mean(axis=0) - entropy) < 5.0 * error).all()
-    assert (log_probabilities(model, chain, tag(model, chain)) >= -surprise.min(axis=0)).all()
-
-
 IDENTITY = [[0.0, -_INF], [-_INF, 0.0]]
-CYCLE = [[-_INF, 0.0, -_INF], [-_INF, -_INF, 0.0], [0.0, -_INF, -_INF]]
-NEVER_FORGET: dict[str, tuple[list[list[float]], float]] = {
-    "identity, flat": (IDENTITY, 0.0),
-    "identity": (IDENTITY, 0.05),
-    "nearly identity": ([[0.0, -60.0], [-60.0, 0.0]], 0.3),
-    "cycle": (CYCLE, 0.05),
-    "two islands": (
-        [[0.0, 1.0, -_INF, -_INF], [0.5, 0.0, -_INF, -_INF], [-_INF, -_INF, 1.0, 0.0], [-_INF, -_INF, 0.0, 0.5]],
-        0.02,
-    ),
-}
 
 
-def never_forgets(name: str, positions: int = 6000) -> tuple[Model, Chain]:
-    table, scale = NEVER_FORGET[name]
-    n, random = len(table), np.random.default_rng(1)
-    chain = Chain.from_arrays(
-        offsets=np.arange(positions + 1),
-        ids=random.integers(0, 6, positions),
-        values=random.choice([-1.0, 1.0], positions),
-        starts=np.isin(np.arange(positions), [0, 4321]),
-        n_labels=n,
-        n_attributes=6,
-    )
-    weights = np.concatenate([random.normal(0.0, scale, 6 * n) if scale else np.zeros(6 * n), np.ravel(table)])
-    return Model(Layout.full(n, 6), weights), chain
-
-
-@pytest.mark.parametrize("name", NEVER_FORGET)
+@pytest.mark.parametrize("name", UNFORGETTING)
 def test_chains_that_never_forget_go_to_disk_and_stay_exact(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, chain = never_forgets(name)
+    model, chain = problem(*UNFORGETTING[name], positions=6_000)
     states, edges = scores_of(model, chain)
     opened = []
     original = tempfile.TemporaryFile
@@ -503,11 +453,8 @@ def test_results_come_soon_after_the_blocks() -> None:
     model = Model.random(Layout.full(4, 30), seed=1)
     own, certifying, held_back = 200, 200, 200
     assert max(lags(model, chain, 200, replace(EVERYTHING, nbest=0))) <= own + certifying + held_back
-
-
-def test_a_sequence_that_ends_with_its_block_is_given_when_the_next_one_comes() -> None:
     model, chain, _ = solved("start marks everywhere")
-    assert max(lags(model, chain, 1, EVERYTHING)) == 2
+    assert max(lags(model, chain, 1, EVERYTHING)) == 2, "a sequence that ends with its block waits for the next one"
 
 
 def test_no_blocks_no_results() -> None:
@@ -582,9 +529,6 @@ def test_settings_and_sources_that_make_no_sense() -> None:
         list(Tagger(model).run([chain.block(1, 3)]))
     with pytest.raises(ModelMismatch):
         tag(Model.random(Layout.full(2, 4)), chain)
-    for labels in ([0], np.zeros(chain.positions), np.full(chain.positions, 3)):
-        with pytest.raises(ChainfoldError, match="label"):
-            log_probabilities(model, chain, labels)
 
 
 def test_a_source_without_edge_attributes_under_a_model_that_knows_some() -> None:

@@ -15,23 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from chainfold import Layout, Model, Vocabulary
-from chainfold.cli.failures import guarded
-from chainfold.cli.inspect import inspect as verb
-from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.file import save_model
 from chainfold.model.inspection import inspect, matching, strongest
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(guarded(verb))
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+from verbs import run
 
 
 def named(n_labels: int = 3, n_attributes: int = 12, seed: int = 0, edges: int = 2) -> Model:
@@ -57,9 +46,9 @@ def named(n_labels: int = 3, n_attributes: int = 12, seed: int = 0, edges: int =
 def test_a_long_list_in_the_training_record_is_shown(entry: list[Any], tmp_path: Path) -> None:
     save_model(tmp_path / "m", replace(named(), training={"record": entry}))
     for how in ((), ("--html", tmp_path / "page.html")):
-        done = run(tmp_path / "m", *how)
+        done = run("inspect", tmp_path / "m", *how)
         assert done.exit_code == 0, done.exception
-    assert json.dumps(entry)[:20] in run(tmp_path / "m").output.replace("\n", "")
+    assert json.dumps(entry)[:20] in run("inspect", tmp_path / "m").output.replace("\n", "")
 
 
 def plain_state(model: Model) -> list[tuple[str, str, float, int]]:
@@ -173,23 +162,6 @@ def test_a_template_is_shown_as_outlines() -> None:
     assert facts["min_count"] == 1
 
 
-def test_wrong_settings_are_named() -> None:
-    with pytest.raises(ChainfoldError, match="there is no label 'X' in the model; its labels are L0, L1, L2"):
-        inspect(named(), labels=["L0", "X"])
-    with pytest.raises(BadSetting, match="top is -1"):
-        inspect(named(), -1)
-
-
-def test_millions_of_weights_are_looked_through_at_once() -> None:
-    layout = Layout.full(20, 100_000)
-    facts = inspect(Model.random(layout), 5)
-    for of_label, column in zip(
-        facts["strongest_attributes"], Model.random(layout).weights[: layout.n_state].reshape(-1, 20).T, strict=True
-    ):
-        assert of_label["for"][0]["weight"] == column.max()
-        assert of_label["against"][0]["weight"] == column.min()
-
-
 # The verb
 
 
@@ -200,12 +172,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_tables(path: Path) -> None:
-    result = run(path, "--top", 2)
+    result = run("inspect", path, "--top", 2)
     assert result.exit_code == 0
     for text in ("attributes", "may begin a sequence", "L0, L2", "training: c2", "from, to", "label L1", "forbidden"):
         assert text in result.stdout
     assert result.stdout.count("edge attribute") >= 2
-    few = run(path, "--label", "L1", "--label", "L2").stdout
+    few = run("inspect", path, "--label", "L1", "--label", "L2").stdout
     assert "label L0" not in few
     assert "label L1" in few
     assert "label L2" in few
@@ -213,53 +185,31 @@ def test_tables(path: Path) -> None:
 
 def test_many_labels_are_shown_as_pairs(tmp_path: Path) -> None:
     save_model(tmp_path / "many", named(n_labels=13, edges=0))
-    text = run(tmp_path / "many", "--top", 3).stdout
+    text = run("inspect", tmp_path / "many", "--top", 3).stdout
     assert "strongest transitions" in text
     assert "from, to" not in text
     save_model(tmp_path / "blank", Model(Layout.full(13, 0), np.zeros(169)))
-    assert "none" in run(tmp_path / "blank").stdout
+    assert "none" in run("inspect", tmp_path / "blank").stdout
 
 
 def test_weights_of_an_attribute(path: Path) -> None:
-    text = run(path, "--attribute", "w=3/").stdout
+    text = run("inspect", path, "--attribute", "w=3/").stdout
     assert "w=3/10" in text
     assert "w=4/4" not in text
-    assert "L0 → L2" in run(path, "--attribute", "e=1").stdout
-    result = run(path, "--attribute", "nothing")
+    assert "L0 → L2" in run("inspect", path, "--attribute", "e=1").stdout
+    result = run("inspect", path, "--attribute", "nothing")
     assert result.exit_code == 2
     assert "no attribute with a weight has a name that contains 'nothing'" in result.stderr
 
 
 def test_json_is_what_inspection_finds(path: Path) -> None:
-    result = run(path, "--top", 4, "--json", "--attribute", "w=3/", "--label", "L2")
+    result = run("inspect", path, "--top", 4, "--json", "--attribute", "w=3/", "--label", "L2")
     facts = json.loads(result.stdout)
     found = facts.pop("matching")
     assert found == matching(named(), "w=3/")
     assert facts.pop("model") == str(path)
     assert facts.pop("bytes") == path.stat().st_size
     assert facts == json.loads(json.dumps(inspect(named(), 4, ["L2"])))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--label", "X"], "there is no label 'X'"),
-        (["--top", "-1"], "top is -1"),
-        (["--html", "x.html", "--json"], "give --html or --json"),
-        (["--html", "/nowhere/x.html"], "there is no folder"),
-    ],
-)
-def test_bad_requests_end_with_a_sentence(path: Path, arguments: list[str], sentence: str) -> None:
-    result = run(path, *arguments)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert result.stderr.startswith("chainfold: ")
-
-
-def test_no_model_ends_with_a_sentence(tmp_path: Path) -> None:
-    result = run(tmp_path / "none")
-    assert result.exit_code == 2
-    assert "there is no such file" in result.stderr
 
 
 # The page
@@ -320,7 +270,7 @@ def evil() -> Model:
 
 def page_of(model: Model, folder: Path, *arguments: object) -> str:
     save_model(folder / "page.model", model)
-    result = run(folder / "page.model", "--html", folder / "page.html", *arguments)
+    result = run("inspect", folder / "page.model", "--html", folder / "page.html", *arguments)
     assert (result.exit_code, result.stdout) == (0, ""), result.stderr
     return (folder / "page.html").read_text("utf-8")
 
@@ -384,12 +334,6 @@ def test_the_strongest_weights_are_embedded_and_counted(tmp_path: Path, monkeypa
     found = [(data["attributes"][a], data["labels"][j], weight, data["counts"][a]) for a, j, weight in data["weights"]]
     assert found == [(row["attribute"], row["label"], row["weight"], row["count"]) for row in strongest(model, 7)]
     assert f"The 7 strongest of {model.layout.n_state} weights of attributes are in this page." in page.texts
-
-
-def test_a_page_to_standard_output(path: Path) -> None:
-    result = run(path, "--html", "-")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("<!doctype html>")
 
 
 def test_a_page_of_a_model_that_knows_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainfold import Chain, Layout, Model, SyntheticChain
+from chainfold import Chain, Layout, SyntheticChain
 from chainfold.engines.settings import Shape
 from chainfold.errors import BadSetting
 
@@ -51,7 +51,7 @@ def test_padding_cannot_be_entered() -> None:
 
 def test_observed_layout_has_the_pairs_that_occur() -> None:
     chain = Chain.from_arrays(offsets=[0, 2, 3, 5, 6], ids=[0, 2, 0, 0, 2, 1], labels=[1, 0, 1, -1], n_labels=3)
-    layout = Layout.observed(chain, block=2)
+    layout = Layout.observed(chain)
     assert layout.row_offsets is not None
     assert layout.row_labels is not None
     assert layout.row_offsets.tolist() == [0, 2, 2, 3]
@@ -61,9 +61,10 @@ def test_observed_layout_has_the_pairs_that_occur() -> None:
 
 def test_observed_pairs_of_a_vocabulary_too_large_to_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SyntheticChain(5_000, 4, 300, 3, seed=3)
-    marked = Layout.observed(source, block=100)
+    marked = Layout.observed(source)
     monkeypatch.setattr("chainfold.model.layout._MOST_MARKS", 10)
-    sorted_ = Layout.observed(source, block=100)
+    monkeypatch.setattr("chainfold.model.layout._AT_ONCE", 100)
+    sorted_ = Layout.observed(source)
     assert marked.row_offsets is not None
     assert sorted_.row_offsets is not None
     assert marked.row_offsets.tolist() == sorted_.row_offsets.tolist()
@@ -91,12 +92,6 @@ def test_sizes_beyond_32_bits() -> None:
     assert layout.size == 10**11 + 10**4
     shape = Shape(10**10, 100, layout.size, 20.0, 0)
     assert shape.positions * shape.pass_bytes == 10**10 * 2 * 8 * 112
-
-
-def test_random_models_are_seeded() -> None:
-    layout = Layout.full(2, 3)
-    assert (Model.random(layout, 1).weights == Model.random(layout, 1).weights).all()
-    assert (Model.random(layout, 1).weights != Model.random(layout, 2).weights).all()
 
 
 @pytest.mark.parametrize("label", [-1, 2, 65536])

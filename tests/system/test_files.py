@@ -142,19 +142,6 @@ def test_whatever_fails_is_a_sentence_and_leaves_what_was_there(
     assert left(tmp_path) == ["x"]
 
 
-def test_a_failing_sync_of_the_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EIO, "Input/output error")
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(BadFile, match="Input/output error"), written_whole(tmp_path / "x") as file:
-        file.write(b"content")
-
-
 def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     numbers = "0123456789abcdef", "fedcba9876543210"
     ours = [tmp_path / f".x.{number}.part" for number in numbers]

@@ -77,33 +77,18 @@ def test_a_kernel_is_compiled_once(folder: Path) -> None:
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "cut in the head": lambda content: content[: HEAD - 1],
-    "cut in the middle": lambda content: content[: len(content) // 2],
     "cut at the end": lambda content: content[:-1],
-    "random": lambda content: bytes(range(7, 256)) * 20,
     "one bit": lambda content: content[:-9] + bytes([content[-9] ^ 4]) + content[-8:],
-    "another pickle": lambda _: pickle.dumps({"a": 1}),
     "numba's own": lambda _: pickle.dumps(numba.__version__) + pickle.dumps(("stamp", {})),
 }
 
 
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_noticed_and_replaced(kind: str, damage: str, folder: Path) -> None:
-    kept = cache._Files(str(folder), "kernel", "sources")
-    kept.save("key", [1, 2])
-    (path,) = files(folder, kind)
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    with pytest.raises(cache._Damaged, match=f"{path.name} is cut short or damaged"):
-        kept.load("key")
-    kept.save("key", [3])
-    assert kept.load("key") == [3]
-
-
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
-def test_a_damaged_kernel_is_compiled_again(kind: str, folder: Path) -> None:
+def test_a_damaged_kernel_is_compiled_again(kind: str, damage: str, folder: Path) -> None:
     started()(3)
     (path,) = files(folder, kind)
-    path.write_bytes(path.read_bytes()[:-1])
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     kernel, (said,) = warned()
     assert hits(kernel) == 0
     assert said.startswith(f"{path.parent}: a compiled kernel kept there cannot be used, and is compiled again: ")
@@ -128,21 +113,6 @@ def test_a_directory_in_its_place(kind: str, folder: Path) -> None:
     path.unlink()
     path.mkdir()
     assert "Is a directory" in warned()[1][0]
-
-
-@pytest.mark.parametrize(("kind", "number"), [("nbi", errno.EACCES), ("nbc", errno.EIO)])
-def test_a_file_that_cannot_be_read(kind: str, number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started()(3)
-    (path,) = files(folder, kind)
-    read = Path.read_bytes
-
-    def refused(self: Path) -> bytes:
-        if self == path:
-            raise OSError(number, os.strerror(number), str(self))
-        return read(self)
-
-    monkeypatch.setattr(Path, "read_bytes", refused)
-    assert os.strerror(number) in warned()[1][0]
 
 
 def test_a_folder_that_takes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,28 +209,6 @@ def test_a_kept_kernel_is_stamped_with_the_whole_package(monkeypatch: pytest.Mon
     assert started()._cache._cache_file._source_stamp not in stamps
 
 
-MANY = """
-import numba, warnings
-from chainfold.system import jit
-warnings.simplefilter("error")
-def twice(number):
-    return 2 * number
-kernel = jit.kernel(fastmath=jit.STRICT)(twice)
-for number in (3, 1.5, True, 2j):
-    assert kernel(number) == 2 * number
-"""
-
-
-@pytest.mark.slow
-def test_processes_that_write_at_once(folder: Path) -> None:
-    script = folder / "many.py"
-    script.write_text(MANY)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kernels")}
-    for _ in range(3):
-        running = [subprocess.Popen([sys.executable, str(script)], env=environment) for _ in range(4)]
-        assert [one.wait() for one in running] == [0] * 4
-
-
 def test_the_folder_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tmp_path / "a" / "b"
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba"))
@@ -276,25 +224,16 @@ def test_the_folder_that_the_environment_names(tmp_path: Path, monkeypatch: pyte
     assert files(tmp_path / "numba", "nbc")
 
 
-def a_file(tmp_path: Path) -> Path:
+@pytest.mark.parametrize(
+    ("chosen", "why"), [("file", "not a folder"), ("/proc/chainfold", "No such file or directory")]
+)
+def test_a_folder_that_cannot_be_used(chosen: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    return tmp_path / "file"
-
-
-UNUSABLE = {
-    "a file": (a_file, "it is not a folder"),
-    "in a file": (lambda tmp_path: a_file(tmp_path) / "folder", "it is not a folder"),
-    "nothing can be made there": (lambda _: Path("/proc/chainfold"), "No such file or directory"),
-}
-
-
-@pytest.mark.parametrize("kind", UNUSABLE)
-def test_a_folder_that_cannot_be_used(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, why = UNUSABLE[kind]
-    monkeypatch.setenv("CHAINFOLD_CACHE", str(make(tmp_path)))
+    monkeypatch.setenv("CHAINFOLD_CACHE", str(tmp_path / chosen))
     kernel, (said,) = warned()
     assert (hits(kernel), kernel(2.5)) == (0, 5.0)
-    assert f"compiled kernels cannot be kept there, and each process compiles its own: {why}; set" in said
+    assert "compiled kernels cannot be kept there, and each process compiles its own: " in said
+    assert f"{why}; set" in said
     with pytest.raises(ChainfoldError, match=why):
         jit.kernel_store()
 
@@ -349,7 +288,7 @@ def steps_run(folder: Path, package: Path) -> tuple[int, int, str]:
     return int(events), int(runtimes), done.stderr
 
 
-def test_a_copy_of_the_package_uses_a_read_only_folder(tmp_path: Path) -> None:
+def test_a_damaged_runtime_is_compiled_again_and_a_copy_of_the_package_uses_a_read_only_folder(tmp_path: Path) -> None:
     """As in a container image: other times of the files, another place, a folder that nobody writes to."""
     package, kept = Path(chainfold.__file__).parent, tmp_path / "kept"
     events, runtimes, said = steps_run(kept, package.parent)
@@ -361,20 +300,13 @@ def test_a_copy_of_the_package_uses_a_read_only_folder(tmp_path: Path) -> None:
         ignore=shutil.ignore_patterns("__pycache__"),
         copy_function=shutil.copy,
     )
+    (runtime,) = [path for path in files(kept, "nbc") if "_runtime" in path.name]
+    runtime.write_bytes(runtime.read_bytes()[:-1])
+    events, runtimes, said = steps_run(kept, package.parent)
+    assert (events, runtimes) == (0, 1)
+    assert f"{runtime.name} is cut short or damaged" in said
     before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
     for path in before:
         path.chmod(0o555 if path.is_dir() else 0o444)
     assert steps_run(kept, tmp_path / "site") == (0, 0, "")
     assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
-
-
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
-def test_a_damaged_runtime_is_compiled_again(kind: str, tmp_path: Path) -> None:
-    package = Path(chainfold.__file__).parent.parent
-    assert steps_run(tmp_path, package)[1] == 1
-    (path,) = [path for path in files(tmp_path, kind) if "_runtime" in path.name]
-    path.write_bytes(path.read_bytes()[:-1])
-    events, runtimes, said = steps_run(tmp_path, package)
-    assert (events, runtimes) == (0, 1)
-    assert f"{path.name} is cut short or damaged" in said
-    assert steps_run(tmp_path, package) == (0, 0, "")

@@ -58,6 +58,10 @@ VERBS = [
     ("train data.txt --dev a.chain -o a", INPUT),  # whose chain would be a.chain
     ("train a.chain --dev data.txt -o data.txt", INPUT),
     ("train a.chain --model a.run -o a", INPUT),
+    ("train a.run -o a --fresh", INPUT),
+    ("train data.txt --dev data.txt -o data.txt", INPUT),
+    ("export a.model -o a.model --format crfsuite", INPUT),
+    ("import a.model -o a.model", INPUT),
     ("learn data.txt --prequential new -o new", TWO),
     ("learn data.txt --prequential new.run -o new", TWO),
     ("learn data.txt --prequential data.txt -o new", INPUT),
@@ -107,28 +111,6 @@ def test_nor_over_what_comes_through_standard_input(
         os.dup2(kept, 0)
         os.close(kept)
     assert (folder / name).read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["tag a.model data.txt", "eval a.model data.txt", "watch a.model data.txt", "encode data.txt -o -"],
-)
-def test_nor_does_standard_output_go_to_the_end_of_what_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(folder)
-    content = (folder / "data.txt").read_bytes()
-    kept = os.dup(1)
-    with (folder / "data.txt").open("ab") as file:
-        os.dup2(file.fileno(), 1)
-    try:
-        done = run(*command.split())
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-    assert done.exit_code == 2
-    assert f"standard output: {INPUT}" in done.stderr
-    assert (folder / "data.txt").read_bytes() == content
 
 
 def test_a_model_may_be_trained_further_in_its_own_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +166,7 @@ def test_what_another_process_writes_is_left_alone_until_it_ends(
     before = {path.name for path in folder.iterdir()}
     for command in WRITERS:
         sentence = failed(*command.split())
-        expected = f"new: is being written by process {holder.pid}; wait until it has ended, or name another output."
+        expected = "new: is being written by another process; wait until it has ended, or name another output."
         assert sentence == expected, command
     assert {path.name for path in folder.iterdir()} == before
     holder.kill()  # nobody else knows of it
@@ -197,21 +179,11 @@ def test_what_another_process_writes_is_left_alone_until_it_ends(
 
 def test_one_holds_an_output_at_a_time_in_a_process_too(tmp_path: Path) -> None:
     with claimed([tmp_path / "x"], []):
-        with pytest.raises(BadFile, match=f"is being written by process {os.getpid()}"), claimed([tmp_path / "x"], []):
+        with pytest.raises(BadFile, match="is being written by another process"), claimed([tmp_path / "x"], []):
             pass
         with claimed([tmp_path / "y", None, "-"], []):
             pass
     assert not list(tmp_path.iterdir())
-
-
-def test_whoever_holds_it_on_another_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with claimed([tmp_path / "x"], []):
-        monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-        with pytest.raises(BadFile, match=r"written by process \d+ on "), claimed([tmp_path / "x"], []):
-            pass
-        (tmp_path / ".x.lock").write_text("")
-        with pytest.raises(BadFile, match="written by another process"), claimed([tmp_path / "x"], []):
-            pass
 
 
 def test_a_lock_file_is_not_written_through_a_link(tmp_path: Path) -> None:
@@ -221,7 +193,7 @@ def test_a_lock_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "x"], []):
         pass
     with claimed([tmp_path / "y"], []):
-        assert (tmp_path / ".y.lock").read_text().startswith(f"{os.getpid()} ")
+        pass
     assert (tmp_path / "victim").read_text() == "mine"
     (tmp_path / ".z.lock").mkdir()
     with pytest.raises(BadFile, match="cannot be written"), claimed([tmp_path / "z"], []):
@@ -248,19 +220,9 @@ def test_what_another_user_has_left_is_taken_over(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "open", only_to_read)
     once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
-    with once, pytest.raises(BadFile, match="is being written by process"), again:
-        pass
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_does_not_keep_from_holding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    once, again = claimed([tmp_path / "x"], []), claimed([tmp_path / "x"], [])
     with once, pytest.raises(BadFile, match="is being written by another process"), again:
         pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_grows_in_place_needs_no_right_to_write_to_the_folder(

@@ -30,9 +30,9 @@ from chainfold.system import signals
 signals.listen()
 X, y = [[{"word": "a"}, {"word": "b"}], [{"word": "b"}]] * 3, [["A", "B"], ["B"]] * 3
 crf = CRF(max_iterations=3).fit(X, y)
-assert crf.predict([[{"word": "b"}]]) == [["B"]]
+assert crf.predict([[{"word": "b"}]]).tolist() == [["B"]]
 crf.save("crf.model")
-assert CRF.load("crf.model").predict([[{"word": "b"}]]) == [["B"]]
+assert CRF.load("crf.model").predict([[{"word": "b"}]]).tolist() == [["B"]]
 Path("rows.txt").write_text("a A\\nb B\\n\\nb B\\n" * 5)
 chain = encode("rows.txt", "rows.chain")
 assert open_chain("rows.chain").block(0, 15).labels.tolist() == [0, 1, 1] * 5

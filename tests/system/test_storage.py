@@ -158,11 +158,3 @@ def test_an_upload_that_is_given_up_leaves_nothing(
     with pytest.raises(BadFile, match="given-up/x: cannot be written: the line is cut"), storage.written("x") as file:
         file.write(b"x" * 100)
     assert system_at(address).get_file_info("bucket/given-up/x").size is None
-
-
-def test_folders_are_made_where_there_are_folders(tmp_path: Path) -> None:
-    storage = RemoteStorage(f"file://{tmp_path}/new", tmp_path / "cache")
-    with storage.written("in/x") as file:
-        file.write(b"x")
-    assert storage.names() == ["in/x"]
-    assert content(storage, "in/x") == b"x"

@@ -15,6 +15,7 @@ from chainfold.chain.chain import gather
 from chainfold.features.encode import chain_from_sequences
 from chainfold.features.for_model import extended_sequences
 from chainfold.model.constraints import Constraints
+from chainfold.model.named_weights import state_weights, transition_weights
 from chainfold.training.incremental import IncrementalState, learn
 from chainfold.training.loop import Training, train
 
@@ -46,16 +47,7 @@ def learnt_from(pieces: tuple[Piece, ...], training: Training) -> IncrementalSta
 
 def by_name(model: Model) -> Weights:
     """The weights, those of zero left out."""
-    layout, vocabulary = model.layout, model.vocabulary
-    assert vocabulary is not None
-    names, labels = vocabulary.attributes.to_pylist(), vocabulary.labels
-    found: Weights = {}
-    for a, name in enumerate(names):
-        for k in range(layout.features.begin[a], layout.features.begin[a + 1]):
-            found[name, labels[layout.features.label[k]]] = float(model.weights[k])
-    pairs = model.weights[layout.n_state :].reshape(len(labels), len(labels))
-    found |= {(None, i, j): float(pairs[a, b]) for a, i in enumerate(labels) for b, j in enumerate(labels)}
-    return {key: weight for key, weight in found.items() if weight != 0.0}
+    return {**state_weights(model), **{(None, *pair): weight for pair, weight in transition_weights(model).items()}}
 
 
 def features(items: list[list[str]], labels: tuple[str, ...]) -> list[Any]:
@@ -143,15 +135,6 @@ def test_the_same_piece_again_is_another_epoch(algorithm: str) -> None:
     twice = [*FIRST[0], *SECOND[0]] * 2, [*FIRST[1], *SECOND[1], *SECOND[1], *FIRST[1][:1], ["A", "A", "A"]]
     whole = train(chain_from_sequences(*twice), Training(algorithm, {**training.options, "max_iterations": 3}))
     assert by_name(learnt_from((twice,) * 3, training).model) == pytest.approx(by_name(whole), abs=1e-12)
-
-
-def test_weights_stay_when_fewer_are_asked_for() -> None:
-    items, labels = [[["b"], *[["a"]] * 69]], [[str(k) for k in range(70)]]
-    first, _ = learn(chain_of((items, labels), None), Training("adagrad", {"c2": 0.0}, **ALL))
-    second, _ = learn(chain_of(([[["c"]]], [["0"]]), first), Training("adagrad", {"c2": 0.0}), first)
-    before, after = by_name(first.model), by_name(second.model)
-    assert ("b", "69") in before, "though it did not occur"
-    assert {key: after[key] for key in before} == before
 
 
 def test_the_vocabulary_counts_all_pieces() -> None:

@@ -12,9 +12,8 @@ import shapes
 from chainfold import Chain, ChainfoldError, Model, log_likelihood
 from chainfold.features.encode import chain_from_sequences
 from chainfold.model.constraints import Constraints
-from chainfold.model.layout import Layout
-from chainfold.training import passes
 from chainfold.training.objective import BatchObjective, Objective, WeightSpace, borders
+from chainfold.training.passes import LocalPasses
 from tolerances import DIFFERENCES
 
 pytestmark = pytest.mark.quick
@@ -115,8 +114,8 @@ def test_a_label_that_may_not_start_a_sequence_may_stand_where_a_halo_begins(mix
     space = WeightSpace.of(chain, constraints=Constraints.of("ab", forbid=["^>b", "b>a"]))
     point = random.normal(0.0, 0.1, space.layout.size)
     point[space.layout.n_state :] += [mixing, 0.0, 0.0, mixing]
-    value, gradient = Objective(space, engine="fb")(point)
-    again, parallel = Objective(space, engine="parallel", threads=2)(point)
+    value, gradient = Objective(replace(space, passes=LocalPasses(chain, engine="fb")))(point)
+    again, parallel = Objective(replace(space, passes=LocalPasses(chain, threads=2)))(point)
     assert again == pytest.approx(value, rel=1e-10)
     np.testing.assert_allclose(parallel, gradient, atol=1e-8 * positions)
     batches = BatchObjective(space, 3000)
@@ -154,12 +153,6 @@ def test_borders_are_at_starts_where_there_are_any() -> None:
     assert borders(long_chain(starts=0.0), 300).tolist() == [*range(0, 5000, 300), 5000]
 
 
-@pytest.mark.parametrize("c2", [-1.0, np.nan, np.inf])
-def test_bad_penalties(c2: float) -> None:
-    with pytest.raises(ChainfoldError, match="c2"):
-        Objective(WeightSpace.of(made("3 labels")), c2=c2)
-
-
 def test_a_forbidden_transition_is_the_first_of_a_plain_loop() -> None:
     dice = np.random.default_rng(0)
     for _ in range(200):
@@ -182,17 +175,3 @@ def plainly_forbidden(labels: list[int], starts: NDArray[np.bool_], rules: Const
         if not entered or (ends and not rules.last[label]):
             return t
     return None
-
-
-@pytest.mark.parametrize(("positions", "calls"), [(5000, 0), (70_000, 2)])
-def test_memory_is_returned_where_that_takes_less_time_than_training(
-    positions: int, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[None] = []
-    monkeypatch.setattr(passes, "give_back_memory", lambda: seen.append(None))
-    chain = long_chain(positions)
-    training = passes.LocalPasses(chain)
-    model = Model.random(Layout.observed(chain))
-    training.evaluate(model)
-    training.evaluate(model)
-    assert len(seen) == calls

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from chainfold.chain.block import Block, join_blocks
+from chainfold.chain.block import Block
 from chainfold.chain.chain import Chain
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.log_likelihood import log_likelihood
@@ -146,14 +146,6 @@ def test_it_does_not_matter_how_rows_are_cut_into_blocks() -> None:
     assert same(trainers[0], trainers[2])
 
 
-def test_values_may_come_and_go() -> None:
-    plain, real = a_chain(500, values="one"), a_chain(500)
-    whole = join_blocks([plain.block(0, 500), real.block(0, 500)])
-    assert whole.values[: plain.ids.size].tolist() == [1.0] * plain.ids.size
-    assert np.array_equal(whole.values[plain.ids.size :], real.values)
-    assert np.array_equal(join_blocks([whole.part(100, 700)]).starts, whole.starts[100:700])
-
-
 def test_steps_that_leave_rows_alone_are_those_of_the_dense_recursion() -> None:
     random, size, n = np.random.default_rng(0), 30, 3
     settings = OnlineSettings(rate=0.2, c2=300.0, forget=500.0)
@@ -199,33 +191,6 @@ def test_new_labels_and_attributes_get_weights_when_they_come() -> None:
     assert np.array_equal(model.vocabulary.counts, np.bincount(ids, minlength=20))
     offsets, marked = model.vocabulary.pairs()
     assert [marked[offsets[a] : offsets[a + 1]].tolist() for a in (0, 1, 4, 13)] == [[0], [1], [], [3]]
-
-
-def test_what_forgets_follows_drift_sooner() -> None:
-    """The meaning of every attribute is another in the second half; a tenth of the labels is noise."""
-    random, size = np.random.default_rng(0), 20_000
-    ids = random.integers(0, 6, size)
-    labels = np.where(np.arange(size) < size // 2, ids // 3, 1 - ids // 3) ^ (random.random(size) < 0.1)
-    chain = Chain.from_arrays(offsets=np.arange(size + 1), ids=ids, labels=labels)
-    wrong = {}
-    for forget in (None, 500.0):
-        trainer = OnlineTrainer(6, OnlineSettings(batch=50, rate=0.1, forget=forget))
-        learnt = learnt_by(trainer, pieces(chain, [1000]))
-        right = np.array([one.right / one.positions for one in learnt])
-        assert right[100:200].mean() > 0.88
-        assert right[-50:].mean() > 0.88
-        wrong[forget] = int(np.count_nonzero(right[200:] < 0.5))  # batches after the change, mostly mistaken
-    assert 0 < 1.5 * wrong[500.0] < wrong[None]
-
-
-def test_shrinking_weights_fade_where_nothing_occurs() -> None:
-    weights = OnlineWeights(2, 2, OnlineSettings(c2=1.0))
-    weights.note(np.array([1], np.int32), np.array([0], np.int32))
-    weights.step(np.array([1], np.int32), np.array([[-1.0, 1.0]]), np.zeros((2, 2)), 1)
-    before = weights.current(np.array([0, 1], np.int32))
-    for _ in range(10):
-        weights.step(np.empty(0, np.int32), np.empty((0, 2)), np.zeros((2, 2)), 100_000)
-    assert np.allclose(weights.current(np.array([0, 1], np.int32)), before / np.e, rtol=1e-12)
 
 
 # Going on

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chainfold import Chain, ChainfoldError, Layout, Model
 from chainfold.chain.block import frozen
-from chainfold.errors import BadSetting, EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
+from chainfold.errors import EmptyChain, ForbiddenLabel, ModelMismatch, ScoreNotFinite, ZeroProbability
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
 from oracle import features
 
@@ -216,18 +216,6 @@ def test_a_weight_multiplies_the_step(rule: str) -> None:
     check(model, chain, PerceptronSettings(max_iterations=3, **RULES[rule]), [pieces_of(chain)])
 
 
-@pytest.mark.parametrize("rule", ["ap", "pa 1", "arow"])
-def test_a_weight_of_zero_teaches_nothing(rule: str) -> None:
-    chain = random_chain(4, [3, 4, 2])
-    model = Model.random(Layout.full(3, 9), seed=1)
-    mistakes = PerceptronTrainer(
-        model, replace(chain, weights=frozen(np.zeros(chain.positions), np.float64)), PerceptronSettings(**RULES[rule])
-    )
-    point, losses = trained(mistakes)
-    np.testing.assert_array_equal(point, model.weights)
-    assert losses == [0.0]
-
-
 def test_blocks_end_with_sequences_and_long_sequences_are_cut() -> None:
     """Blocks of 4 positions: two sequences, the long one in the midst and then with its rest, the others."""
     chain = random_chain(5, [2, 3, 9, 1, 2])
@@ -306,36 +294,6 @@ def test_going_on_from_a_state_gives_the_same_bits(rule: str) -> None:
     assert again.finished == whole.finished
     assert again.state().keys() == last.keys()
     assert all(np.array_equal(again.state()[name], last[name]) for name in last)
-
-
-def test_a_state_of_another_model_is_refused() -> None:
-    chain = random_chain(9, [3, 2])
-    other = PerceptronTrainer(Model.random(Layout.full(3, 10)), chain).state()
-    with pytest.raises(ChainfoldError, match="weights is"):
-        PerceptronTrainer(Model.random(Layout.full(3, 9)), chain).restore(other)
-    plain = PerceptronTrainer(Model.random(Layout.full(3, 9)), chain, PerceptronSettings(averaging=False)).state()
-    with pytest.raises(ChainfoldError, match="second is"):
-        PerceptronTrainer(Model.random(Layout.full(3, 9)), chain).restore(plain)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_separable_problem_is_learnt_without_errors(rule: str) -> None:
-    """Attribute y says label y; attribute 3, at the end of a sequence, says the label before it."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 300)
-    starts = np.arange(300) % 5 == 0
-    says = labels.copy()
-    labels[4::5], says[4::5] = labels[3::5], 3
-    chain = Chain.from_arrays(offsets=np.arange(301), ids=says, labels=labels, starts=starts, n_attributes=4)
-    mistakes = PerceptronTrainer(Model(Layout.full(3, 4), np.zeros(21)), chain, PerceptronSettings(**RULES[rule]))
-    point, losses = trained(mistakes)
-    assert losses[-1] == 0.0 < losses[0]
-    assert mistakes.finished is not None
-    assert len(losses) < 60
-    model = Model(Layout.full(3, 4), point)
-    reference = Reference(model, chain, PerceptronSettings())
-    for low, high in pieces_of(chain)[:20]:
-        assert reference.best(low, high) == tuple(labels[low:high])
 
 
 def test_it_stops_when_told_and_reports_epochs() -> None:
@@ -422,27 +380,6 @@ def test_forbidden_edge_attributes_with_negative_values_are_not_finite() -> None
     weights[5] = weights[1] = -np.inf
     with pytest.raises(ScoreNotFinite, match="position 1"):
         trained(PerceptronTrainer(Model(Layout.full(2, 0, 1), weights), chain))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"algorithm": "sgd"},
-        {"type": 3},
-        {"c": 0.0},
-        {"variance": -1.0},
-        {"gamma": math.inf},
-        {"epsilon": math.nan},
-        {"max_iterations": 0},
-        {"seed": -1},
-        {"longest": 0},
-        {"block": 1.5},
-    ],
-    ids=str,
-)
-def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BadSetting, match=next(iter(settings))):
-        PerceptronSettings(**settings)
 
 
 def test_sources_that_do_not_fit_are_refused() -> None:

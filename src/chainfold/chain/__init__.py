@@ -1,4 +1,4 @@
-"""What a chain is, in memory and on disk.
+"""Chains, in memory and on disk.
 
     block              Block and Source: the arrays that engines read, and their checks
     chain              Chain: a chain in memory
@@ -8,7 +8,8 @@
     matrix             a chain from a NumPy or SciPy matrix
     synthetic          a seeded random chain of any length (synthetic_kernels: its compiled part)
     strings            tables of strings to numbers (string_kernels: likewise)
-    entries            attributes of positions without gaps (entry_kernels: likewise)
+    entries            attributes of positions without gaps
+    entry_kernels      counts of attributes, compiled
     builder            ids, counts and pairs while a vocabulary grows
     batches            chain files and pipes, read batch by batch (header, arrow_messages, flatbuffer: their parts)
     parts              a chain in a folder of files, read as one (part_index: the table of its files)

@@ -153,7 +153,7 @@ def _rows_of(source: Source) -> int:
 
 
 def _extras_of(block: Block) -> set[str]:
-    """Which of the columns that may be left out it needs."""
+    """The columns, of those that may be left out, that a block needs."""
     arrays = (block.values, block.edge_values, block.weights)
     return {name for name, array in zip(_EXTRAS, arrays, strict=True) if array.size}
 

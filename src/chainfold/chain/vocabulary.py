@@ -1,4 +1,4 @@
-"""What the numbers of a chain stand for: names of labels and attributes, how often each occurs, with which labels."""
+"""The meaning of the numbers of a chain: names of labels and attributes, how often each occurs, with which labels."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Vocabulary:
 
     @property
     def kind(self) -> str:
-        """How attributes are known, in words; two vocabularies of different kinds cannot be compared."""
+        """The kind of its attributes, in words; two vocabularies of different kinds cannot be compared."""
         if self.hash_bits is not None:
             return f"attributes hashed to {self.hash_bits} bits"
         return "attributes without names" if self.attributes is None else "attributes with names"
 
     def same_numbers(self, other: Vocabulary) -> bool:
-        """Do the same labels and attributes have the same numbers, and is it known that they mean the same?"""
+        """Whether both give the same numbers to the same labels and attributes, as far as is known."""
         if self is other:
             return True
         same = (self.labels, self.hash_bits, self.template) == (other.labels, other.hash_bits, other.template)

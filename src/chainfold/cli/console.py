@@ -97,6 +97,19 @@ def report(facts: Mapping[str, Any], rows: Sequence[Sequence[str]], title: str, 
         console().print(table((), rows, title))
 
 
+def rows_of(facts: Mapping[str, Any], digits: int = 6) -> list[tuple[str, str]]:
+    """A row of a table for each fact: its name and its value, of fractions so many digits."""
+    return [(name.replace("_", " "), _shown(value, digits)) for name, value in facts.items()]
+
+
+def _shown(value: Any, digits: int) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "unknown", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:,.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 def counted(number: int, noun: str) -> str:
     """For instance 1 row, or 2 rows."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

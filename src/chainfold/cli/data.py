@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.console import console, table
+from chainfold.cli.console import console, rows_of, table
 from chainfold.cli.progress import bar
 from chainfold.errors import BadSetting
 from chainfold.system.outputs import STANDARD
@@ -157,46 +157,19 @@ def _most_frequent(vocabulary: Vocabulary, top: int) -> list[dict[str, Any]]:
 
 def _show(facts: dict[str, Any]) -> None:
     terminal = console()
-    terminal.print(_sizes(facts))
+    left_out = ("chain", "top", "template", "vocabulary")
+    known = {name: fact for name, fact in facts.items() if name not in left_out and fact is not None}
+    rows = rows_of({name: len(fact) if isinstance(fact, list) else fact for name, fact in known.items()})
+    if facts["template"] is not None:
+        template = " ".join(facts["template"])
+        rows.append(("template", template if len(template) <= _MOST_TEXT else f"{template[:_MOST_TEXT]}…"))
+    terminal.print(table((), rows, facts["chain"]))
     labels = sorted(facts["labels"], key=lambda row: -row["count"])
-    if facts["unknown_labels"]:
-        unknown = facts["unknown_labels"]
-        labels.append({"label": "(unknown)", "count": unknown, "share": unknown / facts["positions"]})
     if labels:
-        rows = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels]
-        terminal.print(table(("label", "positions", "share"), rows[:_MOST_LABELS]))
-        if len(rows) > _MOST_LABELS:
-            terminal.print(f"… and {len(rows) - _MOST_LABELS:,} more labels; --json has all of them.")
+        counts = [(row["label"], f"{row['count']:,}", f"{row['share']:.2%}") for row in labels[:_MOST_LABELS]]
+        terminal.print(table(("label", "positions", "share"), counts))
+        if len(labels) > _MOST_LABELS:
+            terminal.print(f"… and {len(labels) - _MOST_LABELS:,} more labels; --json has all of them.")
     if facts["top"]:
         frequent = [(row["attribute"], f"{row['count']:,}") for row in facts["top"]]
         terminal.print(table(("most frequent attributes", "entries"), frequent))
-
-
-def _sizes(facts: dict[str, Any]) -> Any:
-    rows = [
-        ("positions", f"{facts['positions']:,}"),
-        ("sequences", f"{facts['sequences']:,}"),
-        ("length, mean and longest", f"{facts['mean_length']:,.1f}, {facts['longest']:,}"),
-        ("labels", f"{len(facts['labels']):,}"),
-        ("attributes", f"{facts['attributes']:,}"),
-        ("attributes per position", f"{facts['attributes_a_position']:,.2f}"),
-        ("values other than one", "yes" if facts["values"] else "no"),
-        ("edge attributes", f"{facts['edge_attributes']:,}"),
-        ("weights of sequences", "yes" if facts["weights"] else "no"),
-    ]
-    if facts["vocabulary"] is not None:
-        template = " ".join(facts["template"] or ["none"])
-        rows += [
-            ("(attribute, label) pairs", f"{facts['pairs']:,}"),
-            ("hash bits", "names are exact" if facts["hash_bits"] is None else f"{facts['hash_bits']}"),
-            ("least count of an attribute", f"{facts['min_count']:,}"),
-            ("template", template if len(template) <= _MOST_TEXT else f"{template[:_MOST_TEXT]}…"),
-            ("vocabulary sha256", f"{facts['vocabulary'][:16]}…"),
-        ]
-    if facts["parts"] is not None:
-        sizes = [part["positions"] for part in facts["parts"]]
-        rows.append(("parts", f"{len(sizes):,}, of {min(sizes):,} to {max(sizes):,} positions"))
-    if facts["bytes"] is not None:
-        rows.append(("size", f"{facts['bytes'] / 1e6:,.3f} MB, {facts['bytes_a_position']:,.1f} bytes per position"))
-    rows.append(("version", f"{facts['version']}"))
-    return table((), rows, facts["chain"])

@@ -10,7 +10,7 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.cluster import Cluster, joined_cluster, refuse_with_cluster
-from chainfold.cli.console import report
+from chainfold.cli.console import report, rows_of
 from chainfold.cli.input_options import INPUT
 from chainfold.cli.parameters import grouped
 from chainfold.cli.progress import bar
@@ -58,7 +58,6 @@ def encode(
 
     Example: chainfold encode train.txt.gz --columns word,pos,chunk --attributes "word[-1] word pos" -o train.chain
     """
-
     from chainfold.features.encode import encode as encode_files
     from chainfold.features.encode import encode_to
     from chainfold.features.parts import encode_in_parts
@@ -82,7 +81,8 @@ def encode(
         else:
             chain = encode_in_parts(inputs, output, part_size=size, threads=threads, **reading)
     facts = _facts(output, chain, time.perf_counter() - begin)
-    report(facts, _rows(facts), output, as_json)
+    shown = {name: fact for name, fact in facts.items() if name != "output" and fact is not None}
+    report(facts, rows_of(shown), output, as_json)
 
 
 def _check_ways(
@@ -124,19 +124,3 @@ def _facts(output: str, chain: Any, seconds: float) -> dict[str, Any]:
         "positions_per_second": chain.positions / seconds,
         "peak_rss_mb": resident() / 1e6,
     }
-
-
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        ("positions", f"{facts['positions']:,}"),
-        ("sequences", f"{facts['sequences']:,}"),
-        ("labels", f"{facts['labels']:,}"),
-        ("attributes", f"{facts['attributes']:,}"),
-        ("edge attributes", f"{facts['edge_attributes']:,}"),
-        ("attributes per position", f"{facts['attributes_per_position']:.1f}"),
-        *([] if facts["parts"] is None else [("parts", f"{facts['parts']:,}")]),
-        ("size", f"{facts['bytes'] / 1e6:,.1f} MB"),
-        ("seconds", f"{facts['seconds']:.2f}"),
-        ("positions per second", f"{facts['positions_per_second']:,.0f}"),
-        ("peak memory", f"{facts['peak_rss_mb']:,.0f} MB"),
-    ]

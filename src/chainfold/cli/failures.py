@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 
@@ -23,15 +23,6 @@ from chainfold.system import signals
 FAILURES = (ImportError, MemoryError, OSError, RuntimeError)  # of libraries and the system
 _WRITING = frozenset({errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC})
 _MOST_SHOWN = 200  # characters of a library's message
-_REMEDIES = {
-    "train": "use --engine stream, fewer --hash-bits or a higher --min-count",
-    "learn": "use fewer --hash-bits",
-    "gradient": "use --engine stream or a smaller model",
-    "encode": "use fewer --hash-bits or a higher --min-count",
-    "tag": "use a smaller model, or leave out --nbest, --samples and --marginals",
-    "evaluate": "use a smaller model",
-    "watch": "use a smaller model, or a smaller --max-lag",
-}
 
 
 def guarded(verb: Verb) -> Verb:
@@ -53,12 +44,12 @@ def guarded(verb: Verb) -> Verb:
             except SystemExit as exited:  # rich does so if nobody reads the output any more
                 raise typer.Exit(0) from exited
             except FAILURES as error:
-                raise typer.Exit(report_failure(error, verb.__name__)) from None
+                raise typer.Exit(report_failure(error)) from None
 
     return run
 
 
-def report_failure(error: Exception, verb: str = "") -> int:
+def report_failure(error: Exception) -> int:
     """Write a sentence about a failure of memory, a library or the system; return the exit code.
 
     What standard output does not take is discarded.
@@ -66,7 +57,7 @@ def report_failure(error: Exception, verb: str = "") -> int:
     if isinstance(error, BrokenPipeError):  # nobody reads any more
         abandon(sys.stdout)
         return 0
-    sentence = _sentence(error, verb)
+    sentence = _sentence(error)
     if sentence is None:
         raise error
     if _output_fails():
@@ -75,23 +66,18 @@ def report_failure(error: Exception, verb: str = "") -> int:
     return 2
 
 
-def _sentence(error: Exception, verb: str) -> str | None:
+def _sentence(error: Exception) -> str | None:
     """The sentence of an error; None if only a mistake in chainfold raises it."""
     if isinstance(error, MemoryError):
         cause = f": {_short(error)}" if str(error) else ""
-        return f"not enough memory{cause}; {_REMEDIES.get(verb, 'use a smaller input, or a machine with more memory')}."
+        return f"not enough memory{cause}; use a smaller input or model, or a machine with more memory."
     if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno is None):
-        if not _of_a_library(error):
+        if not any(suffix in str(error) for suffix in (".so", ".dll", ".dylib")):
             return None
         return f"a library cannot be loaded: {_short(error)}; install chainfold again, or give it more memory."
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+    if "can't start new thread" in str(error):
         return "the operating system refuses another thread; raise the limit (ulimit -u)."
     return _sentence_of_system(error) if isinstance(error, OSError) else None
-
-
-def _of_a_library(error: Exception) -> bool:
-    """Whether a shared library is missing or without memory, rather than a Python name."""
-    return isinstance(error, OSError) or any(suffix in str(error) for suffix in (".so", ".dll", ".dylib"))
 
 
 def _sentence_of_system(error: OSError) -> str:
@@ -119,8 +105,7 @@ def _output_fails() -> bool:
 
 def _short(error: Exception) -> str:
     """The last line of a library's message, which may be a page."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1][:_MOST_SHOWN].rstrip(".")
+    return str(error).strip().rpartition("\n")[2].strip()[:_MOST_SHOWN].rstrip(".")
 
 
 @contextmanager
@@ -130,18 +115,11 @@ def _warnings_as_notices() -> Iterator[None]:
         warnings.filterwarnings("always", category=ChainfoldWarning)
         usual = warnings.showwarning
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if issubclass(category, ChainfoldWarning):
                 notice(message)
             else:
-                usual(message, category, filename, lineno, file, line)
+                usual(message, category, *place)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         yield

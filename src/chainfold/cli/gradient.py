@@ -12,27 +12,38 @@ import typer
 
 from chainfold.cli import options
 from chainfold.cli.cluster import Cluster, joined_cluster, refuse_with_cluster
-from chainfold.cli.console import report
-from chainfold.cli.parameters import grouped
+from chainfold.cli.console import report, rows_of
 from chainfold.cli.progress import bar
-from chainfold.errors import ChainfoldError
+from chainfold.errors import BadSyntheticSpec, ChainfoldError
 from chainfold.system.files import written_whole
 from chainfold.system.machine import resident
+from chainfold.system.outputs import STANDARD
 
 if TYPE_CHECKING:
     from chainfold.chain.block import Source
     from chainfold.engines.log_likelihood import Evaluation
     from chainfold.model.model import Model
 
+ChainFile = Annotated[
+    Path | None, typer.Argument(metavar="DATA", help="A chain made by `chainfold encode`; - for standard input.")
+]
+Synthetic = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T:N:V:A", help="A synthetic chain: T positions, N labels, V attributes, A of them at each position."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the synthetic chain and of random weights.")]
 ModelFile = Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="Take the weights of this model.")]
 EngineName = Annotated[str, typer.Option("--engine", metavar="E", help="An engine; docs/python.md lists them.")]
 Threads = Annotated[int, typer.Option(metavar="K", help="Threads, for the engine parallel.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the gradient to this file (.npy).")]
 
 
-@grouped(chain=options.CHAIN)
 def gradient(
-    chain: options.ChainOptions,
+    chain: ChainFile = None,
+    synthetic: Synthetic = None,
+    seed: Seed = 0,
     model: ModelFile = None,
     engine: EngineName = "parallel",
     threads: Threads = 1,
@@ -46,12 +57,12 @@ def gradient(
     Example: chainfold gradient --synthetic 1000000:5:100:8 --threads 2
     """
     size = options.parse_size(memory)
-    refuse_with_cluster(cluster, synthetic=chain.data is None, threads=threads != 1)
+    refuse_with_cluster(cluster, synthetic=chain is None, threads=threads != 1)
     if cluster is not None and engine != "parallel":
         raise ChainfoldError(f"--cluster requires --engine parallel, not {engine}.")
-    options.hold([output], chain.data, model)
-    source = chain.open()
-    weighted = _model_of(source, model, chain.seed)
+    options.hold([output], chain, model)
+    source = _opened(chain, synthetic, seed)
+    weighted = _model_of(source, model, seed)
     if cluster is None:
         from chainfold.engines.log_likelihood import log_likelihood
 
@@ -66,7 +77,24 @@ def gradient(
     if output is not None:
         _write(output, result)
     facts = {"positions": source.positions, "seconds": time.perf_counter() - begin} | _facts(result, weighted)
-    report(facts, [(name.replace("_", " "), _shown(value)) for name, value in facts.items()], "gradient", as_json)
+    report(facts, rows_of(facts, digits=12), "gradient", as_json)
+
+
+def _opened(path: Path | None, synthetic: str | None, seed: int) -> Source:
+    """A stored chain, or a synthetic one."""
+    if (path is None) == (synthetic is None):
+        raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
+    if path is not None:
+        from chainfold.chain.any_chain import open_chain
+
+        return open_chain(options.standard_input() if str(path) == STANDARD else path)
+    from chainfold.chain.synthetic import SyntheticChain
+
+    try:
+        positions, n_labels, n_attributes, active = map(int, str(synthetic).split(":"))
+    except ValueError:
+        raise BadSyntheticSpec(str(synthetic)) from None
+    return SyntheticChain(positions, n_labels, n_attributes, active, seed=seed)
 
 
 def _model_of(source: Source, path: Path | None, seed: int) -> Model:
@@ -108,9 +136,3 @@ def _facts(result: Evaluation, model: Model) -> dict[str, Any]:
         **vars(result.report),
         "peak_rss_mb": resident() / 1e6,
     }
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    return f"{value:.12g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

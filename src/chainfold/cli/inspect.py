@@ -82,8 +82,10 @@ def _write_page(path: Path, facts: dict[str, Any], embedded: list[dict[str, Any]
 
 
 def _show(facts: dict[str, Any]) -> None:
+    from chainfold.model.inspection import summary
+
     terminal = console()
-    terminal.print(_about(facts))
+    terminal.print(table((), summary(facts, _MOST_NAMES), facts["model"]))
     terminal.print(_matrix(facts) if len(facts["labels"]) <= _MOST_COLUMNS else _pairs(facts))
     for of_label in facts["strongest_attributes"]:
         rows = [(row["attribute"], _weight(row["weight"]), _count(row["count"])) for row in _falling(of_label)]
@@ -113,12 +115,6 @@ def _show_matching(rows: list[dict[str, Any]], text: str) -> None:
     terminal.print(table(("attribute", "label", "weight", "entries"), cells[:_MOST_ROWS]))
     if len(cells) > _MOST_ROWS:
         terminal.print(f"… and {len(cells) - _MOST_ROWS:,} more weights; --json has all of them.")
-
-
-def _about(facts: dict[str, Any]) -> Any:
-    from chainfold.model.inspection import summary
-
-    return table((), summary(facts, _MOST_NAMES), facts["model"])
 
 
 def _matrix(facts: dict[str, Any]) -> Any:

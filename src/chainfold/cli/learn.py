@@ -124,8 +124,15 @@ def _learnt(
 
 def _restore(run: OnlineRun, shown: LiveTable) -> None:
     run.restore()
-    lost = "" if run.piped is None else "; any rows that the pipe had given after it are lost"
-    shown.notice(f"resuming after row {run.rows:,}{lost}.")
+    lost = 0 if run.piped is None else run.lost
+    if lost == 0:
+        after = ""
+    elif lost == 1:
+        after = "; the row that was read from the pipe after it is lost"
+    else:
+        rows = "any rows" if lost is None else f"the {lost:,} rows"
+        after = f"; {rows} that were read from the pipe after it are lost"
+    shown.notice(f"resuming after row {run.rows:,}{after}.")
 
 
 def _show(interval: Interval, shown: LiveTable, written: list[Any]) -> None:

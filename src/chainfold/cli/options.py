@@ -8,19 +8,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 
 import typer
 
 from chainfold.cli.parameters import Group
-from chainfold.errors import BadFile, BadSetting, BadSize, BadSyntheticSpec, ChainfoldError
+from chainfold.errors import BadFile, BadSetting, BadSize
 from chainfold.system.machine import give_back_memory
 from chainfold.system.outputs import STANDARD, claimed
 
 if TYPE_CHECKING:
-    from chainfold.chain.block import Source
     from chainfold.chain.vocabulary import Vocabulary
     from chainfold.model.constraints import Constraints
     from chainfold.model.model import Model
@@ -134,7 +133,7 @@ def standard_output() -> BinaryIO:
 
 @dataclass(frozen=True)
 class ConstraintOptions:
-    """Which labels may follow which."""
+    """Transitions between labels that are allowed or forbidden."""
 
     scheme: Annotated[
         str | None,
@@ -176,7 +175,6 @@ class ConstraintOptions:
 
     def opened(self, path: Path) -> Model:
         """A model with these constraints besides its own."""
-
         from chainfold.exchange.any_model import open_any_model
         from chainfold.model.constraints import constrained
 
@@ -186,59 +184,3 @@ class ConstraintOptions:
 
 
 CONSTRAINTS = Group.of(ConstraintOptions)
-
-
-# Chains
-
-
-@dataclass(frozen=True)
-class ChainOptions:
-    """A stored chain, or a synthetic one."""
-
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A chain made by `chainfold encode`, or - for one from standard input.", show_default=False
-        ),
-    ] = None
-    synthetic: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T:N:V:A",
-            help="A synthetic chain: T positions, N labels, V attributes, A of them at each position.",
-        ),
-    ] = None
-    sticky: Annotated[float, typer.Option(help="Probability that a synthetic label is repeated.")] = 0.8
-    informative: Annotated[float, typer.Option(help="How much synthetic attributes depend on the label, 0 to 1.")] = (
-        0.25
-    )
-    mean_length: Annotated[
-        float | None, typer.Option(help="Mean length of synthetic sequences. Default: one sequence.")
-    ] = None
-    edge_attributes: Annotated[int, typer.Option(metavar="K", help="Number of synthetic edge attributes.")] = 0
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic chain and of random weights.")] = 0
-
-    def open(self) -> Source:
-        if (self.data is None) == (self.synthetic is None):
-            raise ChainfoldError("give either a stored chain or --synthetic T:N:V:A.")
-        if self.data is not None:
-            from chainfold.chain.any_chain import open_chain
-
-            return open_chain(standard_input() if str(self.data) == STANDARD else self.data)
-        from chainfold.chain.synthetic import SyntheticChain
-
-        settings = asdict(self)
-        settings["n_edge_attributes"] = settings.pop("edge_attributes")
-        del settings["data"], settings["synthetic"]
-        return SyntheticChain(*_sizes(self.synthetic or ""), **settings)
-
-
-def _sizes(text: str) -> tuple[int, int, int, int]:
-    try:
-        positions, n_labels, n_attributes, active = (int(part.replace("_", "")) for part in text.split(":"))
-    except ValueError:
-        raise BadSyntheticSpec(text) from None
-    return positions, n_labels, n_attributes, active
-
-
-CHAIN = Group.of(ChainOptions)

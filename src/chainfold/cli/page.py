@@ -1,4 +1,7 @@
-"""The HTML page of `chainfold inspect`: what a model is, its transitions, its strongest weights, and a search."""
+"""The HTML page of `chainfold inspect`: what a model is, its transitions, its strongest weights, and a search.
+
+It is one file that needs nothing else, in which names from outside are only ever text.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
-from chainfold.cli import html
+from chainfold.escape import visible
 from chainfold.model.inspection import summary
 
 _MOST_IN_MAP = 64  # labels in the map of transitions
@@ -17,6 +21,22 @@ _STRONGEST = 0.6  # of the colour, where the weight is largest: what is written 
 _MOST_NAMES = 40  # labels or outlines in one line
 
 _STYLE = """
+:root { color-scheme: light dark; --ink: #1b2330; --dim: #5b6675; --line: #d9dee6; --paper: #fff; --card: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaf0; --dim: #a3aebc; --line: #333c48; --paper: #12161c; --card: #1a2029; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 1rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
+p { margin: .25rem 0 .75rem; }
+table { border-collapse: collapse; }
+th, td { padding: .15rem .6rem .15rem 0; text-align: left; vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.about th { color: var(--dim); font-weight: 400; white-space: nowrap; padding-right: 1.5rem; }
+.wide { overflow-x: auto; }
+
 :root { --for: 37, 99, 235; --against: 217, 83, 25; }
 @media (prefers-color-scheme: dark) { :root { --for: 90, 150, 255; --against: 255, 130, 70; } }
 p { color: var(--dim); }
@@ -93,6 +113,22 @@ choice.addEventListener("input", show);
 show();
 """
 
+_DOCUMENT = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+</body>
+</html>
+"""
+
 _BODY = """<table class="about">{about}</table>
 <h2>Transitions</h2>
 <p>{map_said}</p>
@@ -120,7 +156,7 @@ def page(facts: dict[str, Any], embedded: Sequence[Mapping[str, Any]]) -> str:
     some = f" The {len(shown)} of {len(labels):,} labels with the strongest ones are shown."
     total = facts["sizes"]["attribute_weights"]
     body = _BODY.format(
-        about="".join(html.row(("th", "", name), ("td", "", text)) for name, text in summary(facts, _MOST_NAMES)),
+        about="".join(_row(("th", "", name), ("td", "", text)) for name, text in summary(facts, _MOST_NAMES)),
         map_said=f"From the label of the row to the label of the column.{some if len(shown) < len(labels) else ''}",
         map=_map(labels, facts["transitions"], shown),
         cards="".join(_card(of_label["label"], of_label, "attribute") for of_label in facts["strongest_attributes"]),
@@ -129,13 +165,16 @@ def page(facts: dict[str, Any], embedded: Sequence[Mapping[str, Any]]) -> str:
         data=_embedded(labels, embedded),
         script=_SCRIPT,
     )
-    return html.document(facts["model"], body, _STYLE, _policy())
+    return _DOCUMENT.format(title=_text(facts["model"]), body=body, style=_STYLE, policy=escape(_policy()))
 
 
 def _policy() -> str:
-    """The page runs its one script, and nothing else."""
+    """The page loads nothing, and runs its one script alone."""
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    return f"script-src 'sha256-{digest}'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
+        f"form-action 'none'"
+    )
 
 
 def _shown(transitions: Sequence[Sequence[float | None]]) -> list[int]:
@@ -156,18 +195,14 @@ def _map(labels: Sequence[str], transitions: Sequence[Sequence[float | None]], s
 
     def cell(i: int, j: int) -> tuple[str, str, str]:
         weight = transitions[i][j]
-        hint = f' title="{html.text(f"{labels[i]} → {labels[j]}: {_weight(weight)}")}"'
+        hint = f' title="{_text(f"{labels[i]} → {labels[j]}: {_weight(weight)}")}"'
         if weight is None:
             return "td", f' class="x"{hint}', "×"
         colour = f' class="{"f" if weight > 0 else "a"}" style="--much:{_STRONGEST * abs(weight) / largest:.3f}"'
         return "td", (colour if weight else "") + hint, f"{weight:+.1f}" if written else ""
 
-    head = html.row(
-        ("td", ' class="corner"', ""), *(("th", f' title="{html.text(labels[j])}"', labels[j]) for j in shown)
-    )
-    rows = (
-        html.row(("th", f' title="{html.text(labels[i])}"', labels[i]), *(cell(i, j) for j in shown)) for i in shown
-    )
+    head = _row(("td", ' class="corner"', ""), *(("th", f' title="{_text(labels[j])}"', labels[j]) for j in shown))
+    rows = (_row(("th", f' title="{_text(labels[i])}"', labels[i]), *(cell(i, j) for j in shown)) for i in shown)
     return f'<table class="map"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -176,7 +211,7 @@ def _card(title: str, sides: Mapping[str, Any], what: str) -> str:
     found = [*sides["for"], *reversed(sides["against"])]
     largest = max((abs(row["weight"] or 0.0) for row in found), default=0.0) or 1.0
     rows = "".join(
-        html.row(
+        _row(
             ("td", "", row[what]),
             *([("td", "", f"{row['from']} → {row['to']}")] if "from" in row else []),
             ("td", _bar(row["weight"], largest), _weight(row["weight"])),
@@ -184,7 +219,7 @@ def _card(title: str, sides: Mapping[str, Any], what: str) -> str:
         )
         for row in found
     )
-    return f'<div class="card"><h3>{html.text(title)}</h3><table>{rows or "<tr><td>none</td></tr>"}</table></div>'
+    return f'<div class="card"><h3>{_text(title)}</h3><table>{rows or "<tr><td>none</td></tr>"}</table></div>'
 
 
 def _bar(weight: float | None, largest: float) -> str:
@@ -216,3 +251,13 @@ def _embedded(labels: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _weight(weight: float | None) -> str:
     return "forbidden" if weight is None else f"{weight:+.4f}"
+
+
+def _text(outside: str) -> str:
+    """Text as HTML that shows it, control characters included."""
+    return escape(visible(outside))
+
+
+def _row(*cells: tuple[str, str, str]) -> str:
+    """A row of a table; a cell is (element, further HTML of its opening tag, text)."""
+    return f"<tr>{''.join(f'<{name}{more}>{_text(content)}</{name}>' for name, more, content in cells)}</tr>"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
@@ -63,15 +63,12 @@ def grouped(**groups: Group) -> Callable[[Verb], Verb]:
                 values[name] = group.build(**{option: values.pop(option) for option in group.parameters})
             verb(**values)
 
-        signature = inspect.signature(verb, eval_str=True)
-        parameters = [parameter for given in signature.parameters.values() for parameter in _expanded(given)]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
+        given = inspect.signature(verb, eval_str=True).parameters.values()
+        return _with_parameters(run, [parameter for one in given for parameter in _expanded(one)])
 
     def _expanded(given: inspect.Parameter) -> Iterator[inspect.Parameter]:
         if given.name not in groups:
-            yield given.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            yield given
             return
         for name, (annotation, default) in groups[given.name].parameters.items():
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -88,14 +85,18 @@ def with_option(name: str, annotation: Any, around: Callable[[Any], AbstractCont
             with around(values.pop(name)):
                 verb(**values)
 
-        signature = inspect.signature(verb, eval_str=True)
         more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values()]
-        run.__signature__ = inspect.Signature([*parameters, more])  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, more]}
-        return run
+        return _with_parameters(run, [*inspect.signature(verb, eval_str=True).parameters.values(), more])
 
     return decorate
+
+
+def _with_parameters(run: Verb, parameters: Iterable[inspect.Parameter]) -> Verb:
+    """A verb that typer sees with these parameters."""
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    return run
 
 
 # Flags

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chainfold.cli.console import console, is_quiet, notice, say, table
-from chainfold.cli.parameters import in_flags
-from chainfold.escape import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,14 +35,13 @@ class Bar:
         self._total = total
         self._size: int | None = None
         self._by_bytes = False
-        self._bytes = self._positions = self.done = 0  # `done`: positions in all
+        self._bytes = self._positions = 0
         self._begin = time.perf_counter()
 
     def advance(self, positions: int) -> None:
         """More positions are done; after the last the count begins anew."""
         ended = self._total is not None and self._positions >= self._total
         self._positions = positions + (0 if ended else self._positions)
-        self.done += positions
         self._show()
 
     def reading(self) -> InputProgress:
@@ -85,7 +82,6 @@ class LiveTable:
     """Rows of a run: a table of the last on a terminal, or a line for each."""
 
     def __init__(self, headings: Sequence[str], verbose: bool) -> None:
-        self.live: Any = None
         self._headings, self._verbose = headings, verbose
         self._rows: list[Sequence[str]] = []
 
@@ -97,10 +93,7 @@ class LiveTable:
 
     def notice(self, sentence: object) -> None:
         """A line above the table."""
-        if self.live is None:
-            notice(sentence)
-        else:
-            self.live.console.print(visible(f"chainfold: {in_flags(sentence)}"))
+        notice(sentence)
 
     def view(self, foot: Any) -> Any:
         from rich.console import Group
@@ -118,5 +111,5 @@ def live_table(headings: Sequence[str], verbose: bool, foot: Callable[[], Any]) 
         yield shown
         return
     how: dict[str, Any] = {"console": terminal, "transient": True, "refresh_per_second": 4}
-    with Live(**how, get_renderable=lambda: shown.view(foot())) as shown.live:
+    with Live(**how, get_renderable=lambda: shown.view(foot())):
         yield shown

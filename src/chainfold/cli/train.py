@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,9 +82,7 @@ class _DevelopmentOptions:
 
     def open(self, source: Source, spec: dict[str, Any], progress: InputProgress) -> Development | None:
         """The development set in memory, with the numbers of the training set."""
-        import numpy as np
-
-        from chainfold.features.for_model import blocks_for_model, gather_blocks
+        from chainfold.features.for_model import blocks_for_model
         from chainfold.features.spec import READING
         from chainfold.training.loop import Development
 
@@ -92,8 +90,7 @@ class _DevelopmentOptions:
             return None
         same = {name: value for name, value in spec.items() if name in READING}
         known = blocks_for_model(self.dev, _vocabulary(source, self.dev), labels=True, progress=progress, **same)
-        blocks = list(known)
-        return Development(gather_blocks(blocks, source), np.concatenate([part.gold for part in blocks]), known.unseen)
+        return replace(Development.of_blocks(known, source), unseen=known.unseen)
 
 
 @dataclass(frozen=True)

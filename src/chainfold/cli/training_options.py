@@ -78,23 +78,15 @@ def _given(**values: Any) -> dict[str, Any]:
 ALGORITHM_SETTINGS = Group(
     {name: setting.parameter(ALGORITHM if name in _FIRST else _STEPS) for name, setting in SETTINGS.items()}, _given
 )
-ONLINE_SETTINGS = Group(
-    {
-        name: Parameter(Annotated[kind | None, typer.Option(metavar=metavar, help=text, rich_help_panel=ALGORITHM)])
-        for name, kind, metavar, text in (
-            ("rate", float, None, "Learning rate. Default: 0.3."),
-            ("batch", int, "K", "Largest number of positions in a step. Default: 256."),
-            ("c2", float, None, "Weights shrink by the factor e^-c2 over a million positions. Default: 0."),
-            (
-                "forget",
-                float,
-                "H",
-                "Gradients count half after H positions, to follow drift. Default: they count fully.",
-            ),
-        )
-    },
-    _given,
-)
+_ONLINE = {
+    "rate": Setting(float, _ALL, "Learning rate", "0.3"),
+    "batch": Setting(int, _ALL, "Largest number of positions in a step", "256"),
+    "c2": Setting(float, _ALL, "Weights shrink by the factor e^-c2 over a million positions", "0"),
+    "forget": Setting(
+        float, _ALL, "Gradients count half after this many positions, to follow drift", "they count fully"
+    ),
+}
+ONLINE_SETTINGS = Group({name: setting.parameter(ALGORITHM) for name, setting in _ONLINE.items()}, _given)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from chainfold.cli import options
-from chainfold.cli.console import report
+from chainfold.cli.console import report, rows_of
 from chainfold.cli.progress import bar
 from chainfold.cli.warm_steps import warm_up
 from chainfold.errors import BadSetting
@@ -46,14 +46,7 @@ def warm(widths: Widths = "2-64", as_json: options.Json = False) -> None:
         "bytes": sum(path.stat().st_size for path in files),
         "seconds": time.perf_counter() - begin,
     }
-    rows = [
-        ("folder", facts["folder"]),
-        ("numbers of labels", widths),
-        ("kernels", f"{facts['kernels']:,}"),
-        ("size", f"{facts['bytes'] / 1e6:,.1f} MB"),
-        ("seconds", f"{facts['seconds']:,.1f}"),
-    ]
-    report(facts, rows, "compiled", as_json)
+    report(facts, rows_of(facts), "compiled", as_json)
 
 
 def parse_widths(text: str) -> list[int]:

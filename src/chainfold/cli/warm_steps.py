@@ -38,9 +38,9 @@ def _table(labels: int) -> list[tuple[str, str, str]]:
     return [(f"w{k % 7}", f"s{k % 3}", f"L{k % labels:05}") for k in range(max(_ROWS, 2 * labels))]
 
 
-def _text(path: Path, labels: int, separator: str = " ", blank: bool = True) -> Path:
-    lines = [separator.join(row) + ("\n\n" if blank and k % 8 == 7 else "\n") for k, row in enumerate(_table(labels))]
-    path.write_text("".join(lines))
+def _text(path: Path, labels: int) -> Path:
+    rows = [" ".join(row) + ("\n\n" if k % 8 == 7 else "\n") for k, row in enumerate(_table(labels))]
+    path.write_text("".join(rows))
     return path
 
 
@@ -122,51 +122,33 @@ def backward(folder: Path, labels: int) -> None:
 
 
 def formats(folder: Path, labels: int) -> None:
-    """Files of each format, read for training and for tagging, and written again; tables."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    """Files of columns and of attributes, read for training and for tagging, and written again."""
     from chainfold.features.encode import encode
     from chainfold.inference.tag_files import evaluate
     from chainfold.training.loop import train
 
-    names = ["word", "shape", "label"]
-    rows = _table(labels)
-    table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
-    parquet.write_table(table, folder / "rows.parquet")
-    lines = [f"{label}\tword={word}\tshape={shape}\n" for word, shape, label in rows]
+    lines = [f"{label}\tword={word}\tshape={shape}\n" for word, shape, label in _table(labels)]
     (folder / "rows.crfsuite").write_text("".join(lines))
-    conllu = [f"{k + 1}\t{word}\t{word}\t{label}\t_\t_\t0\troot\t_\t_\n" for k, (word, _, label) in enumerate(rows)]
-    (folder / "rows.conllu").write_text("".join(conllu))
-    (folder / "rows.csv").write_text("\n".join([",".join(names), *map(",".join, rows), ""]))
-    (folder / "rows.tsv").write_text("\n".join(["\t".join(names), *map("\t".join, rows), ""]))
     _text(folder / "rows.txt", labels)
-    for suffix, options in (
-        ("txt", {"columns": names, "attributes": "word[-1] word word[1] word|shape"}),
-        ("conllu", {"label": "upos", "attributes": "form[-1] form"}),
-        ("csv", {"label": "label"}),
-        ("tsv", {"label": "label"}),
-        ("parquet", {"label": "label"}),
-        ("crfsuite", {}),
-    ):
-        source: Any = [folder / f"rows.{suffix}"]
-        model = train(encode(source, folder / f"{suffix}.chain", **options), _training("lbfgs"))
+    columns: dict[str, Any] = {"columns": ["word", "shape", "label"], "attributes": "word[-1] word word[1] word|shape"}
+    for name, options in (("rows.txt", columns), ("rows.crfsuite", {})):
+        source: Any = [folder / name]
+        model = train(encode(source, folder / f"{name}.chain", **options), _training("lbfgs"))
         _tag(model, source, folder)
         evaluate(model, source)
 
 
 def _estimator(labels: int) -> None:
-    """What is asked of an estimator on lists of dicts."""
+    """An estimator on lists of dicts."""
     from chainfold.inference.stream_tagger import StreamTagger
     from chainfold.sklearn.estimator import CRF
 
     rows = _table(labels)
     items, targets = [{"word": word, "long": len(shape) > 1} for word, shape, _ in rows], [label for *_, label in rows]
     crf = CRF(max_iterations=2).fit([items], [targets])
-    for label in (crf.predict, crf.predict_marginals):
-        label([items])
-    for label_one in (crf.predict_single, crf.predict_marginals_single):
-        label_one(items)
+    crf.predict([items])
+    crf.predict_single(items)
+    crf.predict_marginals_single(items)
     StreamTagger(crf.model_, marginals=True).push(items[0])
 
 
@@ -175,10 +157,7 @@ def labels(folder: Path, labels: int) -> None:
     from chainfold.chain.batches import StoredChain
     from chainfold.chain.stored import write_chain
     from chainfold.chain.synthetic import SyntheticChain
-    from chainfold.engines.log_likelihood import log_likelihood
     from chainfold.features.encode import encode
-    from chainfold.inference.stream_tagger import StreamTagger
-    from chainfold.inference.tag_files import evaluate
     from chainfold.model.constraints import Constraints
     from chainfold.training.loop import train
     from chainfold.training.online.adagrad import OnlineSettings
@@ -197,17 +176,11 @@ def labels(folder: Path, labels: int) -> None:
     train(chain, _training("lbfgs"), constraints=limits)
     for more in ({"marginals": True}, {"nbest": 2}, {"samples": 1}, {}):
         _tag(model, [text], folder, **more)
-    evaluate(model, [text])
-    tagger = StreamTagger(model, marginals=True)
-    for word, shape, _ in _table(labels)[:8]:
-        tagger.push([{"word": word, "shape": shape}])
-    tagger.push([{"word": "w1", "shape": "s1"}], end=True)
     _estimator(labels)
     long = SyntheticChain(_LONG, labels, 20, 4)
     write_chain(folder / f"{labels}.long", long)
     stored = StoredChain(folder / f"{labels}.long")
-    model = train(stored, _training("lbfgs"), threads=2)
-    log_likelihood(model, stored, engine="parallel", threads=2)
+    train(stored, _training("lbfgs"), threads=2)
     run = OnlineRun(folder / f"{labels}.learn", OnlineSettings())
     run.run(run.wait(lambda: arriving([str(text)], piped=run.piped, hash_bits=10, **columns)))
 
@@ -262,7 +235,7 @@ def run_steps(steps: Iterable[str]) -> None:
 
 
 _processes: list[subprocess.Popen[bytes]] = []
-_waiting: list[tuple[list[Callable[[], None]], Callable[[], None]]] = []
+_waiting: list[list[Callable[[], None]]] = []
 
 
 def compile_beside(*steps: str) -> None:
@@ -276,7 +249,7 @@ def compile_beside(*steps: str) -> None:
             _processes.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))  # noqa: S603
 
     compiling.append(start)
-    _waiting.append((compiling, start))
+    _waiting.append(compiling)
 
 
 @contextmanager
@@ -285,10 +258,8 @@ def stopped_with_verb() -> Iterator[None]:
     try:
         yield
     finally:
-        for starters, start in _waiting:
-            if start in starters:
-                starters.remove(start)
-        _waiting.clear()
+        while _waiting:
+            _waiting.pop().clear()
         while _processes:
             process = _processes.pop()
             process.kill()

@@ -19,7 +19,7 @@ from chainfold.dask.training import stored, train
 from chainfold.errors import ChainfoldError
 from chainfold.sklearn.crf_inputs import check_no_text, development
 from chainfold.sklearn.estimator import CRF, in_memory
-from chainfold.sklearn.log import TrainingLog, watched
+from chainfold.sklearn.log import TrainingLog, reporter
 from chainfold.system.files import temporary_directory
 
 if TYPE_CHECKING:
@@ -67,11 +67,7 @@ class DaskCRF(CRF):
         if isinstance(X, str | list | tuple):
             check_no_text(X)
         training, log, options = self._training_at_once(), TrainingLog(), self._encoding()
-        with (
-            connected(self.client) as client,
-            self._stored(client, X, options) as chain,
-            watched(bool(self.verbose), log) as report,
-        ):
+        with connected(self.client) as client, self._stored(client, X, options) as chain:
             model = train(
                 client,
                 chain,
@@ -79,7 +75,7 @@ class DaskCRF(CRF):
                 memory=self.memory,
                 dev=None if X_dev is None else development(X_dev, y_dev, chain, options),
                 constraints=self._constraints(chain),
-                report=report,
+                report=reporter(bool(self.verbose), log),
             )
             self._keep(in_memory(model), log)
         log.featgen_num_features = model.layout.size

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from chainfold.errors import BadSetting
 from chainfold.exchange import crfpp, crfpp_binary, crfsuite_binary, wapiti_text
@@ -18,24 +17,11 @@ from chainfold.system.files import written_whole
 _HEAD = 16  # bytes that tell the format
 
 
-class _Reader(NamedTuple):
-    """A format that can be read."""
-
-    program: str
-    begins_so: Callable[[bytes], bool]
-    read: Callable[[bytes, str], Model]
-
-
-def _with(magic: bytes) -> Callable[[bytes], bool]:
-    return lambda head: head.startswith(magic)
-
-
-_READERS = (
-    _Reader(crfsuite_binary.PROGRAM, _with(crfsuite_binary.MAGIC), crfsuite_binary.read),
-    _Reader(wapiti_text.PROGRAM, _with(wapiti_text.MAGIC), wapiti_text.read),
-    _Reader(crfpp.PROGRAM, _with(crfpp.MAGIC), crfpp.read),
-    _Reader(crfpp.PROGRAM, crfpp_binary.begins_so, crfpp_binary.read),
-)
+_READERS: dict[bytes, tuple[str, Callable[[bytes, str], Model]]] = {
+    crfsuite_binary.MAGIC: (crfsuite_binary.PROGRAM, crfsuite_binary.read),
+    wapiti_text.MAGIC: (wapiti_text.PROGRAM, wapiti_text.read),
+    crfpp.MAGIC: (crfpp.PROGRAM, crfpp.read),
+}  # by the first bytes; the program, and who reads it
 _WRITERS: dict[str, Callable[[Model, str], Iterator[bytes]]] = {
     "crfsuite": crfsuite_binary.write,
     "wapiti": wapiti_text.write,
@@ -64,12 +50,15 @@ def open_any_model(source: FileSource, encoding: str = "utf-8") -> Model:
         if not isinstance(source, (bytes, bytearray, memoryview)) and not callable(getattr(source, "read", None)):
             raise BadSetting("source", source, "a path, the bytes of a file, or a file that is open for reading")
         source = in_memory(source)
-    reader = _reader_of(source)
-    if reader is None:
-        return open_model(source)
-    with readable_as(name_of(source), reader.program):
-        content = source.getvalue() if isinstance(source, FileInMemory) else Path(source).read_bytes()
-        return reader.read(content, encoding)
+    head = _head(source)
+    found = next((reader for magic, reader in _READERS.items() if head.startswith(magic)), None)
+    if found is None:
+        if not crfpp_binary.begins_so(head):
+            return open_model(source)
+        found = crfpp.PROGRAM, crfpp_binary.read
+    program, read = found
+    with readable_as(name_of(source), program):
+        return read(source.getvalue() if isinstance(source, FileInMemory) else Path(source).read_bytes(), encoding)
 
 
 def export_model(
@@ -98,17 +87,15 @@ def export_model(
             file.write(part)
 
 
-def _reader_of(source: str | Path | FileInMemory) -> _Reader | None:
-    """The reader of a model of another program; None for anything else."""
-    head = b""
+def _head(source: str | Path | FileInMemory) -> bytes:
+    """The first bytes; none of what cannot be read."""
     if isinstance(source, FileInMemory):
-        head = bytes(source.getbuffer()[:_HEAD])
-    else:
-        with suppress(OSError, ValueError):
-            if Path(source).is_file():
-                with Path(source).open("rb") as file:
-                    head = file.read(_HEAD)
-    return next((reader for reader in _READERS if reader.begins_so(head)), None)
+        return bytes(source.getbuffer()[:_HEAD])
+    with suppress(OSError, ValueError):
+        if Path(source).is_file():
+            with Path(source).open("rb") as file:
+                return file.read(_HEAD)
+    return b""
 
 
 def _check_encoding(encoding: str) -> None:

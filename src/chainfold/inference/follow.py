@@ -19,7 +19,7 @@ from chainfold.features.row_encoder import RowEncoder
 from chainfold.features.streaming import live_rows
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
-from chainfold.inference.tag_files import LabelWriter, RowWriter, Writer, new_columns
+from chainfold.inference.tag_files import LabelWriter, RowWriter, new_columns, new_values
 from chainfold.model.model import Model, vocabulary_of_model
 from chainfold.readers.annotate import Annotator
 from chainfold.readers.live import OnError
@@ -95,7 +95,7 @@ class Following:
         if self._marked:
             columns[_FINAL] = _YES_NO
         options["labels"] = False
-        rows: Writer = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
+        rows: RowWriter | LabelWriter = RowWriter(Annotator(self._sink, columns, self._piped, live=True))
         with self._waiting_for_rows():
             if is_chain(inputs):
                 known: ModelBlocks | ChainBlocks = blocks_for_model(inputs, vocabulary, **options)
@@ -111,7 +111,8 @@ class Following:
             for final in self._results(known):
                 writer.add(final.starts, *self._values(final))
                 self._sink.flush()
-                self._tell_of_limits(notice or (lambda sentence: None))
+                if notice is not None:
+                    self._tell_of_limits(notice)
         self._sink.flush()
 
     @property
@@ -125,18 +126,14 @@ class Following:
         return Followed(window.positions, window.waiting + self._held(), window.unproven, window.limit, self._lags)
 
     def _results(self, known: Iterable[KnownBlock]) -> Iterator[Tagged]:
-        for known_block in self._awaited(known):
-            yield from map(self._counted, self._pushed(known_block))
-        yield self._counted(self._window.end())
-
-    def _awaited(self, known: Iterable[KnownBlock]) -> Iterator[KnownBlock]:
         blocks = iter(known)
         while True:
             with self._waiting_for_rows():
                 known_block = next(blocks, None)
             if known_block is None:
-                return
-            yield known_block
+                break
+            yield from map(self._counted, self._pushed(known_block))
+        yield self._counted(self._window.end())
 
     def leave_if_waiting(self) -> None:
         """Raise KeyboardInterrupt where it only waits for rows."""
@@ -177,9 +174,5 @@ class Following:
         return final
 
     def _values(self, final: Tagged) -> list[NDArray[Any]]:
-        values: list[NDArray[Any]] = [final.labels]
-        if self._marginals:
-            values.append(final.probabilities)
-        if final.posteriors is not None and self._all_marginals:
-            values += list(np.ascontiguousarray(final.posteriors.T))
+        values = new_values(final, self._marginals, self._all_marginals)
         return [*values, final.proven.astype(np.int32)] if self._marked else values

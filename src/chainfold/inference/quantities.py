@@ -76,22 +76,15 @@ class Sums:
         ends = np.append(starts[1:], False)
         for part in log_scale:
             self._add(0, part)
-        for which, values in ((1, self._given_of(lattice, ends)), (2, self._entropy_of(lattice, ends))):
+        given, entropies = np.empty((2, np.count_nonzero(ends)))
+        given_probability(lattice, ends, int(self._before), self._given, given)
+        self._before[...] = lattice.labels[-1]
+        log_edge = self._potentials.log_edge if lattice.edge is self._potentials.edge else np.empty(0)
+        entropy(lattice, ends, log_edge, self._entropies, self._entropy, entropies)
+        for which, values in ((1, given), (2, entropies)):
             for value in values.tolist():
                 self._add(which, value)
         self._counts[:2] += np.array([starts.size, np.count_nonzero(starts)])
-
-    def _given_of(self, lattice: Lattice, ends: NDArray[np.bool_]) -> Floats:
-        out = np.empty(np.count_nonzero(ends))
-        given_probability(lattice, ends, int(self._before), self._given, out)
-        self._before[...] = lattice.labels[-1]
-        return out
-
-    def _entropy_of(self, lattice: Lattice, ends: NDArray[np.bool_]) -> Floats:
-        out = np.empty(np.count_nonzero(ends))
-        log_edge = self._potentials.log_edge if lattice.edge is self._potentials.edge else np.empty(0)
-        entropy(lattice, ends, log_edge, self._entropies, self._entropy, out)
-        return out
 
     def close(self, belief: Belief, log_kept: float) -> None:
         """The sequence has ended with the last row; log_kept: the share of its labels that may end one."""

@@ -6,11 +6,12 @@ interpreter lock, so any number of threads may share a `SentenceTagger`. Results
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, frozen
+from chainfold.chain.vocabulary import Vocabulary
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.features.encoder import ids_fit
@@ -26,12 +27,15 @@ class SentenceTagger:
     """A model ready to label one sequence of items after the other.
 
     Sequences that it cannot take, or whose numbers leave the range of a double, are for `Tagger`: the answer is None.
+    So is every sequence where the model has other attributes than those of items, or fewer than its vocabulary.
     """
 
-    def __init__(self, scorer: Scorer, ids: ItemIds, longest: int) -> None:
+    def __init__(self, scorer: Scorer, vocabulary: Vocabulary | None, longest: int) -> None:
         """longest: positions of a sequence."""
-        self._ids, self._longest = ids, longest
         self._potentials = p = scorer.potentials
+        fits = vocabulary is not None and ids_fit(vocabulary, p.layout.n_attributes, 0)
+        self._ids = ItemIds.of(vocabulary) if fits and not p.layout.n_edge_attributes else None
+        self._longest = longest
         self._pointer = np.uint8 if p.n_labels <= 256 else np.uint16
         rows, weights = tuple(p.layout.rows), tuple(p.weights)  # calls take plain tuples sooner than named ones
         self._fixed = (rows, weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last)
@@ -41,20 +45,11 @@ class SentenceTagger:
         self._starts, self._ends = frozen(starts, np.bool_), ends  # those of a sequence are their first and last ones
         self._unknown = frozen(np.full(longest, NO_LABEL), np.int32)
 
-    @classmethod
-    def of(cls, scorer: Scorer, vocabulary: Any, longest: int) -> Self | None:
-        """None where the model has other attributes than those of items, or fewer than its vocabulary."""
-        layout = scorer.potentials.layout
-        ids = None if layout.n_edge_attributes else ItemIds.of(vocabulary)
-        if ids is None or not ids_fit(vocabulary, layout.n_attributes, 0):
-            return None
-        return cls(scorer, ids, longest)
-
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
         items, p = self._held(items), self._potentials
         size = len(items)
-        if not size:
+        if self._ids is None or not size:
             return None
         back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
         marks = self._starts[:size], self._ends[-size:]
@@ -64,7 +59,9 @@ class SentenceTagger:
     def posteriors(self, items: Any) -> Floats | None:
         """The probability of each label of each item: [T, N]."""
         items, p = self._held(items), self._potentials
-        found = None if p.only_wide or not items else self._ids.read(items, item_scores, *self._fixed)
+        if self._ids is None or p.only_wide or not items:
+            return None
+        found = self._ids.read(items, item_scores, *self._fixed)
         if found is None or found[0] != OK:
             return None
         size = len(items)

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from chainfold.chain.block import Block, Source
 from chainfold.chain.vocabulary import label_names
-from chainfold.engines.ranges import Ranges
 from chainfold.engines.settings import DEFAULT_TOLERANCE
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.exchange.any_model import open_any_model
@@ -17,13 +16,13 @@ from chainfold.features.row_encoder import RowEncoder
 from chainfold.inference.quantities import Quantities
 from chainfold.inference.result import Tagged, joined
 from chainfold.inference.stream_window import StreamWindow
+from chainfold.inference.tagger import blocks_of
 from chainfold.model.file import fingerprint
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
 from chainfold.system.validate import MOST, Arrays, is_count, is_number, mapping, need, under
 
 STREAM, VERSION = "saved stream", 3
-_AT_ONCE = 65536  # positions of a chain that are read at once
 _WINDOW, _ENCODER = "window", "encoder"  # parts of what is saved
 
 
@@ -151,8 +150,7 @@ class StreamTagger:
     def _blocks(self, rows: Block | Source) -> Iterable[Block]:
         if isinstance(rows, Block):
             return [rows]
-        source = self.model.aligned(rows)
-        return (source.block(low, high) for low, high in Ranges(0, source.positions, _AT_ONCE))
+        return blocks_of(self.model.aligned(rows))
 
     def _followed(self, blocks: Iterable[Block], end: bool, checked: bool) -> list[Tagged]:
         results = [self._window.push(block, checked=checked) for block in blocks]

@@ -31,13 +31,12 @@ from chainfold.inference.decoder import SCORERS, Decoder, Scored, Scorer, poster
 from chainfold.inference.quantities import Quantities, Sums
 from chainfold.inference.result import SequenceResults, Tagged, joined
 from chainfold.inference.stream_viterbi import StreamViterbi
+from chainfold.inference.tagger import DEFAULT_MEMORY
 from chainfold.kernels.lattice import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
 from chainfold.system.validate import MOST, Arrays, below_infinity, finite, need, probabilities, under, vectors, within
-
-DEFAULT_MEMORY = 256 << 20
 
 _NO_SEQUENCES = SequenceResults()
 _PIECE = 8192  # rows that are worked on at once

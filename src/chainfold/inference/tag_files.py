@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.chain.any_chain import is_chain
-from chainfold.chain.block import KnownBlock
+from chainfold.chain.block import Block, KnownBlock
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
 from chainfold.features.for_model import ChainBlocks, ModelBlocks, blocks_for_model
+from chainfold.inference.buffer import Buffer
 from chainfold.inference.result import Tagged
 from chainfold.inference.tagger import Tagger, Want
 from chainfold.metrics import Count, Scores
@@ -64,34 +63,20 @@ def compared(
     model: Model, known: ModelBlocks | ChainBlocks, spans: bool | None = None, memory: int | None = None
 ) -> Scores:
     """The scores of the model on blocks with labels."""
-    gold: deque[NDArray[np.int32]] = deque()
+    gold = Buffer({"label": np.empty(0, np.int32)})
+
+    def blocks() -> Iterator[Block]:
+        for known_block in known:
+            gold.add({"label": known_block.gold})
+            yield known_block.block
+
     count, unseen = Count(vocabulary_of_model(model).labels, spans), 0
-    for tagged in Tagger(model, memory=memory).run(_noting(known, gold)):
-        truth = _next(gold, tagged.labels.size)
+    for tagged in Tagger(model, memory=memory).run(blocks()):
         count.extend(known.unseen[unseen:])
         unseen = len(known.unseen)
-        count.add(truth, tagged.labels, tagged.starts)
+        count.add(gold["label"][: len(tagged)], tagged.labels, tagged.starts)
+        gold.drop(len(tagged))
     return count.scores()
-
-
-def _noting(known: Iterable[KnownBlock], gold: deque[NDArray[np.int32]]) -> Iterator[Any]:
-    """The blocks alone; their labels go to `gold`."""
-    for known_block in known:
-        gold.append(known_block.gold)
-        yield known_block.block
-
-
-def _next(gold: deque[NDArray[np.int32]], count: int) -> NDArray[np.int32]:
-    """The labels of the next positions."""
-    parts = []
-    while count:
-        part = gold.popleft()
-        if part.size > count:
-            gold.appendleft(part[count:])
-            part = part[:count]
-        parts.append(part)
-        count -= part.size
-    return np.concatenate(parts)
 
 
 def tag_to(
@@ -160,18 +145,7 @@ def tag_to(
             _write_best(writer, results)
             return
         for tagged in results:
-            writer.add(tagged.starts, *_values(tagged, marginals, all_marginals))
-
-
-class Writer(Protocol):
-    """Takes labels for the rows that were read."""
-
-    @property
-    def keep(self) -> Any: ...
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *error: Any) -> None: ...
-    def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None: ...
-    def add_sequence(self, best: Sequence[Labelling]) -> None: ...
+            writer.add(tagged.starts, *new_values(tagged, marginals, all_marginals))
 
 
 def new_columns(labels: Sequence[str], marginals: bool, all_marginals: bool) -> dict[str, Sequence[str] | None]:
@@ -226,19 +200,13 @@ class LabelWriter:
         pass
 
     def add(self, starts: NDArray[np.bool_], *values: NDArray[Any]) -> None:
-        import pyarrow.compute as pc
-
-        if not starts.size:
-            return
         fields = [_texts(names, part) for names, part in zip(self._names, values, strict=True)]
-        blank = starts.copy()
-        blank[0] &= self._begun
-        self._begun = True
-        before = pa.array(["", "\n"]).take(pa.array(blank.view(np.uint8)))
-        first, *others = fields
-        lines = pc.binary_join_element_wise(before, first, "")
-        lines = pc.binary_join_element_wise(lines, *others, "\t") if others else lines
-        self._sink.write("\n".join([*lines.to_pylist(), ""]).encode())
+        lines = [f"{line}\n" for line in map("\t".join, zip(*fields, strict=True))]
+        for t in np.flatnonzero(starts).tolist():
+            if t or self._begun:
+                lines[t] = f"\n{lines[t]}"
+        self._begun |= bool(lines)
+        self._sink.write("".join(lines).encode())
 
     def add_sequence(self, best: Sequence[Labelling]) -> None:
         for rank, labelling in enumerate(best):
@@ -247,14 +215,12 @@ class LabelWriter:
             self.add(np.zeros(codes.size, np.bool_), codes)
 
 
-def _texts(names: Sequence[str] | None, values: NDArray[Any]) -> Any:
-    if names is None:
-        return pa.array([f"{value:.6g}" for value in values.tolist()])
-    return pa.array(names).take(pa.array(values))
+def _texts(names: Sequence[str] | None, values: NDArray[Any]) -> list[str]:
+    return [f"{value:.6g}" if names is None else names[value] for value in values.tolist()]
 
 
-def _values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArray[Any]]:
-    """The new columns of the next rows."""
+def new_values(tagged: Tagged, marginals: bool, all_marginals: bool) -> list[NDArray[Any]]:
+    """The values of the new columns in the next rows."""
     values: list[NDArray[Any]] = [tagged.labels]
     if marginals:
         values.append(tagged.probabilities)
@@ -269,16 +235,14 @@ def _with_sequences(results: Iterable[Tagged], sink: IO[bytes]) -> Iterator[Tagg
     number, end = 0, -1
     for tagged in results:
         ended = tagged.sequences
-        assert ended.log_probability is not None, "it was wanted"
-        assert ended.entropy is not None, "it was wanted"
-        rows = zip(ended.ends.tolist(), ended.log_probability.tolist(), ended.entropy.tolist(), strict=True)
+        rows = zip(ended.ends.tolist(), _known(ended.log_probability), _known(ended.entropy), strict=True)
         for last, log_probability, entropy in rows:
             sink.write(f"{number},{last - end},{log_probability:.10g},{entropy:.10g}\n".encode())
             number, end = number + 1, last
         yield tagged
 
 
-def _write_best(writer: Writer, results: Iterable[Tagged]) -> None:
+def _write_best(writer: RowWriter | LabelWriter, results: Iterable[Tagged]) -> None:
     """Each sequence once for each of its best labellings; its positions are put together first."""
     waiting: list[NDArray[np.int32]] = []
     for tagged in results:

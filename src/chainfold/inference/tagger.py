@@ -111,9 +111,9 @@ class Tagger:
         self.names = label_names(model.vocabulary, model.layout.n_labels)
 
     @cached_property
-    def sentences(self) -> SentenceTagger | None:
-        """Labels one sequence of items at a time; None where the model has other attributes than those of items."""
-        return SentenceTagger.of(self._scorer, self.model.vocabulary, BLOCK)
+    def sentences(self) -> SentenceTagger:
+        """Labels one sequence of items at a time."""
+        return SentenceTagger(self._scorer, self.model.vocabulary, BLOCK)
 
     def run(self, blocks: Source | Iterable[Block], want: Want | None = None) -> Iterator[Tagged]:
         """The results of a chain, a `Tagged` for each of the parts that cover it in order.

@@ -297,16 +297,13 @@ class Count:
                 f"go from 0 to {size - 1}."
             )
         known = gold != _UNKNOWN
-        complete = bool(known.all())
-        cells = gold.astype(np.int64) * size + predicted
-        np.add.at(self._confusion, cells if complete else cells[known], 1)
+        np.add.at(self._confusion, (gold.astype(np.int64) * size + predicted)[known], 1)
         self._positions += gold.size
-        self._unknown += 0 if complete else int(np.count_nonzero(~known))
+        self._unknown += int(np.count_nonzero(~known))
         first = np.flatnonzero(starts)
         self._sequences.add(known, known & (gold != predicted), first)
         if self._spans is not None:
-            if not complete:
-                gold, predicted = np.where(known, gold, size), np.where(known, predicted, size)
+            gold, predicted = np.where(known, gold, size), np.where(known, predicted, size)
             self._spans.add(np.insert(gold, first, size), np.insert(predicted, first, size))
 
 

@@ -11,12 +11,11 @@ from chainfold.model.layout import Layout
 
 
 def find_block_rows(layout: Layout, block: Block, room: BlockRows | None = None) -> BlockRows:
-    """The rows of a block's attributes, in the arrays of `room` if they are large enough, else in new ones."""
+    """The rows of a block's attributes, in the arrays of `room_for` or, unless given, in new ones."""
     positions, entries, values = _sizes(block)
     if room is None:
         rows = _new(positions, entries, values)
     else:
-        room = room_for(block, room)
         rows = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
     find_rows(block, layout.rows, layout.width, rows)
     return rows

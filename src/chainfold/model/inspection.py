@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chainfold.chain.vocabulary import label_names, names_of
-from chainfold.errors import BadSetting, ChainfoldError
+from chainfold.errors import ChainfoldError
 from chainfold.features.template import Template
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
@@ -31,8 +31,6 @@ Row = dict[str, Any]
 
 def inspect(model: Model, top: int = 20, labels: Sequence[str] | None = None) -> Row:
     """All facts, with the `top` strongest weights of each kind; attributes for the labels given, or for all."""
-    if top < 0:
-        raise BadSetting("top", top, "at least 0")
     found, vocabulary = _Findings(model), model.vocabulary
     forbidden = np.isneginf(found.transitions)
     template = None if vocabulary is None else vocabulary.template

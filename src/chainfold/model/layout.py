@@ -22,6 +22,7 @@ from chainfold.kernels.slots import WIDTH, FeatureIndex, RowLayout, Slots, align
 
 Floats = NDArray[np.float64]
 
+_AT_ONCE = 65536  # positions that are looked at
 _MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
 _LEAST_FILL, _LEAST_LABELS = 1 / 4, 8 / 3  # of the padded rows, on average: below it, short rows are quicker
 _LEAST_SHARE = 3 / 4  # of the labels, where there are few
@@ -63,7 +64,7 @@ class Layout:
         return cls(n_labels, n_attributes, n_edge_attributes, None, None)
 
     @classmethod
-    def observed(cls, source: Source, block: int = 65536) -> Layout:
+    def observed(cls, source: Source) -> Layout:
         """A weight for each (attribute, label) pair that occurs in the source; transitions and edges are all kept.
 
         Sequences of weight 0 do not count. The vocabulary of the source knows the pairs; without one, or where
@@ -71,7 +72,7 @@ class Layout:
         """
         vocabulary = vocabulary_of(source)
         if vocabulary is None or has_weights(source):
-            offsets, labels = _rows_of(source, block)
+            offsets, labels = _rows_of(source)
         else:
             offsets, labels = vocabulary.pairs()
         if not labels.size and not source.labelled:
@@ -211,21 +212,21 @@ class Layout:
         return slots.reshape(-1, self.n_labels, self.width)[:, :, : self.n_labels]
 
 
-def _rows_of(source: Source, block: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _rows_of(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The labels of each attribute, from the data: labels[offsets[a] : offsets[a + 1]] are those of attribute a."""
-    pairs = _pairs_of(source, block)
+    pairs = _pairs_of(source)
     rows = np.bincount(pairs // max(source.n_labels, 1), minlength=source.n_attributes)
     offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
     return offsets, (pairs % max(source.n_labels, 1)).astype(np.int32)
 
 
-def _pairs_of(source: Source, block: int) -> NDArray[np.int64]:
+def _pairs_of(source: Source) -> NDArray[np.int64]:
     """attribute · N + label of each pair that occurs, ascending."""
     size = source.n_attributes * source.n_labels
     table = np.zeros(size if size <= _MOST_MARKS else 0, bool)
     pairs, recent, waiting = np.empty(0, np.int64), [np.empty(0, np.int64)], 0
-    for low in range(0, source.positions, block):
-        part = source.block(low, min(low + block, source.positions))
+    for low in range(0, source.positions, _AT_ONCE):
+        part = source.block(low, min(low + _AT_ONCE, source.positions))
         ids = part.ids[part.offsets[0] : part.offsets[-1]].astype(np.int64)
         labels = np.repeat(part.labels, np.diff(part.offsets))
         known = labels != NO_LABEL

@@ -61,26 +61,18 @@ class Instances:
 
 def _joined(stretches: list[Stretch]) -> Stretch:
     """Stretches of sequences that follow one another as one."""
-    batches = [stretch.batch for stretch in stretches]
-    bags = [batch.column(ATTRIBUTES) for batch in batches]
-    counts = [np.diff(bag.offsets.to_numpy()) for bag in bags]
-    ends = pa.array(np.concatenate([[0], np.cumsum(np.concatenate(counts))]))
-    columns = {
-        ATTRIBUTES: pa.LargeListArray.from_arrays(ends, _symbols([bag.values for bag in bags])),
-        LABEL: _symbols([batch.column(LABEL) for batch in batches]),
-    }
-    name = ATTRIBUTES + VALUES_SUFFIX
+    batches, name = [stretch.batch for stretch in stretches], ATTRIBUTES + VALUES_SUFFIX
+    columns = {column: pa.concat_arrays([batch.column(column) for batch in batches]) for column in (ATTRIBUTES, LABEL)}
     if any(name in batch.schema.names for batch in batches):
-        values = [
-            batch.column(name).values.to_numpy() if name in batch.schema.names else np.ones(len(bag.values))
-            for batch, bag in zip(batches, bags, strict=True)
-        ]
-        columns[name] = pa.LargeListArray.from_arrays(ends, pa.array(np.concatenate(values)))
+        columns[name] = pa.concat_arrays([_values(batch) for batch in batches])
     starts = np.concatenate([stretch.starts for stretch in stretches])
     batch = pa.RecordBatch.from_pydict(columns)
     return Stretch(batch, starts, np.arange(starts.size, dtype=np.int64), "the sequences", "item")
 
 
-def _symbols(arrays: list[Any]) -> Any:
-    """Dictionary arrays one after another, with one dictionary."""
-    return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+def _values(batch: pa.RecordBatch) -> Any:
+    """The values of attributes, which are all one where a batch has none."""
+    if ATTRIBUTES + VALUES_SUFFIX in batch.schema.names:
+        return batch.column(ATTRIBUTES + VALUES_SUFFIX)
+    bag = batch.column(ATTRIBUTES)
+    return pa.LargeListArray.from_arrays(bag.offsets, pa.array(np.ones(len(bag.values))))

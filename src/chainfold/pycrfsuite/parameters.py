@@ -12,17 +12,15 @@ from chainfold.training.loop import ALIASES, Training
 from chainfold.training.perceptron import ALGORITHMS as PERCEPTRONS
 
 _UNLIMITED = 2147483647  # iterations, in CRFsuite's words
-_FEATURES = {
-    "feature.minfreq": "Attributes that occur less often are left out.",
-    "feature.possible_states": "A weight for every attribute with every label, not only for pairs that occur.",
-    "feature.possible_transitions": "A weight for every two labels, not only for those that follow one another.",
-}
 _FEATURE_DEFAULTS: dict[str, Any] = {
     "feature.minfreq": 0.0,
     "feature.possible_states": False,
     "feature.possible_transitions": False,
 }
 _HELP = {
+    "feature.minfreq": "Attributes that occur less often are left out.",
+    "feature.possible_states": "A weight for every attribute with every label, not only for pairs that occur.",
+    "feature.possible_transitions": "A weight for every two labels, not only for those that follow one another.",
     "c1": "Weight of the L1 penalty.",
     "c2": "Weight of the L2 penalty.",
     "max_iterations": "Iterations (epochs) at most.",
@@ -93,7 +91,7 @@ class Parameters:
 
     def help(self, name: str) -> str:
         self._check(name)
-        return {**_FEATURES, **_HELP}[name]
+        return _HELP[name]
 
     def training(self) -> Training:
         """The settings of training that they stand for. Raises where a value is out of range."""

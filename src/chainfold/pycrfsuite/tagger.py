@@ -111,8 +111,7 @@ class Tagger:
         """The best labels of a sequence, which stays chosen; of the chosen one unless given."""
         if xseq is not None:
             self.set(xseq)
-        sentences = self._ready_tagger().sentences
-        numbers = None if sentences is None else sentences.labels(self._sequence)
+        numbers = self._ready_tagger().sentences.labels(self._sequence)
         if numbers is not None:
             names = self.labels()
             return [names[number] for number in numbers.tolist()]
@@ -126,8 +125,7 @@ class Tagger:
         if not 0 <= pos < len(self._sequence):
             raise BadSetting("pos", pos, f"a position of the sequence, which has {len(self._sequence)}")
         if self._posteriors is None:
-            sentences = self._ready_tagger().sentences
-            self._posteriors = None if sentences is None else sentences.posteriors(self._sequence)
+            self._posteriors = self._ready_tagger().sentences.posteriors(self._sequence)
         if self._posteriors is None:
             self._posteriors = np.concatenate([t.posteriors for t in self._run(Want(labels=False, posteriors=True))])
         return float(self._posteriors[pos, labels.index(y)])

@@ -48,7 +48,7 @@ from chainfold.training.loop import Development
 
 _READING = ("format", "encoding")  # options of `encode` that matter again, and that no vocabulary keeps
 
-_BESIDE = ("arrays", "sentences")  # kinds of input with their labels beside them, other than sequences of items
+_BESIDE = ("sequences", "arrays", "sentences")  # kinds of input with their labels beside them
 
 Encoding = Mapping[str, Any]  # options of `encode`
 
@@ -119,11 +119,8 @@ def label_texts(labels: Iterable[Any], vocabulary: Vocabulary) -> list[str]:
 def learnable(inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Iterator[Source]:
     """A source to be read as often as needed, its sequences weighted; files are encoded into a temporary one."""
     kind = _kind(inputs, labels)
-    if kind == "sequences":
-        yield _chain_of(inputs, labels, weights, encoding)
-        return
     if kind in _BESIDE:
-        yield _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
+        yield _chain_beside(kind, inputs, labels, weights, encoding)
         return
     with temporary_directory() as folder:
         source: Source | None = _source(inputs, kind)
@@ -147,17 +144,14 @@ def further(
     n_features   the columns of the arrays that the model was trained on, if it was
     """
     kind = _kind(inputs, labels)
-    if kind == "sequences":
-        if vocabulary is None:
-            return _chain_of(inputs, labels, weights, encoding)
-        if not made_of_columns(vocabulary):
-            with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
-                return gather(spooled)
     if vocabulary is None and kind in _BESIDE:
-        return _weighted(_chain_beside(kind, inputs, labels, encoding), weights, inputs)
+        return _chain_beside(kind, inputs, labels, weights, encoding)
     if vocabulary is not None and kind == "arrays":
         return _weighted(grown_chain(_array_chain(inputs, _needed(labels), n_features), vocabulary), weights, inputs)
-    if vocabulary is not None and kind in ("sentences", "sequences"):
+    if vocabulary is not None and kind in _BESIDE:
+        if kind == "sequences" and not made_of_columns(vocabulary):
+            with extended_sequences(inputs, _needed(labels), vocabulary, weights) as spooled:
+                return gather(spooled)
         lengths = Lengths()
         with extended_items(lengths.noting(inputs), _needed(labels), vocabulary) as spooled:
             return _weighted(gather(spooled), weights, lengths)
@@ -182,14 +176,19 @@ def _weighted(chain: Chain, weights: Any, of: Lengths | Iterable[Any]) -> Chain:
     return replace(chain, weights=_of_positions(weights, lengths))
 
 
-def _chain_beside(kind: str, inputs: Any, labels: Any, encoding: Encoding) -> Chain:
-    """Arrays or sentences with their labels beside them, with numbers of their own."""
+def _chain_beside(kind: str, inputs: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:
+    """Sequences, arrays or sentences with their labels beside them, with numbers of their own."""
     if kind == "sentences":
-        return chain_of_sentences(inputs, _needed(labels), encoding)
+        return _weighted(chain_of_sentences(inputs, _needed(labels), encoding), weights, inputs)
     for name in encoding:
-        parameter = "min_freq" if name == "min_count" else name
-        raise ChainfoldError(f"`{parameter}` does not apply to arrays, whose attributes are their columns.")
-    return chain_of_arrays(inputs, _needed(labels))
+        if kind == "arrays":
+            parameter = "min_freq" if name == "min_count" else name
+            raise ChainfoldError(f"`{parameter}` does not apply to arrays, whose attributes are their columns.")
+        if name not in ("min_count", "hash_bits"):
+            raise ChainfoldError(f"`{name}` applies only to files and tables; leave it out for sequences.")
+    if kind == "arrays":
+        return _weighted(chain_of_arrays(inputs, _needed(labels)), weights, inputs)
+    return chain_from_sequences(inputs, _needed(labels), weights=weights, **encoding)
 
 
 def known(
@@ -244,13 +243,6 @@ def lengths_of(source: Source) -> list[int]:
 def _of_positions(weights: ArrayLike, lengths: list[int]) -> NDArray[np.float64]:
     """A weight for each position, that of its sequence."""
     return np.repeat(checked_weights(weights, "sequence", len(lengths)), lengths)
-
-
-def _chain_of(sequences: Any, labels: Any, weights: Any, encoding: Encoding) -> Chain:
-    for name in encoding.keys() - {"min_count", "hash_bits"}:
-        raise ChainfoldError(f"`{name}` applies only to files and tables; leave it out for sequences.")
-    min_count, hash_bits = encoding.get("min_count", 1), encoding.get("hash_bits")
-    return chain_from_sequences(sequences, _needed(labels), weights=weights, min_count=min_count, hash_bits=hash_bits)
 
 
 def _needed(labels: Any) -> Any:

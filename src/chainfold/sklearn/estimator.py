@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,7 +36,7 @@ from chainfold.sklearn.crf_inputs import (
     with_labels,
 )
 from chainfold.sklearn.fit_record import LabelTypes, n_features, recorded, recorded_features, typed_labels
-from chainfold.sklearn.log import TrainingLog, log_of, watched
+from chainfold.sklearn.log import TrainingLog, log_of, reporter
 from chainfold.sklearn.predictions import Objects, Predictions, dicts
 from chainfold.system.archive import FileSource
 from chainfold.system.machine import cores
@@ -56,6 +56,7 @@ _BY_PIECES = "adagrad"  # replaces lbfgs, which cannot train on pieces
 Weights = dict[tuple[Any, Any], float]  # by attribute and label, or by two labels
 
 
+@dataclass(eq=False, repr=False)
 class CRF(BaseEstimator):  # type: ignore[misc]
     """A linear-chain conditional random field, as a scikit-learn estimator.
 
@@ -94,86 +95,45 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     ['DT', 'NN']
     """
 
-    def __init__(
-        self,
-        algorithm: str | None = None,
-        min_freq: float | None = None,
-        all_possible_states: bool | None = None,
-        all_possible_transitions: bool | None = None,
-        c1: float | None = None,
-        c2: float | None = None,
-        max_iterations: int | None = None,
-        num_memories: int | None = None,
-        epsilon: float | None = None,
-        period: int | None = None,
-        delta: float | None = None,
-        linesearch: str | None = None,
-        max_linesearch: int | None = None,
-        pa_type: int | None = None,
-        c: float | None = None,
-        error_sensitive: bool | None = None,
-        averaging: bool | None = None,
-        variance: float | None = None,
-        gamma: float | None = None,
-        verbose: bool = False,
-        model_filename: str | Path | None = None,
-        *,
-        keep_tempfiles: bool = False,
-        trainer_cls: Any = None,
-        rate: float | None = None,
-        decay: float | None = None,
-        batch: int | None = None,
-        seed: int | None = None,
-        patience: int | None = None,
-        early_stopping: bool = True,
-        scheme: str | None = None,
-        forbid: Sequence[str] | None = None,
-        allow: Sequence[str] | None = None,
-        hash_bits: int | None = None,
-        forget: float | None = None,
-        encoding: Mapping[str, Any] | None = None,
-        engine: str | None = None,
-        threads: int | None = None,
-        memory: int | None = None,
-    ) -> None:
-        self.algorithm = algorithm
-        self.min_freq = min_freq
-        self.all_possible_states = all_possible_states
-        self.all_possible_transitions = all_possible_transitions
-        self.c1 = c1
-        self.c2 = c2
-        self.max_iterations = max_iterations
-        self.num_memories = num_memories
-        self.epsilon = epsilon
-        self.period = period
-        self.delta = delta
-        self.linesearch = linesearch
-        self.max_linesearch = max_linesearch
-        self.pa_type = pa_type
-        self.c = c
-        self.error_sensitive = error_sensitive
-        self.averaging = averaging
-        self.variance = variance
-        self.gamma = gamma
-        self.verbose = verbose
-        self.model_filename = model_filename
-        self.keep_tempfiles = keep_tempfiles
-        self.trainer_cls = trainer_cls
-        self.rate = rate
-        self.decay = decay
-        self.batch = batch
-        self.seed = seed
-        self.patience = patience
-        self.early_stopping = early_stopping
-        self.scheme = scheme
-        self.forbid = forbid
-        self.allow = allow
-        self.hash_bits = hash_bits
-        self.forget = forget
-        self.encoding = encoding
-        self.engine = engine
-        self.threads = threads
-        self.memory = memory
+    algorithm: str | None = None
+    min_freq: float | None = None
+    all_possible_states: bool | None = None
+    all_possible_transitions: bool | None = None
+    c1: float | None = None
+    c2: float | None = None
+    max_iterations: int | None = None
+    num_memories: int | None = None
+    epsilon: float | None = None
+    period: int | None = None
+    delta: float | None = None
+    linesearch: str | None = None
+    max_linesearch: int | None = None
+    pa_type: int | None = None
+    c: float | None = None
+    error_sensitive: bool | None = None
+    averaging: bool | None = None
+    variance: float | None = None
+    gamma: float | None = None
+    verbose: bool = False
+    model_filename: str | Path | None = None
+    _: KW_ONLY
+    keep_tempfiles: bool = False
+    trainer_cls: Any = None
+    rate: float | None = None
+    decay: float | None = None
+    batch: int | None = None
+    seed: int | None = None
+    patience: int | None = None
+    early_stopping: bool = True
+    scheme: str | None = None
+    forbid: Sequence[str] | None = None
+    allow: Sequence[str] | None = None
+    hash_bits: int | None = None
+    forget: float | None = None
+    encoding: Mapping[str, Any] | None = None
+    engine: str | None = None
+    threads: int | None = None
+    memory: int | None = None
 
     # Learning
 
@@ -201,7 +161,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         inputs, y = in_sequences(X, y, lengths)
         y = types.noting(with_labels(inputs, y, encoding))
         width = n_features(inputs)
-        with learnable(inputs, y, sample_weight, encoding) as source, watched(bool(self.verbose), log) as report:
+        with learnable(inputs, y, sample_weight, encoding) as source:
             model = train(
                 source,
                 training,
@@ -210,7 +170,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 engine="parallel" if self.engine is None else self.engine,
                 threads=cores() if self.threads is None else self.threads,
                 memory=self.memory,
-                report=report,
+                report=reporter(bool(self.verbose), log),
             )
         log.featgen_num_features = model.layout.size
         model = replace(model, training=recorded(model.training, types.name, width))
@@ -261,18 +221,18 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if before is not None and before.passes:
             log = replace(self._log, iterations=[*self._log.iterations])
         begin = time.monotonic() - (log.training_seconds or 0.0)
-        with watched(bool(self.verbose), log) as report:
-            if online:
-                trainer = copy.deepcopy(self._online) if before is not None else None
-                trainer = trainer or online_trainer(training, vocabulary, self.forget)
-                if announced:
-                    trainer.weights.grow(len(vocabulary.labels))
-                learnt, step = learn_online(piece, vocabulary, trainer, before, lengths.counts, unfinished)
-            else:
-                assert piece is not None, "an empty one was refused"
-                piece = replace(piece, n_labels=len(vocabulary.labels), vocabulary=vocabulary)
-                learnt, step = learn(piece, training, before, self._constraints(piece))
-            report(IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin))
+        if online:
+            trainer = copy.deepcopy(self._online) if before is not None else None
+            trainer = trainer or online_trainer(training, vocabulary, self.forget)
+            if announced:
+                trainer.weights.grow(len(vocabulary.labels))
+            learnt, step = learn_online(piece, vocabulary, trainer, before, lengths.counts, unfinished)
+        else:
+            assert piece is not None, "an empty one was refused"
+            piece = replace(piece, n_labels=len(vocabulary.labels), vocabulary=vocabulary)
+            learnt, step = learn(piece, training, before, self._constraints(piece))
+        report = IterationReport(step._replace(iteration=learnt.passes), None, False, time.monotonic() - begin)
+        reporter(bool(self.verbose), log)(report)
         log.featgen_num_features = learnt.model.layout.size
         about = recorded(learnt.model.training, types.with_past(record), recorded_features(record) or width)
         learnt = replace(learnt, model=replace(learnt.model, training=about))
@@ -379,7 +339,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict_single(self, xseq: Iterable[Any]) -> list[str]:
         """The best labels of one sequence."""
         tagger = self._ready_tagger()
-        numbers = None if tagger.sentences is None else tagger.sentences.labels(xseq)
+        numbers = tagger.sentences.labels(xseq)
         if numbers is None:
             labels: list[str] = self.predict([xseq])[0]
             return labels
@@ -394,7 +354,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
         """The probability of every label at each position of one sequence."""
         tagger = self._ready_tagger()
-        posteriors = None if tagger.sentences is None else tagger.sentences.posteriors(xseq)
+        posteriors = tagger.sentences.posteriors(xseq)
         if posteriors is None:
             marginals: list[dict[str, float]] = self.predict_marginals([xseq])[0]
             return marginals

@@ -6,7 +6,7 @@ columns where X was arrays. Both are part of the model's record of training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,21 +26,14 @@ class LabelTypes:
         self._types: set[type] = set()
 
     def noting(self, labels: Any) -> Any:
-        """Note the types of labels, those of iterators when they are read; returns the labels."""
+        """Note the types of the labels of sequences; returns the labels, those of iterators as lists."""
         if not isinstance(labels, Iterable) or isinstance(labels, (str, bytes)):
             return labels
-        if isinstance(labels, (list, tuple)) and all(isinstance(each, (list, tuple, np.ndarray)) for each in labels):
-            for sequence in labels:
-                self.note(sequence)
-            return labels
-        return self._noting(labels)
-
-    def _noting(self, labels: Iterable[Any]) -> Iterator[Any]:
-        for sequence in labels:
-            known = sequence if isinstance(sequence, (str, bytes)) or not isinstance(sequence, Iterable) else None
-            listed = list(sequence) if known is None else known
-            self.note(listed)
-            yield listed
+        kept = (list, tuple, np.ndarray, str, bytes)
+        listed = [each if isinstance(each, kept) or not isinstance(each, Iterable) else list(each) for each in labels]
+        for sequence in listed:
+            self.note(sequence)
+        return listed
 
     def note(self, labels: Any) -> None:
         """Note some labels."""

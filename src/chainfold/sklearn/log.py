@@ -1,15 +1,14 @@
 """The iterations of `CRF.fit`.
 
 TrainingLog   the iterations, as sklearn-crfsuite names what is in them
-watched       the callback of `train`: the log and, if `verbose`, stderr
+reporter      the callback of `train`: the log and, if `verbose`, stderr
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,28 +45,15 @@ class TrainingLog:
         self.training_seconds = progress.seconds
 
 
-@contextmanager
-def watched(verbose: bool, log: TrainingLog) -> Iterator[Callable[[IterationReport], None]]:
-    """The callback of `train`: it fills the log and, if `verbose`, writes to stderr."""
-    if not verbose:
-        yield log.add
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+def reporter(verbose: bool, log: TrainingLog) -> Callable[[IterationReport], None]:
+    """The callback of `train`: it fills the log and, if `verbose`, writes a line for each iteration to stderr."""
 
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
-        task = bars.add_task("begun", total=None)
+    def report(progress: IterationReport) -> None:
+        log.add(progress)
+        if verbose:
+            print(_line(log.iterations[-1]), file=sys.stderr)
 
-        def report(progress: IterationReport) -> None:
-            log.add(progress)
-            bars.update(task, description=_line(log.iterations[-1]))
-            if bars.disable:
-                print(_line(log.iterations[-1]), file=sys.stderr)
-
-        yield report
+    return report
 
 
 def _line(seen: Mapping[str, Any]) -> str:

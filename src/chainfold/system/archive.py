@@ -1,7 +1,7 @@
 """Sealed files: arrays and JSON in one safetensors file under a digest, for models and unfinished runs.
 
 The JSON stands under one key of the metadata, as the library keeps no order among several: the same content gives the
-same bytes. All numbers are little-endian, on any machine. Reading runs no code and maps no memory, checks sizes in the
+same bytes. All numbers are little-endian. Reading runs no code and maps no memory, checks sizes in the
 header against the size of the file, and returns the content or raises one sentence. A digest detects damage, not
 forgery: the caller checks the arrays (`validate`).
 """
@@ -59,18 +59,13 @@ def _sealed(
     path: object, kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]
 ) -> tuple[bytes, list[NDArray[Any]]]:
     """The header of a file, and the arrays that follow it."""
-    tensors = {name: _little(array) for name, array in tensors.items()}
+    tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
     content = {**about, "kind": kind, "version": version}
     text = json.dumps({**content, "digest": digest_of(tensors, content)}, sort_keys=True)
     header, arrays = _header(tensors, text)
     if len(header) > _MOST_HEADER:
         raise BadFile(path, f"cannot be written: all but the arrays of the {kind} is larger than {_MOST_HEADER} bytes.")
     return header, arrays
-
-
-def _little(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, contiguous and little-endian."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
 def _header(tensors: Tensors, about: str) -> tuple[bytes, list[NDArray[Any]]]:
@@ -101,7 +96,6 @@ def read_sealed(
     """
     path = name_of(source)
     with damage(path, kind), _opened_source(source) as (file, size):
-        before = _modified(file)
         entries, about = _opened(path, file, size, kind)
         if about["kind"] != kind:
             need(is_text(about["kind"]), "its kind is no text")
@@ -111,15 +105,13 @@ def read_sealed(
             found = f"its version is {about['version']}"
             raise BadFile(path, f"{found}, and this chainfold reads {version}; {remedy}.")
         tensors = {name: _array(file, dtype, shape) for name, dtype, shape in entries}
-        changed = _modified(file) != before
         if about.pop("digest") != digest_of(tensors, about):
-            raise BadFile(path, "it was changed while it was read; try again." if changed else damaged(kind))
-        native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in tensors.items()}
-        return native, about
+            raise BadFile(path, damaged(kind))
+        return tensors, about
 
 
 FileSource = str | Path | bytes | bytearray | memoryview | IO[bytes]
-"""Where a file is: a path, its bytes, or an open binary file."""
+"""The place of a file: a path, its bytes, or an open binary file."""
 
 
 def name_of(source: FileSource) -> object:
@@ -157,16 +149,8 @@ def _opened_source(source: FileSource) -> Iterator[tuple[IO[bytes], int]]:
         return
     if Path(source).exists() and not (Path(source).is_file() or Path(source).is_dir()):
         raise BadFile(source, "cannot be read: it is no ordinary file.")
-    with Path(source).open("rb", buffering=0) as file:
+    with Path(source).open("rb") as file:
         yield file, os.fstat(file.fileno()).st_size
-
-
-def _modified(file: IO[bytes]) -> tuple[int, int] | None:
-    """Size and modification time of a file on disk."""
-    if isinstance(file, io.BytesIO):
-        return None
-    about = os.fstat(file.fileno())
-    return about.st_size, about.st_mtime_ns
 
 
 Entry = tuple[str, np.dtype[Any], tuple[int, ...]]
@@ -209,11 +193,8 @@ def _array(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     """The next array of the file."""
     array = np.empty(shape, dtype)
     if array.size:
-        rest = array.reshape(-1).view(np.uint8).data
-        while len(rest):
-            count = file.readinto(rest)  # type: ignore[attr-defined]
-            need(count, "it is cut short")
-            rest = rest[count:]
+        count = file.readinto(array.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]
+        need(count == array.nbytes, "it is cut short")
     if dtype == np.bool_:
         need(array.reshape(-1).view(np.uint8).max(initial=0) <= 1, "its marks are not booleans")
     return array
@@ -221,11 +202,8 @@ def _array(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
 
 def _read(file: IO[bytes], size: int) -> bytes:
     """Read exactly this number of bytes."""
-    found = b""
-    while len(found) < size:
-        more = file.read(size - len(found))
-        need(more, "it is cut short")
-        found += more
+    found = file.read(size)
+    need(len(found) == size, "it is cut short")
     return found
 
 
@@ -254,7 +232,6 @@ def digest_of(tensors: Tensors, about: Mapping[str, Any]) -> str:
     """sha256 of arrays and JSON."""
     state = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(tensors.items()):
-        little = _little(array)
-        state.update(json.dumps([name, little.dtype.str, little.shape]).encode())
-        state.update(little.data if little.size else b"")
+        state.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        state.update(np.ascontiguousarray(array).data if array.size else b"")
     return state.hexdigest()

@@ -1,14 +1,13 @@
 """Outputs are no inputs, and belong to one process at a time.
 
 A process that takes a while to write an output, or reads its old content, claims it first: an advisory lock on
-`.NAME.lock` beside it, which names the process. The lock ends with its process; the file that a killed process leaves
+`.NAME.lock` beside it. The lock ends with its process; the file that a killed process leaves
 is taken over, and removed, by the next.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -107,9 +106,6 @@ def _held(output: str | Path, in_place: bool, folder: bool) -> Iterator[None]:
     except OSError as error:
         raise BadFile(output, f"cannot be written: {error.strerror or error} ({place}).") from None
     try:
-        with suppress(OSError):  # a full disk: the holder has no name
-            os.truncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         yield
     finally:
         with suppress(OSError):
@@ -122,16 +118,12 @@ def _locked(place: Path, output: str | Path) -> int:
     while True:
         descriptor = _opened(place)
         try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
-                raise BadFile(output, f"cannot be written: {place} is no lock file; remove it.")
             if lock(descriptor) is False:
                 remedy = "wait until it has ended, or name another output"
-                raise BadFile(output, f"is being written by {_holder(descriptor)}; {remedy}.")
+                raise BadFile(output, f"is being written by another process; {remedy}.")
+            about = os.fstat(descriptor)
             if _identity_of(place) == (about.st_dev, about.st_ino):
-                if about.st_nlink == 1:
-                    return descriptor
-                place.unlink()  # it has another name, and is not written to
+                return descriptor
         except BaseException:
             os.close(descriptor)
             raise
@@ -143,10 +135,3 @@ def _opened(place: Path) -> int:
         return os.open(place, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
     except PermissionError:
         return os.open(place, os.O_RDONLY | OPEN_FLAGS)  # another user's, which can be locked all the same
-
-
-def _holder(descriptor: int) -> str:
-    words = os.read(descriptor, 300).decode(errors="replace").split()
-    if len(words) != 2 or not words[0].isdecimal():
-        return "another process"
-    return f"process {words[0]}" + ("" if words[1] == socket.gethostname() else f" on {words[1]}")

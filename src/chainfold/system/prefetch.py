@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain as chained
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,6 +21,11 @@ _PATIENCE = 0.5  # seconds for the thread to notice that the consumer has stoppe
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
     """Iterate over the items; a thread makes `depth` of them in advance, from now on."""
     return _Ahead(items, depth)
+
+
+def read_with_pauses(items: Iterable[T], seconds: float) -> Iterator[T | None]:
+    """Iterate over the items, which a thread makes, and over a None whenever none has come for so many seconds."""
+    return _Ahead(items, 1, seconds)
 
 
 def made_ahead(make: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
@@ -48,7 +53,8 @@ class _Ahead(Iterator[T]):
 
     _thread: threading.Thread | None = None  # until it is started, which may fail
 
-    def __init__(self, items: Iterable[T], depth: int) -> None:
+    def __init__(self, items: Iterable[Any], depth: int, pause: float | None = None) -> None:
+        self._pause = pause
         self._left = threading.Event()
         self._made: queue.Queue[Any] = queue.Queue(depth)
         self._thread = threading.Thread(target=_make, args=(items, self._made, self._left), daemon=True)
@@ -57,7 +63,10 @@ class _Ahead(Iterator[T]):
     def __next__(self) -> T:
         if self._left.is_set():
             raise StopIteration
-        item, error = self._made.get()
+        try:
+            item, error = self._made.get(timeout=self._pause)
+        except queue.Empty:
+            return cast(T, None)  # a pause is wanted
         if error is None and item is not _END:
             made: T = item
             return made

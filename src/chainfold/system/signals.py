@@ -1,4 +1,4 @@
-"""How the command stops on Ctrl-C, SIGTERM and SIGHUP: one line, exit code 128 + the signal, nothing half written.
+"""Signals that stop the command, Ctrl-C, SIGTERM, SIGHUP: one line, exit code 128 + the signal, nothing half written.
 
     listen           handle the signals from now on
     in_verb          while a verb runs, a signal raises KeyboardInterrupt

@@ -14,9 +14,8 @@ import os
 import re
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -76,73 +75,43 @@ class DigestedFile:
         return self._digest.hexdigest()
 
 
-class Storage(ABC):
-    """A folder of files, of which those of subfolders have names with a slash."""
+class LocalStorage:
+    """A folder on this machine, or on a file system that it shares with others.
 
-    name: str
+    Files of subfolders have names with a slash.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.name, self._folder = str(folder), Path(folder)
 
     def called(self, file: str) -> str:
         """The name of a file in sentences."""
         return f"{self.name}/{file}"
 
-    @abstractmethod
     def names(self) -> list[str]:
         """The names of all files, in order."""
-
-    @abstractmethod
-    def has(self, file: str) -> bool:
-        """Whether there is such a file."""
-
-    @abstractmethod
-    def path(self, file: str, sha256: str) -> Path:
-        """A local path of the file with this checksum."""
-
-    @abstractmethod
-    def fetched(self, file: str) -> AbstractContextManager[Path]:
-        """A context with the path of the file as it is now."""
-
-    @abstractmethod
-    def written(self, file: str, lasting: bool = True) -> AbstractContextManager[IO[bytes]]:
-        """A context with an open file to write to, which is there when all of it is written.
-
-        lasting: it is still there after a power cut; a working file need not be.
-        """
-
-    @abstractmethod
-    def digested(self, file: str, name: Callable[[str], str]) -> AbstractContextManager[DigestedFile]:
-        """A context like `written`, for a file named after its checksum; until then it may have the name `file`."""
-
-    @abstractmethod
-    def remove(self, file: str) -> None:
-        """Remove a file, if it is there."""
-
-    @abstractmethod
-    def remove_empty(self, prefix: str) -> None:
-        """Remove empty subfolders whose names begin so."""
-
-
-class LocalStorage(Storage):
-    """A folder on this machine, or on a file system that it shares with others."""
-
-    def __init__(self, folder: str | Path) -> None:
-        self.name, self._folder = str(folder), Path(folder)
-
-    def names(self) -> list[str]:
         found = (path for path in self._folder.rglob("*") if path.is_file())
         return sorted(path.relative_to(self._folder).as_posix() for path in found)
 
     def has(self, file: str) -> bool:
+        """Whether there is such a file."""
         return (self._folder / file).is_file()
 
     def path(self, file: str, sha256: str) -> Path:
+        """A local path of the file with this checksum."""
         return self._folder / file
 
     @contextmanager
     def fetched(self, file: str) -> Iterator[Path]:
+        """A context with the path of the file as it is now."""
         yield self._folder / file
 
     @contextmanager
     def written(self, file: str, lasting: bool = True) -> Iterator[IO[bytes]]:
+        """A context with an open file to write to, which is there when all of it is written.
+
+        lasting: it is still there after a power cut; a working file need not be.
+        """
         target = self._folder / file
         with _sentence(self.called(file), "written"):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -151,29 +120,35 @@ class LocalStorage(Storage):
 
     @contextmanager
     def digested(self, file: str, name: Callable[[str], str]) -> Iterator[DigestedFile]:
+        """A context like `written`, for a file named after its checksum; until then it may have the name `file`."""
         with self.written(file) as opened:
             yield (digested := DigestedFile(opened))
         with _sentence(self.called(file), "renamed"):
             (self._folder / file).replace(self._folder / name(digested.sha256))
 
     def remove(self, file: str) -> None:
+        """Remove a file, if it is there."""
         with _sentence(self.called(file), "removed"):
             (self._folder / file).unlink(missing_ok=True)
 
     def remove_empty(self, prefix: str) -> None:
+        """Remove empty subfolders whose names begin so."""
         for folder in self._folder.glob(f"{prefix}*/"):
             with suppress(OSError):  # it is not empty
                 folder.rmdir()
 
 
-class RemoteStorage(Storage):
-    """A folder behind a URI."""
+class RemoteStorage:
+    """A folder behind a URI, with the methods of `LocalStorage`."""
 
     def __init__(self, uri: str | Path, cache: str | Path | None = None) -> None:
         self.system, folder = remote(uri)
         self._folder = folder.rstrip("/")
         self.name = shown(uri).rstrip("/")
         self._cache = Path(cache or os.environ.get(CACHE) or Path.home() / ".cache" / "chainfold" / "parts")
+
+    def called(self, file: str) -> str:
+        return f"{self.name}/{file}"
 
     def names(self) -> list[str]:
         from pyarrow import fs
@@ -258,6 +233,9 @@ class RemoteStorage(Storage):
 
     def _at(self, file: str) -> str:
         return f"{self._folder}/{file}"
+
+
+Storage = LocalStorage | RemoteStorage
 
 
 def remote(uri: str | Path) -> tuple[Any, str]:

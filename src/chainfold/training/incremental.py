@@ -31,7 +31,7 @@ from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.model.remap import continued, moved
 from chainfold.training.loop import Training
-from chainfold.training.objective import Bools, WeightSpace
+from chainfold.training.objective import Bools, WeightSpace, finite_weights
 from chainfold.training.online.adagrad import OnlineSettings
 from chainfold.training.online.trainer import OnlineTrainer
 from chainfold.training.optimisers.base import Iteration, Optimiser, norm
@@ -60,7 +60,7 @@ def learn(
     passes = 0 if before is None else before.passes
     space, start = _space(piece, training, before, constraints)
     once = {"max_iterations": None if training.algorithm in DESCENT else passes + 1}
-    optimiser = replace(training, options={**training.options, **once}).optimiser(space, start, {})
+    optimiser = replace(training, options={**training.options, **once}).optimiser(space, start)
     if before is not None and before.algorithm == training.algorithm:
         _restore(optimiser, space, training, before)
     step = None
@@ -74,7 +74,7 @@ def learn(
         "objective": [step.value],
         "positions": piece.positions,
     }
-    model = space.model(_finite(optimiser.point), record)
+    model = space.model(finite_weights(optimiser.point), record)
     vectors, steps = _kept(optimiser, space.layout, training)
     return IncrementalState(model, training.algorithm, vectors, passes + 1, steps), step
 
@@ -166,7 +166,7 @@ def _kept(optimiser: Optimiser, layout: Layout, training: Training) -> tuple[dic
     state = optimiser.state()
     if training.algorithm in DESCENT:
         return {str(k): moment.copy() for k, moment in enumerate(state["moments"])}, int(state["steps"])
-    vectors = {"weights": _finite(layout.unpack(state["weights"]))}
+    vectors = {"weights": finite_weights(layout.unpack(state["weights"]))}
     if state["second"].size:
         vectors["second"] = layout.unpack(state["second"]) - _beginning(training)
     return vectors, int(state["counters"][2])
@@ -195,8 +195,3 @@ def _restore(optimiser: Optimiser, space: WeightSpace, training: Training, befor
 def _beginning(training: Training) -> float:
     """The initial value of the vector beside the weights."""
     return float(training.options.get("variance", 1.0)) if training.algorithm == "arow" else 0.0
-
-
-def _finite(weights: Floats) -> Floats:
-    """Weights without those that forbid, which their space puts back."""
-    return np.where(weights == -np.inf, 0.0, weights)

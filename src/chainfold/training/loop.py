@@ -37,8 +37,8 @@ from chainfold.model.model import Model
 from chainfold.model.remap import without_zeros
 from chainfold.system.archive import Tensors, damage, read_sealed, write_sealed
 from chainfold.system.validate import Arrays, below_infinity, finite, mapping, need, spelt, within
-from chainfold.training.objective import BatchObjective, Objective, WeightSpace, check_penalty
-from chainfold.training.optimisers.base import NO_BETTER_STEP, Iteration, Optimiser, check_whole
+from chainfold.training.objective import BatchObjective, Objective, WeightSpace, finite_weights
+from chainfold.training.optimisers.base import NO_BETTER_STEP, Iteration, Optimiser, check_not_negative, check_whole
 from chainfold.training.optimisers.descent import ALGORITHMS as DESCENT
 from chainfold.training.optimisers.descent import Descent, DescentSettings
 from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
@@ -97,7 +97,7 @@ class Training:
         if not isinstance(self.early_stopping, bool):
             raise BadSetting("early_stopping", self.early_stopping, "True or False")
         if "c2" in known:
-            check_penalty("c2", self.c2)
+            check_not_negative([("c2", self.options.get("c2", 1.0))])
         check_whole("batch", self.options.get("batch"), 1)
         self.settings()
 
@@ -108,7 +108,7 @@ class Training:
 
     @property
     def c2(self) -> float:
-        return check_penalty("c2", self.options.get("c2", 1.0))
+        return float(self.options.get("c2", 1.0))
 
     def settings(self) -> LbfgsSettings | DescentSettings | PerceptronSettings:
         """The settings of the optimiser, checked."""
@@ -133,10 +133,10 @@ class Training:
             "all_possible_transitions": self.all_possible_transitions,
         }
 
-    def optimiser(self, space: WeightSpace, start: Floats, how: Mapping[str, Any]) -> Optimiser:
-        settings, threads = self.settings(), how.get("threads", 1)
+    def optimiser(self, space: WeightSpace, start: Floats, threads: int = 1) -> Optimiser:
+        settings = self.settings()
         if isinstance(settings, LbfgsSettings):
-            return Lbfgs(Objective(space, c2=self.c2, **how), start, settings, threads)
+            return Lbfgs(Objective(space, c2=self.c2, threads=threads), start, settings, threads)
         if isinstance(settings, DescentSettings):
             batches = BatchObjective(space, int(self.options.get("batch", _BATCH)))
             return Descent(batches, batches.batches, start, settings, threads)
@@ -299,7 +299,7 @@ def train(
     development = dev if dev is None or isinstance(dev, Development) else Development.of(dev, source)
     how = {"engine": engine, "memory": memory}
     identity = {} if saving is None else _identity(space, training, development, start, how)
-    optimiser = training.optimiser(space, begin, {"threads": threads, "passes": passes})
+    optimiser = training.optimiser(space, begin, threads)
     run = _Run(space, training, optimiser, development, identity)
     if saving is not None and saving.resume and saving.path.exists():
         run.load(saving.path)
@@ -430,7 +430,7 @@ class _Run:
     def _score(self, dev: Development, point: Floats) -> float:
         count = Count(label_names(vocabulary_of(self._space.source), self._space.layout.n_labels))
         count.extend(dev.unseen)
-        for tagged in Tagger(self._space.nameless(_finite(point))).run(blocks_of(dev.chain)):
+        for tagged in Tagger(self._space.nameless(finite_weights(point))).run(blocks_of(dev.chain)):
             count.add(dev.gold[tagged.low : tagged.low + tagged.labels.size], tagged.labels, tagged.starts)
         scores = count.scores()
         return scores.accuracy if scores.spans_overall is None else scores.spans_overall.f1
@@ -449,7 +449,7 @@ class _Run:
             record |= {"development": self._scores}
         if self._best is not None:
             record |= {"development_start": self._start, "best_iteration": self._best_iteration()}
-        return _finite(self._optimiser.point if self._best is None else self._best), record
+        return finite_weights(self._optimiser.point if self._best is None else self._best), record
 
     def _save(self, path: Path) -> None:
         tensors: Tensors = {f"optimiser.{name}": array for name, array in self._optimiser.state().items()}
@@ -496,8 +496,3 @@ class _Run:
             below_infinity("best", self._best)
         self._values, self._scores = values.tolist(), scores.tolist()
         self._start, self._finished = float(start[0]), finished
-
-
-def _finite(point: Floats) -> Floats:
-    """A point without the weights that forbid, which its space puts back."""
-    return np.where(point == -np.inf, 0.0, point)

@@ -63,7 +63,7 @@ class WeightSpace:
     ) -> WeightSpace:
         """The weights for a labelled chain.
 
-        passes                     who counts its labels; this process unless given
+        passes                     who passes over it; this process unless given
         all_possible_states        a weight for every attribute with every label, not only for pairs that occur
         all_possible_transitions   a weight for every pair of labels, not only for those that follow one another
         """
@@ -124,8 +124,7 @@ class WeightSpace:
 
     def start(self, model: Model) -> Floats:
         """[M] finite initial weights: the model's where it has the names, else zero, as are those held."""
-        finite = np.where(model.weights > -np.inf, model.weights, 0.0)
-        point = moved(finite, model.layout, self.layout, by_name(model, self.source))
+        point = moved(finite_weights(model.weights), model.layout, self.layout, by_name(model, self.source))
         point[self.held] = 0.0
         return point
 
@@ -145,18 +144,8 @@ class WeightSpace:
 class Objective:
     """J(θ) and its gradient."""
 
-    def __init__(
-        self,
-        space: WeightSpace,
-        *,
-        c2: float = 0.0,
-        threads: int = 1,
-        passes: ChainPasses | None = None,
-        **how: Any,
-    ) -> None:
-        """passes: who evaluates the chain; unless given, this process, with the settings `how` of `LocalPasses`."""
-        self._space, self._c2 = space, check_penalty("c2", c2)
-        self._passes = passes or LocalPasses(space.source, threads=threads, **how)
+    def __init__(self, space: WeightSpace, *, c2: float = 0.0, threads: int = 1) -> None:
+        self._space, self._c2 = space, c2
         self._threads = VectorThreads(threads)
         self._observed = space.observed()
         self._begun = False
@@ -164,7 +153,7 @@ class Objective:
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         """Infinity where scores leave the range of numbers, unless that is so at the first point."""
         try:
-            evaluation = self._passes.evaluate(self._space.nameless(point))
+            evaluation = self._space.passes.evaluate(self._space.nameless(point))
         except ScoreNotFinite:
             if not self._begun:
                 raise
@@ -186,8 +175,6 @@ class BatchObjective:
     """
 
     def __init__(self, space: WeightSpace, positions: int) -> None:
-        if positions < 1:
-            raise BadSetting("batch", positions, "at least 1 position")
         self._space = space
         self._workspace = Workspace(space.layout, space.source)
         self._borders = borders(space.source, positions)
@@ -215,6 +202,11 @@ class BatchObjective:
         return -likelihood, gradient
 
 
+def finite_weights(weights: Floats) -> Floats:
+    """Weights with zeros for those that forbid, which their space puts back."""
+    return np.where(weights == -np.inf, 0.0, weights)
+
+
 def borders(source: Source, size: int) -> NDArray[np.int64]:
     """Where stretches of at most `size` positions begin and end.
 
@@ -227,9 +219,3 @@ def borders(source: Source, size: int) -> NDArray[np.int64]:
         ends = np.flatnonzero(source.block(low, min(high + 1, source.positions)).starts[1:]) + 1
         found.append(low + int(ends[-1]) if ends.size and high < source.positions else high)
     return np.array(found, np.int64)
-
-
-def check_penalty(name: str, value: float) -> float:
-    if not isinstance(value, (int, float, np.integer)) or not 0.0 <= value < math.inf:
-        raise BadSetting(name, value, "a finite number, zero or more")
-    return float(value)

@@ -108,21 +108,27 @@ def _of_rows(rows: Iterator[Stretch], schema: Schema, labels: Labels, again: boo
         raise ChainfoldError("online training does not support edge attributes; leave them out of the template.")
     lexicon = Lexicon(labels, HashedNames(schema.hash_bits), HashedNames(schema.hash_bits))
     numberer = Numberer(schema, lexicon)
-    vocabulary = Vocabulary(
+    vocabulary = uncounted(
         labels=(),
-        attributes=None,
-        edge_attributes=pa.array([], pa.large_string()),
-        counts=np.empty(0, np.int64),
-        marks=np.empty((0, 1), np.uint64),
         hash_bits=schema.hash_bits,
         label=schema.label,
         template=schema.template.to_json(),
         columns=schema.columns_json(),
     )
     blocks = (numbered.block for numbered in numberer.numbered(rows, ahead=again))
-    if again:
-        return Arriving(blocks, vocabulary, labels.names, again)
-    return Arriving(blocks, vocabulary, labels.names, again, lambda: numberer.foreseen().block)
+    waiting = (lambda: NOTHING) if again else (lambda: numberer.foreseen().block)
+    return Arriving(blocks, vocabulary, labels.names, again, waiting)
+
+
+def uncounted(**meaning: Any) -> Vocabulary:
+    """A vocabulary of hashed attributes that the trainer counts."""
+    return Vocabulary(
+        attributes=None,
+        edge_attributes=pa.array([], pa.large_string()),
+        counts=np.empty(0, np.int64),
+        marks=np.empty((0, 1), np.uint64),
+        **meaning,
+    )
 
 
 def _of_chain(path: str | Path, spec: InputSpec) -> Arriving:

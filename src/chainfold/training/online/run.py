@@ -5,18 +5,18 @@
 
 Both are saved every so many rows, when the run is asked to stop, and at the end. A resumed run over files skips the
 rows that the state has and ends with the bytes of an uninterrupted one. A resumed run over a pipe trains on the rows
-that come from then on, as a new sequence; rows that the pipe gave after the last save are lost.
+that come from then on, as a new sequence; rows that the pipe gave after the last save are lost. Their number is known
+from `.MODEL.run.rows`, which is rewritten in place after each block: the number of rows that the pipe has given.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
-import pyarrow as pa
 
 from chainfold.chain.block import Block
 from chainfold.chain.builder import MOST_HASH_BITS
@@ -25,10 +25,12 @@ from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.file import check_columns, check_labels, save_model
 from chainfold.model.model import Model
 from chainfold.system.archive import damage, read_sealed, write_sealed
+from chainfold.system.files import hidden
+from chainfold.system.machine import OPEN_FLAGS
 from chainfold.system.validate import Arrays, is_count, mapping, need, under
 from chainfold.training.loop import difference
 from chainfold.training.online.adagrad import OnlineSettings
-from chainfold.training.online.arriving import Arriving
+from chainfold.training.online.arriving import Arriving, uncounted
 from chainfold.training.online.prequential import Interval, Prequential
 from chainfold.training.online.share import NOTHING
 from chainfold.training.online.trainer import BatchResult, OnlineTrainer
@@ -37,6 +39,7 @@ from chainfold.training.optimisers.base import check_whole
 RUN, RUN_VERSION = "online run", 3
 SAVED_ROWS = 100_000  # rows after which a run is saved
 _MEANING = ("labels", "label", "template", "columns", "hash_bits")
+_DIGITS = 18  # of the number of rows that a pipe has given
 
 T = TypeVar("T")
 
@@ -75,6 +78,8 @@ class OnlineRun:
         self._again: bool | None = None  # whether the rows can be read again; None before the run has begun
         self._waiting = False  # whether the run waits for rows: it may be left, and nothing is half done
         self._unsaved = 0  # positions since the last save
+        self._given = 0  # rows that have come, with those that are in no block yet
+        self._given_path = hidden(self.state_path, "rows")
 
     @property
     def rows(self) -> int:
@@ -85,6 +90,15 @@ class OnlineRun:
     def piped(self) -> Vocabulary | None:
         """The vocabulary of the rows so far, if they came from a pipe."""
         return None if self._again else self.vocabulary
+
+    @property
+    def lost(self) -> int | None:
+        """Number of rows that a pipe gave after the restored state was saved; None where that is not known."""
+        with suppress(OSError):
+            given = self._given_path.read_bytes()
+            if len(given) == _DIGITS and given.isdigit() and int(given) >= self.rows:
+                return int(given) - self.rows
+        return None
 
     def restore(self) -> None:
         """Continue from the saved state."""
@@ -106,6 +120,7 @@ class OnlineRun:
             size, labels = 1 << vocabulary.hash_bits, len(vocabulary.labels)
             self.trainer = OnlineTrainer.of_state(given.rest(), size, labels, self._settings)
             self.prequential.restore(prequential, self.trainer.positions)
+            self._given = self.rows
 
     def run(self, arriving: Arriving) -> Model:
         """Train on all rows, and store the model."""
@@ -117,6 +132,9 @@ class OnlineRun:
                 trainer.add(block)
                 waiting = arriving.waiting()
                 trainer.check(waiting)
+                self._given = trainer.rows + waiting.labels.size
+                if not arriving.again and self.state_path.exists():
+                    self._write_given()
                 self._train(trainer)
         except StopRequested:
             trainer.add(waiting)
@@ -130,7 +148,7 @@ class OnlineRun:
             self._count(batch)
         model = self._write_model(trainer)
         self.prequential.close()
-        self.state_path.unlink(missing_ok=True)
+        self._remove_state()
         return model
 
     def leave_if_waiting(self) -> None:
@@ -155,7 +173,7 @@ class OnlineRun:
         if self.trainer is None or self.vocabulary is None:
             self.vocabulary, self._again = meaning, arriving.again
             self.trainer = OnlineTrainer(1 << meaning.hash_bits, self._settings)
-            self.state_path.unlink(missing_ok=True)
+            self._remove_state()
         elif self._again != arriving.again:
             was, now = ("files", "a pipe") if self._again else ("a pipe", "files")
             raise self._mismatch(f"the run reads {was}, and cannot continue with {now}")
@@ -215,7 +233,22 @@ class OnlineRun:
             "again": self._again,
         }
         tensors = {**trainer.state(), **under("prequential", self.prequential.state())}
+        if not self._again:
+            self._write_given()
         write_sealed(self.state_path, RUN, RUN_VERSION, tensors, about)
+
+    def _write_given(self) -> None:
+        """Write the number of rows that a pipe has given."""
+        with suppress(OSError):  # without it, a resumed run cannot tell how many rows are lost
+            file = os.open(self._given_path, os.O_WRONLY | os.O_CREAT | OPEN_FLAGS, 0o666)
+            try:
+                os.write(file, b"%0*d" % (_DIGITS, self._given))
+            finally:
+                os.close(file)
+
+    def _remove_state(self) -> None:
+        self._given_path.unlink(missing_ok=True)
+        self.state_path.unlink(missing_ok=True)
 
     def _write_model(self, trainer: OnlineTrainer) -> Model:
         assert self.vocabulary is not None, "the run has begun"
@@ -229,13 +262,7 @@ def _vocabulary(meaning: Mapping[str, Any], again: Any) -> Vocabulary:
     need(type(again) is bool, "it does not say whether rows can be read again")
     need(again or all(type(meaning[name]) is str for name in ("label", "template", "columns")), "it has no columns")
     need(type(meaning["labels"]) is list, "its labels are no list")
-    vocabulary = Vocabulary(
-        **{**meaning, "labels": tuple(meaning["labels"])},
-        attributes=None,
-        edge_attributes=pa.array([], pa.large_string()),
-        counts=np.empty(0, np.int64),
-        marks=np.empty((0, 1), np.uint64),
-    )
+    vocabulary = uncounted(**{**meaning, "labels": tuple(meaning["labels"])})
     need(is_count(vocabulary.hash_bits, 1, MOST_HASH_BITS), f"its hash_bits are not from 1 to {MOST_HASH_BITS}")
     check_labels(vocabulary.labels)
     check_columns(vocabulary)

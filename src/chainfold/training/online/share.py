@@ -38,21 +38,6 @@ NOTHING = Block(
 """A block without positions."""
 
 
-class Renumbering:
-    """Consecutive numbers for the attributes of a window."""
-
-    def __init__(self, size: int) -> None:
-        self._table = np.empty(size, np.int32)
-
-    def __call__(self, ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The distinct ids in order of their last appearance, and the number of each id among them."""
-        order = np.arange(ids.size, dtype=np.int32)
-        self._table[ids] = order
-        distinct = ids[self._table[ids] == order]
-        self._table[distinct] = order[: distinct.size]
-        return distinct, self._table[ids]
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingWindow:
     """A block whose positions low … high-1 are the batch."""
@@ -76,10 +61,10 @@ class WindowShare(NamedTuple):
     future_known: bool  # whether positions after it cannot
 
 
-def share_in(window: TrainingWindow, renumbering: Renumbering, weights: OnlineWeights) -> WindowShare:
+def share_in(window: TrainingWindow, weights: OnlineWeights) -> WindowShare:
     """The gradient of the batch of a window, at the present weights."""
     block = join_blocks([window.block])
-    ids, local = renumbering(block.ids)
+    ids, local = np.unique(block.ids, return_inverse=True)
     starts, labels = block.starts.copy(), block.labels.copy()
     starts[0] = True
     labels[window.high :] = 0  # they do not count, and may have no weights yet

@@ -28,7 +28,7 @@ from chainfold.model.model import Model
 from chainfold.system.archive import Tensors
 from chainfold.system.validate import LARGEST, MOST, Arrays, ascending, finite, need, under, within
 from chainfold.training.online.adagrad import OnlineSettings, OnlineWeights
-from chainfold.training.online.share import NOTHING, Renumbering, TrainingWindow, WindowShare, share_in
+from chainfold.training.online.share import NOTHING, TrainingWindow, WindowShare, share_in
 
 _KEPT = Block._fields[:5]  # arrays of a block in a state; edge attributes and weights are not supported
 
@@ -59,7 +59,6 @@ class OnlineTrainer:
         self.weights = OnlineWeights(n_attributes, 0, self.settings)
         self.totals = OnlineTotals()
         self.rows = 0  # added so far
-        self._renumbering = Renumbering(n_attributes)
         self._held = NOTHING  # rows before the next batch, and rows to train on
         self._past = 0  # number of rows before the next batch
         self._new: list[Block] = []  # blocks that are not in `_held` yet
@@ -143,7 +142,7 @@ class OnlineTrainer:
             elif end == size and ended:
                 closed = True
             window = TrainingWindow(self._held.part(begin, end), low - begin, high - begin, bool(starts[begin]), closed)
-            share = share_in(window, self._renumbering, self.weights)
+            share = share_in(window, self.weights)
             more_before = not share.past_known and before < HALO.last and begin > 0
             more_after = not share.future_known and after < HALO.last
             if not (more_before or more_after):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.system.validate import need
@@ -59,16 +59,6 @@ class Optimiser(Protocol):
         ...
 
 
-def starting_point(start: ArrayLike) -> Floats:
-    """A copy of where to begin."""
-    point = np.array(start, dtype=np.float64)
-    if point.ndim != 1:
-        raise ChainfoldError(f"the starting point has shape {point.shape}; give one flat vector of weights.")
-    if not np.isfinite(point).all():
-        raise ChainfoldError("the starting point holds weights that are not finite; begin with finite weights.")
-    return point
-
-
 def checked(given: State, expected: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of a state, if they have the names, kinds and shapes of those that are expected."""
     if set(given) != set(expected):
@@ -82,11 +72,6 @@ def checked(given: State, expected: Mapping[str, NDArray[Any]]) -> dict[str, NDA
                 f"{array.dtype} of shape {array.shape}; resume with the data and settings that it was saved under."
             )
     return dict(given)
-
-
-def check_trail(values: Floats) -> None:
-    """Objectives, of which the first may not be there as yet."""
-    need(not np.isinf(values).any(), "its values are not all finite")
 
 
 def frozen_view(array: Floats) -> Floats:
@@ -105,6 +90,11 @@ class Trail:
     def add(self, value: float) -> None:
         self.values[:-1] = self.values[1:]
         self.values[-1] = value
+
+    def restore(self, values: Floats) -> None:
+        """Go on from earlier values, of which the first may not be there as yet."""
+        need(not np.isinf(values).any(), "its values are not all finite")
+        self.values[:] = values
 
     def flat(self) -> bool:
         """Over one period it fell by no more than a share delta of itself."""

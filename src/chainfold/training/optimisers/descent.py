@@ -38,12 +38,10 @@ from chainfold.training.optimisers.base import (
     State,
     Trail,
     check_not_negative,
-    check_trail,
     check_whole,
     checked,
     frozen_view,
     norm,
-    starting_point,
 )
 from chainfold.training.optimisers.vector_threads import VectorThreads
 
@@ -106,12 +104,11 @@ class Descent:
         settings: DescentSettings | None = None,
         threads: int = 1,
     ) -> None:
-        check_whole("batches", batches, 1)
         self._batch_gradient = gradient
         self._batches = batches
         self._settings = settings or DescentSettings()
         self._threads = VectorThreads(threads)
-        self._point = starting_point(start)
+        self._point = np.array(start, np.float64)
         self._moments = np.zeros((ALGORITHMS[self._settings.algorithm].moments, self._point.size))
         self._steps = 0
         self._value = 0.0  # of this epoch so far
@@ -162,16 +159,11 @@ class Descent:
 
     def restore(self, state: State) -> None:
         given = checked(state, self.state())
-        if given["batches"] != self._batches:
-            raise ChainfoldError(
-                f"the saved state is that of a run over {given['batches']} batches, and this one has {self._batches}; "
-                f"resume with the data and settings that it was saved under."
-            )
+        need(given["batches"] == self._batches, f"it is that of a run over {given['batches']} batches")
         for name in ("point", "moments", "epoch_value", "epoch_gradient", "norms"):
             finite(name, given[name])
         within("moments", given["moments"][-1:] if self._moments.size else given["norms"], 0.0, np.inf)  # of squares
         within("steps", given["steps"], 0, MOST)
-        check_trail(given["values"])
         need(given["gradient_norm"] >= 0.0, "its gradient_norm is not a number")
         self._point[:] = given["point"]
         self._moments[:] = given["moments"]
@@ -180,7 +172,7 @@ class Descent:
         self._gradient[:] = given["epoch_gradient"]
         self._gradient_norm = float(given["gradient_norm"])
         self._norms[:] = given["norms"]
-        self._trail.values[:] = given["values"]
+        self._trail.restore(given["values"])
         self._order = self._shuffled()
 
     def _shuffled(self) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,21 +32,19 @@ from chainfold.training.optimisers.base import (
     State,
     Trail,
     check_not_negative,
-    check_trail,
     check_whole,
     checked,
     frozen_view,
-    starting_point,
 )
-from chainfold.training.optimisers.linesearch import Trial
+from chainfold.training.optimisers.linesearch import Probe, Trial
 from chainfold.training.optimisers.vector_threads import VectorThreads
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 
-LINE_SEARCHES = {
+LINE_SEARCHES: dict[str, Callable[[Probe, Trial, float, int], Trial | None]] = {
     "MoreThuente": linesearch.more_thuente,
     "Backtracking": linesearch.backtracking,
-    "StrongBacktracking": linesearch.strong_backtracking,
+    "StrongBacktracking": partial(linesearch.backtracking, strong=True),
 }
 
 _LEAST_CURVATURE = 1e-12  # of a pair, as the cosine of the angle between s and y
@@ -95,7 +94,7 @@ class Lbfgs:
         self._settings = settings or LbfgsSettings()
         self._c1 = float(self._settings.c1)
         self._threads = VectorThreads(threads)
-        self._point = starting_point(start)
+        self._point = np.array(start, np.float64)
         self._size = size = self._point.size
         self._value = math.nan  # of the whole objective; nan until the first evaluation
         self._gradient = np.zeros(size)  # of f
@@ -148,13 +147,12 @@ class Lbfgs:
         given = checked(state, self.state())
         for name in ("point", "gradient"):
             finite(name, given[name])
-        check_trail(given["values"])
         need(not np.isinf(given["value"]), "its value is not finite")
         within("iteration", given["iteration"], 0, MOST)
         self._point[:] = given["point"]
         self._gradient[:] = given["gradient"]
         self._value = float(given["value"])
-        self._trail.values[:] = given["values"]
+        self._trail.restore(given["values"])
         self._iteration = int(given["iteration"])
         self._exhausted = bool(given["exhausted"])
         self._pairs.restore(given)

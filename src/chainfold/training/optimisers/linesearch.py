@@ -88,10 +88,6 @@ def backtracking(probe: Probe, start: Trial, step: float, most: int, strong: boo
     return search.best
 
 
-def strong_backtracking(probe: Probe, start: Trial, step: float, most: int) -> Trial | None:
-    return backtracking(probe, start, step, most, strong=True)
-
-
 def kept(before: float, promised: float, after: float) -> float:
     """The factor, 0.1 to 0.5, by which to shorten a step that was too long.
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.kernels.vectors import CHUNK
-from chainfold.training.optimisers.base import check_whole
 
 _LEAST_SHARED = 1 << 16  # elements; a shorter vector is processed by the calling thread
 
@@ -24,8 +23,7 @@ class VectorThreads:
     """The calling thread and a pool of others, which starts when it is first needed."""
 
     def __init__(self, threads: int = 1) -> None:
-        check_whole("threads", threads, 1)
-        self._threads = int(threads)
+        self._threads = threads
         self._helpers = ThreadPoolExecutor(max(1, self._threads - 1))
 
     def run(self, kernel: Callable[..., None], size: int, sums: int, *arguments: Any) -> NDArray[np.float64]:
