@@ -10,7 +10,7 @@ import pytest
 
 import chainfold
 from budget import exceeded
-from chainfold.engines.registry import ENGINES
+from chainfold.engines import registry
 
 pytestmark = pytest.mark.quick
 
@@ -43,7 +43,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-ENGINE_MODULES = {name.replace("-", "_") for name in ENGINES}
+ENGINE_MODULES = {f"engines.{module}" for module in registry.MODULES.values()}
 
 
 def module_of(path: Path) -> str:
@@ -97,10 +97,10 @@ def test_no_two_modules_import_one_another() -> None:
 
 
 def test_no_engine_imports_another_but_parallel() -> None:
-    paths = [path for path in MODULES if path.parent.name in ("engines", "published") and path.stem in ENGINE_MODULES]
-    assert len(paths) == len(ENGINES)
+    paths = [path for path in MODULES if module_of(path) in ENGINE_MODULES]
+    assert len(paths) == len(ENGINE_MODULES)
     for path in paths:
-        others = {name.split(".")[-1] for name in imports(path) if room(name) == "engines"} & ENGINE_MODULES
+        others = imports(path) & ENGINE_MODULES
         assert not others or path.stem == "parallel", f"{module_of(path)} imports {', '.join(others)}"
 
 

@@ -17,9 +17,7 @@ from chainfold.chain.block import Block, Source
 from chainfold.engines.engine import Report
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.problem import Problem
-from chainfold.engines.published import fb_log
-from chainfold.engines.published.fb_log_spill import LogVectorFile
-from chainfold.engines.published.log_domain import forward_and_back
+from chainfold.engines.published.algorithm_1 import LogVectorFile, forward_and_back, keep_all
 from chainfold.engines.registry import engine_named
 from chainfold.engines.settings import Settings
 from chainfold.engines.tally import Tally
@@ -43,7 +41,7 @@ def evaluate_limited(pager: Pager, model: Model, source: Source, engine: str, bl
 
 
 def _everything(problem: Problem, pager: Pager) -> tuple[Tally, Report]:
-    return fb_log.run(problem, pager.table)
+    return keep_all(problem, pager.table)
 
 
 def _vectors(problem: Problem, pager: Pager) -> tuple[Tally, Report]:

@@ -163,8 +163,3 @@ def test_two_inputs_of_one_name_are_refused(client: Any, files: list[Path], mode
         cluster.tag(client, model, files, files[0].parent)
     with pytest.raises(ChainfoldError, match="is not a folder"):
         cluster.tag(client, model, files, tmp_path / "missing")
-
-
-def test_only_lbfgs(client: Any, tmp_path: Path) -> None:
-    with pytest.raises(ChainfoldError, match="algorithm 'sgd' goes through the chain in order"):
-        cluster.train(client, tmp_path / "missing", Training("sgd"))

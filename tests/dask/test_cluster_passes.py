@@ -15,7 +15,7 @@ import pytest
 from chainfold import Chain, Layout, Model, StoredChain, Training, open_chain, train
 from chainfold.dask import passes as cluster_passes
 from chainfold.dask import rounds
-from chainfold.dask.passes import ClusterPasses, divided
+from chainfold.dask.passes import ClusterPasses
 from chainfold.dask.rounds import Round, Task
 from chainfold.errors import ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.training.passes import LocalPasses
@@ -176,10 +176,3 @@ def test_a_chain_in_memory_is_refused(client: Any) -> None:
     memory = Chain.from_arrays(offsets=[0, 1, 2], ids=[0, 1], labels=[0, 1])
     with pytest.raises(ChainfoldError, match="write it with `write_chain` or `encode`"):
         ClusterPasses(client, memory)
-
-
-def test_runs_of_leaves() -> None:
-    assert divided(16, 2) == [(0, 8), (8, 16)]
-    assert divided(16, 40) == [(k, k + 1) for k in range(16)]
-    assert {last - first for first, last in divided(256, 3)} == {28, 30}
-    assert len(divided(256, 3)) == 9

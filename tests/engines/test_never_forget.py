@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from chainfold import Chain, Evaluation, Layout, Model, log_likelihood
 from chainfold.engines.registry import ENGINES
@@ -183,16 +182,3 @@ def test_a_label_may_fall_beyond_the_range_of_a_double_and_come_back(engine: str
     assert found.log_z == pytest.approx(np.log(2.0), rel=1e-10)
     moves = (2 * half - 1) / 2
     np.testing.assert_allclose(found.expected[2:], [moves, 0.0, 0.0, moves], rtol=1e-10)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_flat_identity_has_its_closed_form(engine: str) -> None:
-    """Two labels that never change and no evidence: each path of two has probability one half."""
-    positions = 50
-    chain = Chain.from_arrays(offsets=np.zeros(positions + 1), ids=[], n_labels=2, n_attributes=1)
-    model = Model(Layout.full(2, 1), np.concatenate([[0.0, 0.0], np.ravel(IDENTITY)]))
-    found = log_likelihood(model, chain, engine, block=7)
-    moves = (positions - 1) / 2
-    expected: NDArray[np.float64] = np.array([0.0, 0.0, moves, 0.0, 0.0, moves])
-    np.testing.assert_allclose(found.expected, expected, rtol=1e-12)
-    assert found.log_z == pytest.approx(np.log(2.0), rel=1e-14)

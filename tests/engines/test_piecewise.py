@@ -78,19 +78,12 @@ def test_every_shape_cut_anywhere(case: str) -> None:
         check(model, chain, random, **settings)
 
 
-@pytest.mark.parametrize("case", ["3 labels", "start marks in pairs", "edge attributes"])
-def test_weights_of_sequences(case: str) -> None:
+@pytest.mark.parametrize("case", ["3 labels", "start marks in pairs", "start marks at the ends", "edge attributes"])
+def test_weights_of_sequences_and_labels_that_may_not_start_or_end_one(case: str) -> None:
     model, chain, random = solved(case)
     weights = random.uniform(0.0, 3.0, chain.positions)[np.cumsum(chain.starts) - 1]
-    chain = replace(chain, weights=frozen(weights, np.float64))
-    for settings in SETTINGS:
-        check(model, chain, random, **settings)
-
-
-@pytest.mark.parametrize("case", ["3 labels", "start marks in pairs", "start marks at the ends", "edge attributes"])
-def test_labels_that_may_not_start_or_end_a_sequence(case: str) -> None:
-    model, chain, random = solved(case)
-    chain = replace(chain, labels=frozen(np.zeros(chain.positions), np.int32))
+    labels = np.zeros(chain.positions)
+    chain = replace(chain, weights=frozen(weights, np.float64), labels=frozen(labels, np.int32))
     model = replace(model, first=np.arange(3) < 2, last=np.arange(3) != 1)
     for settings in SETTINGS:
         check(model, chain, random, **settings)
@@ -175,12 +168,6 @@ def test_a_label_that_turns_out_unknown_leaves_the_expected_counts() -> None:
         found = in_pieces(model, chain, [2, 4, 6], **settings)
         same(found, log_likelihood(model, chain, **settings))
         assert found.gradient is None
-
-
-def test_labels_need_not_be_observed() -> None:
-    model, chain, _ = solved("3 labels")
-    found = in_pieces(model, chain, [2, 4], observe=False)
-    same(found, log_likelihood(model, chain, observe=False))
 
 
 class Watched:

@@ -125,23 +125,6 @@ ENGINES_AT_LENGTH: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("n_labels", [2, 9])
-def test_weights_of_one_change_nothing_and_whole_weights_are_copies(n_labels: int) -> None:
-    (model, plain), (_, ones), (_, twice) = (
-        long_chain(weights, n_labels) for weights in (None, np.ones(1), np.full(1, 2.0))
-    )
-    for engine in ("fb", "stream", "parallel"):
-        whole = log_likelihood(model, plain, engine)
-        assert whole.gradient is not None
-        assert whole.log_likelihood is not None
-        for chain, factor in ((ones, 1.0), (twice, 2.0)):
-            found = log_likelihood(model, chain, engine)
-            assert found.gradient is not None
-            assert found.log_z == pytest.approx(factor * whole.log_z, rel=1e-13)
-            assert found.log_likelihood == pytest.approx(factor * whole.log_likelihood, rel=1e-13)
-            np.testing.assert_allclose(found.gradient, factor * whole.gradient, rtol=1e-10, atol=1e-10)
-
-
 def test_weights_count_without_labels_too() -> None:
     model, chain = long_chain(np.full(1, 2.0), 3)
     unknown = replace(chain, labels=frozen(np.full(chain.positions, -1), np.int32))

@@ -84,21 +84,6 @@ def test_packed_input_is_padded_input_without_padding() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_emissions_are_computed_in_float32(dtype: torch.dtype) -> None:
-    module, emissions, tags = setting()
-    half = emissions.detach().to(dtype).requires_grad_()
-    value = module(half, tags)
-    assert value.dtype == torch.float32
-    full = half.detach().float().requires_grad_()
-    assert torch.equal(value, module(full, tags))
-    value.backward()
-    module(full, tags).backward()
-    assert half.grad is not None
-    assert full.grad is not None
-    assert torch.equal(half.grad, full.grad.to(dtype))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_every_number_of_half_precision_emissions_is_a_float32(dtype: torch.dtype) -> None:
     module, emissions, _ = setting()
     half = emissions.detach().to(dtype)
@@ -162,23 +147,6 @@ def test_no_more_labellings_are_looked_for_than_there_are() -> None:
     assert paths.labels == [[0] * 1000]
     long = module.nbest(torch.randn(1, 5000, 3), 4)  # 3^5000 labellings
     assert len(long[0].labels) == 4
-
-
-def test_samples_have_the_frequencies_of_the_marginals() -> None:
-    module, emissions, _ = setting((2, 4, 3), seed=5)
-    drawn = module.sample(emissions, 20000, generator=torch.Generator().manual_seed(1))
-    frequency = torch.stack([torch.nn.functional.one_hot(labels, 3).double().mean(0) for labels in drawn])
-    assert torch.allclose(frequency, module.marginals(emissions).double(), atol=0.02)
-
-
-def test_compiles_into_one_graph() -> None:
-    module, emissions, tags = setting()
-    mask = torch.ones(3, 6, dtype=torch.bool)
-    mask[1, 3:] = False
-    compiled = torch.compile(lambda e: module(torch.tanh(e), tags, mask), fullgraph=True, backend="aot_eager")
-    (found,) = torch.autograd.grad(compiled(emissions), emissions)
-    (expected,) = torch.autograd.grad(module(torch.tanh(emissions), tags, mask), emissions)
-    assert torch.equal(found, expected)
 
 
 def test_torch_finds_nothing_wrong_with_the_operators() -> None:

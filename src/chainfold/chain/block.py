@@ -263,56 +263,35 @@ def entries_of(block: Block) -> tuple[Entries, Entries]:
 def join_blocks(parts: Iterable[Block]) -> Block:
     """Several blocks, copied into one; `parts` is iterated over twice, first for the sizes."""
     rows = weighted = 0
-    sizes = [_JoinedEntries(), _JoinedEntries()]
+    counts = np.zeros((2, 3), np.int64)  # for each kind of attributes: parts with offsets, entries, parts with values
     for part in parts:
         rows += part.labels.size
         weighted += part.weights.size
-        for size, entries in zip(sizes, entries_of(part), strict=True):
-            size.count(*entries)
+        for count, (offsets, _, values) in zip(counts, entries_of(part), strict=True):
+            if offsets.size:
+                count += (1, offsets[-1] - offsets[0], values.size > 0)
     labels, starts, weights = np.empty(rows, np.int32), np.empty(rows, np.bool_), np.empty(weighted)
-    for size in sizes:
-        size.allocate(rows)
-    low = 0
+    joined = [
+        (np.zeros(rows + 1 if there else 0, np.int64), np.empty(entries, np.int32), np.empty(entries if valued else 0))
+        for there, entries, valued in counts.tolist()
+    ]
+    low, filled = 0, [0, 0]
     for part in parts:
         high = low + part.labels.size
         labels[low:high], starts[low:high] = part.labels, part.starts
         if weighted:
             weights[low:high] = part.weights
-        for size, entries in zip(sizes, entries_of(part), strict=True):
-            size.append(low, *entries)
+        for kind, (offsets, ids, values) in enumerate(entries_of(part)):
+            if offsets.size:
+                own, begin = slice(offsets[0], offsets[-1]), filled[kind]
+                filled[kind] = end = begin + int(offsets[-1] - offsets[0])
+                joined[kind][0][low + 1 : high + 1] = offsets[1:] + (begin - offsets[0])
+                joined[kind][1][begin:end] = ids[own]
+                if joined[kind][2].size:
+                    joined[kind][2][begin:end] = values[own] if values.size else 1.0
         low = high
-    state, edge = (size.frozen() for size in sizes)
+    state, edge = (
+        (frozen(offsets, np.int64), frozen(ids, np.int32), frozen(values, np.float64))
+        for offsets, ids, values in joined
+    )
     return Block(frozen(labels, np.int32), frozen(starts, np.bool_), *state, *edge, frozen(weights, np.float64))
-
-
-class _JoinedEntries:
-    """The attributes of one kind of several blocks."""
-
-    def __init__(self) -> None:
-        self._there = self._valued = False
-        self._entries = self._filled = 0
-
-    def count(self, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-        if offsets.size:
-            self._there = True
-            self._entries += int(offsets[-1] - offsets[0])
-            self._valued |= values.size > 0
-
-    def allocate(self, rows: int) -> None:
-        self._offsets = np.zeros(rows + 1 if self._there else 0, np.int64)
-        self._ids = np.empty(self._entries, np.int32)
-        self._values = np.empty(self._entries if self._valued else 0)
-
-    def append(self, row: int, offsets: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-        if not offsets.size:
-            return
-        part = slice(offsets[0], offsets[-1])
-        begin, end = self._filled, self._filled + int(offsets[-1] - offsets[0])
-        self._offsets[row + 1 : row + offsets.size] = offsets[1:] + (begin - offsets[0])
-        self._ids[begin:end] = ids[part]
-        if self._valued:
-            self._values[begin:end] = values[part] if values.size else 1.0
-        self._filled = end
-
-    def frozen(self) -> Entries:
-        return frozen(self._offsets, np.int64), frozen(self._ids, np.int32), frozen(self._values, np.float64)

@@ -20,7 +20,6 @@ from chainfold.errors import BadSetting
 MOST_HASH_BITS = 24  # counts and marks of 2²⁴ ids take a quarter of a gigabyte
 _MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner
 _MERGED = 1 << 14  # attributes whose marks are merged at once
-_FREQUENT = 65535  # counts above it are sorted by themselves
 
 
 class Names(Protocol):
@@ -174,7 +173,5 @@ def by_falling_count(counts: NDArray[np.int64], min_count: int, settled: int = 0
     """The ids that occur often enough, the most frequent first, equals in their own order; settled ones before all."""
     if settled:
         return np.concatenate([np.arange(settled), settled + by_falling_count(counts[settled:], min_count)])
-    order = np.argsort((_FREQUENT - np.minimum(counts, _FREQUENT)).astype(np.uint16), kind="stable")
-    frequent = int(np.count_nonzero(counts >= _FREQUENT))
-    order[:frequent] = order[:frequent][np.argsort(-counts[order[:frequent]], kind="stable")]
+    order = np.argsort(-counts, kind="stable")
     return order[: int(np.count_nonzero(counts >= min_count))]

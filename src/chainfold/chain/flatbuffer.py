@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 PLACE = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 """Where a message is in an Arrow file, as its footer says."""
 
-BUFFER = np.dtype([("offset", "<i8"), ("size", "<i8")])
-"""Where a buffer is in the body of a message."""
-
 DICTIONARIES, BATCHES = 2, 3  # fields of a footer, and kinds of messages
 
 

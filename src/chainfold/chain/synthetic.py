@@ -83,9 +83,7 @@ class SyntheticChain:
         self._step_logs = _step_logs(random, n_labels, n_edge_attributes, sticky)
         self._recipe = _recipe(self, active, informative, mean_length, self._step_logs, random)
         self._anchors: list[int] = [0]  # the label before every _PITCH-th position, as far as they are known
-        self._ends: dict[
-            int, int
-        ] = {}  # the label before the end of each of the latest blocks: one reader goes on there
+        self._ends: dict[int, int] = {}  # the label before the end of each of the latest blocks, where a reader goes on
         self._lock = threading.Lock()
 
     def block(self, low: int, high: int) -> Block:

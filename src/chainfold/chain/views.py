@@ -85,7 +85,8 @@ class JoinedSource:
     def block(self, low: int, high: int) -> Block:
         if not self.first <= low < high <= self.positions:
             raise BadChain(f"positions {low} to {high - 1} are not among {self.first} to {self.positions - 1}.")
-        parts = self._parts[bisect_right(self._parts, low, key=_begin) - 1 : bisect_left(self._parts, high, key=_begin)]
+        begins = [part.begin for part in self._parts]
+        parts = self._parts[bisect_right(begins, low) - 1 : bisect_left(begins, high)]
         blocks = [self._read(part, low, high) for part in parts]
         return blocks[0] if len(blocks) == 1 else join_blocks(blocks)
 
@@ -101,7 +102,3 @@ class JoinedSource:
         if self.n_edge_attributes and not block.edge_offsets.size:
             block = block._replace(edge_offsets=frozen(np.zeros(high - low + 1), np.int64))
         return block
-
-
-def _begin(part: SourcePart) -> int:
-    return part.begin

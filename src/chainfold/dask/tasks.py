@@ -16,14 +16,14 @@ from chainfold.dask.chains import ChainPlace, HeldStretch, OpenChain, opened
 from chainfold.dask.failure import Failure, returned
 from chainfold.dask.sums_of_runs import SentNode, tree_of
 from chainfold.engines.observed import count_leaves
-from chainfold.engines.parallel import NEAR, RunEvents, cut_places, run_leaves
-from chainfold.engines.problem import Problem
+from chainfold.engines.parallel import NEAR, cut_places, run_leaves
+from chainfold.engines.problem import Problem, ReadSoFar
 from chainfold.engines.settings import Settings, Shape
+from chainfold.engines.stream import StreamEvents
 from chainfold.engines.stretch import HALO
 from chainfold.engines.sums import SumTree
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
-from chainfold.system.archive import Tensors
 from chainfold.training.passes import digest_of_piece
 
 _HALO = HALO.last + NEAR  # positions around a stretch that its certificates may look at
@@ -43,8 +43,8 @@ class RunSums(NamedTuple):
     """The sums over the stretches that begin in a run of leaves."""
 
     nodes: list[SentNode]
-    events: list[RunEvents]
-    read: list[Tensors]  # positions and bytes
+    events: list[StreamEvents]
+    read: list[ReadSoFar]
 
 
 @returned
@@ -106,6 +106,6 @@ def _stretch(shape: Shape, settings: Settings, first: int, last: int) -> HeldStr
     return HeldStretch(max(borders[first] - _HALO, 0), min(borders[last] + _HALO, shape.positions))
 
 
-def _sent(problem: Problem, tree: SumTree, events: list[RunEvents]) -> RunSums:
+def _sent(problem: Problem, tree: SumTree, events: list[StreamEvents]) -> RunSums:
     layout = problem.model.layout
-    return RunSums([SentNode.of(node, layout) for node in tree.nodes], events, [problem.state()])
+    return RunSums([SentNode.of(node, layout) for node in tree.nodes], events, [problem.read_so_far])

@@ -15,9 +15,10 @@ from chainfold.dask.rounds import TIMEOUT
 from chainfold.dask.sums_of_runs import tree_of
 from chainfold.dask.tasks import evaluate_run_of_model
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.parallel import RunEvents
+from chainfold.engines.parallel import report_of
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings, Shape
+from chainfold.engines.stream import StreamEvents
 from chainfold.engines.tally import Tally
 from chainfold.errors import ChainfoldError
 from chainfold.model.model import Model
@@ -95,15 +96,15 @@ def log_likelihood(
         leaves = Leaves(reached, Shape.of(model.layout, aligned), settings, timeout)
         shared, args = (model,), (ChainPlace.of(source), settings)
         runs = leaves.run(evaluate_run_of_model, shared, args, options.get("progress"))
-    events = RunEvents()
+    events = StreamEvents()
     for run in runs:
         for part in run.events:
             events.add(part)
-        for state in run.read:
-            problem.add_read(state)
+        for read in run.read:
+            problem.add_read(read)
     sums = tree_of(run.nodes for run in runs).root
     sums.expected = model.layout.pack(sums.expected, padding=0.0)
     if sums.observed is not None:
         sums.observed = model.layout.pack(sums.observed, padding=0.0)
     tally = Tally(problem, sums)
-    return evaluation_of("parallel", problem, tally, events.report(problem, tally))
+    return evaluation_of("parallel", problem, tally, report_of(problem, tally, events))

@@ -1,7 +1,7 @@
 """Engines: exact ways to compute log Z and the expected counts of a chain under given weights.
 
 All agree; they differ in what they keep and how often they read. Begin reading with `problem` and `block_pass`, then
-`fb` and `stream`. An engine gets blocks of arrays and a layout of weights, through `Problem`.
+`memory_cases` and `stream`. An engine gets blocks of arrays and a layout of weights, through `Problem`.
 
     rounding            how large scores can be; error bounds
     ranges              ranges of positions
@@ -18,11 +18,11 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     block_pass          forward and back over one block
     certificate         the posterior of a position, known before the future is read
     short_sequences     whole sequences, forward and back in one go
-    keeper              the frame of the engines that read the data twice
-      fb                keeps everything                       O(NT)
-      fb_recompute      keeps the forward vectors              O(NT), half
-      fb_spill          keeps them on disk                     O(B)
-      checkpoint        keeps one in √T                        O(N√T)
+    memory_cases        forward over the blocks, then back over them
+                          fb             keeps everything                O(NT)
+                          fb-recompute   keeps the forward vectors       O(NT), half
+                          fb-spill       keeps them on disk              O(B)
+                          checkpoint     keeps one in √T                 O(N√T)
     stream              one pass, certified collapse           O(M + N(B + L))
     stretch             the share of a stretch of the chain, with halos
     parallel            `stream` on many stretches at once

@@ -26,30 +26,22 @@ from chainfold.model.layout import Floats
 class BlockPass:
     """Forward and back over one block; its arrays are used again for the next block."""
 
+    block: Block  # and its rows: given before the way back
+    _block_rows: BlockRows
+    passed: Passed  # after `forward` or `restore`
+
     def __init__(self, problem: Problem, potentials: Potentials) -> None:
         self._problem, self._potentials = problem, potentials
         self._rows = 0  # positions for which there is room
         self._lent: list[Floats] = []  # alpha and predicted; edge and shift, where each position has its own
         self._lattice_room: list[Floats] = []  # the same, a row for each position
-        self._data: tuple[Block, BlockRows] | None = None
         self._room: BlockRows | None = None  # the arrays that hold the rows
-        self._passed: Passed | None = None
         self.low = self.size = 0
         self.entry = Belief(np.zeros(potentials.width))  # the forward vector before the block, as it was given
 
     @property
     def width(self) -> int:
         return self._potentials.width
-
-    @property
-    def block(self) -> Block:
-        assert self._data is not None, "given before the way back"
-        return self._data[0]
-
-    @property
-    def passed(self) -> Passed:
-        assert self._passed is not None, "forward comes first"
-        return self._passed
 
     def lattice(self) -> Lattice:
         """The block as kernels take it."""
@@ -64,8 +56,20 @@ class BlockPass:
         self._begin(low, block, entry)
         masked = masked and self._problem.masked
         self._score(masked)
-        self._passed = self._forward(masked)
-        return self._passed.exit
+        states, predicted, edges, shift = self._arrays()
+        self.passed = forward_pass(
+            self._potentials,
+            low,
+            block.starts,
+            states,
+            edges,
+            self.entry,
+            lambda: self._score(masked),
+            predicted=predicted,
+            shift=shift,
+            weights=block.weights,
+        )
+        return self.passed.exit
 
     def backward(self, gamma: Floats, counts: Slots, keep: bool = False) -> Floats:
         """Add the block's expected counts, given the posterior of its last position.
@@ -97,12 +101,13 @@ class BlockPass:
 
     def give(self, low: int, block: Block) -> None:
         """The data of the block, before the way back."""
-        block_rows, self._room = self._problem.find_rows(low, block, self._room)
-        self._data = block, block_rows
+        self._block_rows, self._room = self._problem.find_rows(low, block, self._room)
+        self.block = block
 
     def release_block(self) -> None:
         """Free the data of the block, to be given again before the way back."""
-        self._data = self._room = None
+        del self.block, self._block_rows
+        self._room = None
 
     def release(self) -> None:
         """Give back the arrays."""
@@ -130,12 +135,7 @@ class BlockPass:
             exponentiate_edges(edge, moved)
         predict(block.starts, states, edge, real, p.n_labels, p.tiles, predicted)
         leaving, _ = Belief(states[-1]).normalised()
-        self._passed = Passed(states, predicted, edge, moved, Belief(real), leaving, (math.nan, math.nan))
-
-    @property
-    def _block_rows(self) -> BlockRows:
-        assert self._data is not None, "given before the way back"
-        return self._data[1]
+        self.passed = Passed(states, predicted, edge, moved, Belief(real), leaving, (math.nan, math.nan))
 
     def _begin(self, low: int, block: Block, entry: Belief | None) -> None:
         self.low, self.size = low, block.labels.size
@@ -164,18 +164,3 @@ class BlockPass:
             p.mask(block.starts, problem.ends(self.low, block), states)
         if edges is not None:
             p.score_edges(block, edges)
-
-    def _forward(self, masked: bool) -> Passed:
-        states, predicted, edges, shift = self._arrays()
-        return forward_pass(
-            self._potentials,
-            self.low,
-            self.block.starts,
-            states,
-            edges,
-            self.entry,
-            lambda: self._score(masked),
-            predicted=predicted,
-            shift=shift,
-            weights=self.block.weights,
-        )

@@ -66,40 +66,67 @@ def forward_pass(
     p = transitions
     real = None if wide or (p.only_wide and edges is None) else entry.real()
     if real is not None:
-        edge, moved = p.edge, p.shift
-        if edges is not None:
-            edge, moved = edges, np.empty(starts.size) if shift is None else shift
-        if edges is None or exponentiate_edges(edge, moved) <= EDGE_RANGE:
-            ahead = np.empty_like(states) if predicted is None else predicted
-            careful = watch or p.watch or edges is not None
-            kernel = forward_few if p.few and edges is None else forward
-            log_scale, before, status = [], real, OK
-            for rows, weight in _rows_by_weight(weights, starts.size):
-                own = rows if edges is not None else slice(None)
-                arrays = starts[rows], states[rows], ahead[rows], edge[own], moved[own]
-                status, scale = kernel(*arrays, before, p.n_labels, careful, p.tiles)
-                if status != OK:
-                    break
-                log_scale += [weight * part for part in scale]
-                before = states[rows.stop - 1]
-            if status == OK:
-                leaving, _ = Belief(states[-1]).normalised()
-                return Passed(states, ahead, edge, moved, Belief(real), leaving, tuple(log_scale))
+        ahead = np.empty_like(states) if predicted is None else predicted
+        moved = np.empty(starts.size) if shift is None and edges is not None else shift
+        passed = _in_doubles(p, starts, states, edges, Belief(real), ahead, moved, weights, watch)
+        if passed is not None:
+            return passed
         score_again()
-    edge = p.scores if edges is None else edges
+    return _in_wide_numbers(p, low, starts, states, p.scores if edges is None else edges, entry, weights)
+
+
+def _in_doubles(
+    p: Transitions,
+    starts: NDArray[np.bool_],
+    states: Floats,
+    edges: Floats | None,
+    entry: Belief,
+    predicted: Floats,
+    shift: Floats | None,
+    weights: Floats,
+    watch: bool,
+) -> Passed | None:
+    """None where doubles do not have the range."""
+    edge, moved, kernel = p.edge, p.shift, forward_few if p.few else forward
+    if edges is not None and shift is not None:
+        edge, moved, kernel = edges, shift, forward
+        if not exponentiate_edges(edge, moved) <= EDGE_RANGE:
+            return None
+    log_scale, before = [], entry.values
+    for rows, weight in _rows_by_weight(weights, starts.size):
+        own = slice(None) if edges is None else rows
+        arrays = starts[rows], states[rows], predicted[rows], edge[own], moved[own]
+        status, scale = kernel(*arrays, before, p.n_labels, watch or p.watch or edges is not None, p.tiles)
+        if status != OK:
+            return None
+        log_scale += [weight * part for part in scale]
+        before = states[rows.stop - 1]
+    leaving, _ = Belief(states[-1]).normalised()
+    return Passed(states, predicted, edge, moved, entry, leaving, tuple(log_scale))
+
+
+def _in_wide_numbers(
+    p: Transitions,
+    low: int,
+    starts: NDArray[np.bool_],
+    states: Floats,
+    edge: Floats,
+    entry: Belief,
+    weights: Floats,
+) -> Passed:
     widened = Belief(entry.widened(), wide=True)
-    alpha, ahead = np.empty((2, starts.size, 2 * p.width))
+    alpha, predicted = np.empty((2, starts.size, 2 * p.width))
     log_scale, before = [], widened.values
     for rows, weight in _rows_by_weight(weights, starts.size):
-        own = rows if edges is not None else slice(None)
+        own = slice(None) if edge is p.scores else rows
         status, scale, fault = forward_wide(
-            starts[rows], states[rows], edge[own], before, p.n_labels, alpha[rows], ahead[rows]
+            starts[rows], states[rows], edge[own], before, p.n_labels, alpha[rows], predicted[rows]
         )
         check(status, low + rows.start + fault)
         log_scale += [weight * part for part in scale]
         before = alpha[rows.stop - 1]
     leaving, _ = Belief(alpha[-1], wide=True).normalised()
-    return Passed(alpha, ahead, edge, np.zeros(1), widened, leaving, tuple(log_scale))
+    return Passed(alpha, predicted, edge, np.zeros(1), widened, leaving, tuple(log_scale))
 
 
 def _rows_by_weight(weights: Floats, size: int) -> list[tuple[slice, float]]:

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice, pairwise, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from chainfold.engines.belief import Belief
-from chainfold.engines.engine import Report
+from chainfold.engines.engine import Engine, Report
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
@@ -65,37 +64,24 @@ class Cut(NamedTuple):
     posterior: Floats | None = None  # γ of the position before the cut
 
 
-@dataclass
-class RunEvents:
-    """What happened in the stretches that begin in a run of leaves, for the report."""
-
-    stream: StreamEvents = field(default_factory=StreamEvents)
-    certified: int = 0  # cuts that hold by certificates
-    in_order: int = 0  # cuts that do not hold
-
-    def add(self, other: RunEvents) -> None:
-        self.stream.add(other.stream)
-        self.certified += other.certified
-        self.in_order += other.in_order
-
-    def report(self, problem: Problem, tally: Tally) -> Report:
-        halo = 2 * HALO.last if self.certified else 0
-        return self.stream.report(problem, tally, in_order=self.in_order, cuts=self.certified, halo=halo)
-
-
 def run(problem: Problem) -> tuple[Tally, Report]:
     places = cut_places(problem.shape, problem.settings)
     if places:  # a source that must find its way to the last cut does so here, where it can be interrupted
         problem.source.block(places[-1] - 1, places[-1])
     tree, events = run_leaves(problem, 0, len(places) + 1)
     tally = Tally(problem, tree.root)
-    return tally, events.report(problem, tally)
+    return tally, report_of(problem, tally, events)
 
 
-def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, RunEvents]:
+def report_of(problem: Problem, tally: Tally, events: StreamEvents) -> Report:
+    """The report of a run; events: those of all its stretches."""
+    return events.report(problem, tally, halo=2 * HALO.last if events.cuts else 0)
+
+
+def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, StreamEvents]:
     """The sums over the stretches that begin in leaves first … last-1; leaf k begins at the k-th place."""
     potentials = Potentials.of(problem)
-    tree, events, stride = SumTree(), RunEvents(), _stride(problem.shape, problem.settings)
+    tree, events, stride = SumTree(), StreamEvents(), _stride(problem.shape, problem.settings)
     count = at_once(problem.shape, problem.settings)
     with ThreadPoolExecutor(count) as pool:
         threads = pool if count > 1 else None
@@ -107,8 +93,8 @@ def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, RunEve
                 sums = None
                 if cut is not None:
                     sums, stream_events = next(results)
-                    events.stream.add(stream_events)
-                    events.certified += cut.before is not None
+                    events.add(stream_events)
+                    events.cuts += cut.before is not None
                 events.in_order += cut is None and leaf % stride == 0
                 tree.add(Node(leaf, 1, sums))
         except BaseException:  # an interrupt too: stop the threads before the end of their stretches
@@ -226,3 +212,6 @@ def _memory(shape: Shape, settings: Settings, count: int, pieces: int) -> float:
     levels = pieces.bit_length() - 1
     tallies = count - 1 + (done + levels) * _CLOSED
     return count * stream_memory(shape, settings) + tallies * shape.tally_bytes
+
+
+ENGINES = {"parallel": Engine(run, memory)}

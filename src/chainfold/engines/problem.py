@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,14 @@ from chainfold.kernels.slots import BlockRows, Slots
 from chainfold.model.block_rows import find_block_rows, room_for
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
-from chainfold.system.archive import Tensors
+
+
+class ReadSoFar(NamedTuple):
+    """What was read of a source."""
+
+    positions: int
+    size: int  # bytes
+    extent: Extent
 
 
 class Problem:
@@ -38,7 +46,8 @@ class Problem:
     ) -> None:
         """growing: the source has no known length."""
         if workspace is not None:
-            workspace.check(model.layout, source)
+            same = workspace.layout is model.layout and workspace.given is source
+            assert same, "a workspace serves one chain under one layout"
         self.model = model
         self.source = source if workspace is None else workspace.source
         self.settings = settings
@@ -59,7 +68,7 @@ class Problem:
 
     @property
     def held(self) -> bool:
-        """Is the chain small enough to be held in memory, by this process or in parts by several?"""
+        """Whether the chain is small enough to be held in memory, by this process or in parts by several."""
         return self._workspace is not None and self._workspace.fits
 
     @property
@@ -99,7 +108,7 @@ class Problem:
 
     @property
     def forbids_states(self) -> bool:
-        """Is there an attribute with a weight of -inf?"""
+        """Whether an attribute has a weight of -inf."""
         return self._sizes.forbids_states
 
     @property
@@ -110,7 +119,7 @@ class Problem:
         return sizes.states(extent) + sizes.edges(extent) + math.log(self.positions * sizes.n_labels * values)
 
     def may_overflow(self, block: Block) -> bool:
-        """Are weights, and the values of a block that was read, so large that a score could overflow?"""
+        """Whether weights, and the values of a block that was read, are so large that a score could overflow."""
         return self._overflows and self._sizes.may_overflow(Extent.of(block))
 
     def error_bounds(self, log_z: float, promise: Promise) -> tuple[float, float]:
@@ -163,16 +172,12 @@ class Problem:
         """Give back the array that holds the weights."""
         self.pool.give(self.packed)
 
-    def state(self) -> Tensors:
-        """What was read."""
-        return {
-            "positions": np.array([self._positions_read]),
-            "bytes": np.array([self._bytes_read]),
-            "extent": self._extent.state(),
-        }
+    @property
+    def read_so_far(self) -> ReadSoFar:
+        return ReadSoFar(self._positions_read, self._bytes_read, self._extent)
 
-    def add_read(self, state: Tensors) -> None:
+    def add_read(self, read: ReadSoFar) -> None:
         """Count what was read elsewhere, too."""
-        self._positions_read += int(state["positions"][0])
-        self._bytes_read += int(state["bytes"][0])
-        self._extent = self._extent.joined(Extent.restored(state["extent"]))
+        self._positions_read += read.positions
+        self._bytes_read += read.size
+        self._extent = self._extent.joined(read.extent)

@@ -7,15 +7,24 @@ from importlib import import_module
 from chainfold.engines.engine import Engine
 from chainfold.errors import UnknownEngine
 
-PUBLISHED = ("emp", "forward-only", "fb-log", "fb-log-recompute", "fb-log-spill")
-"""The paper's algorithms as they stand, without weights of sequences and masks."""
+_ENGINES_OF = {
+    "stream": ("stream",),
+    "parallel": ("parallel",),
+    "memory_cases": ("checkpoint", "fb", "fb-recompute", "fb-spill"),
+    "published.algorithm_2": ("emp", "forward-only"),
+    "published.algorithm_1": ("fb-log", "fb-log-recompute", "fb-log-spill"),
+}
+MODULES = {name: module for module, names in _ENGINES_OF.items() for name in names}
+"""The module of each engine, whose `ENGINES` has it."""
 
-ENGINES = ("stream", "parallel", "checkpoint", "fb", "fb-recompute", "fb-spill", *PUBLISHED)
+ENGINES = tuple(MODULES)
+
+PUBLISHED = tuple(name for name, module in MODULES.items() if module.startswith("published"))
+"""The paper's algorithms as they stand, without weights of sequences and masks."""
 
 
 def engine_named(name: str) -> Engine:
     if name not in ENGINES:
         raise UnknownEngine(name, ENGINES)
-    room = "chainfold.engines.published" if name in PUBLISHED else "chainfold.engines"
-    module = import_module(f"{room}.{name.replace('-', '_')}")
-    return Engine(module.run, module.memory)
+    engine: Engine = import_module(f"chainfold.engines.{MODULES[name]}").ENGINES[name]
+    return engine

@@ -25,7 +25,6 @@ from chainfold.errors import ScoreNotFinite
 from chainfold.kernels.scores import edge_scores, state_scores
 from chainfold.kernels.slots import BlockRows, Slots
 from chainfold.model.layout import Floats, Layout
-from chainfold.system.validate import finite, need
 
 UNIT = 2.0**-53
 """u, the relative error of one rounding."""
@@ -57,17 +56,6 @@ class Extent(NamedTuple):
     def joined(self, other: Extent) -> Extent:
         """Of two blocks together."""
         return Extent(*(max(mine, theirs) for mine, theirs in zip(self, other, strict=True)))  # type: ignore[arg-type]
-
-    def state(self) -> Floats:
-        return np.array(self, np.float64)
-
-    @classmethod
-    def restored(cls, state: Floats) -> Extent:
-        finite("extent", state)
-        attributes, value, valued, edge_attributes, edge_value, edge_valued, weight = state.tolist()
-        need(state.min() >= 0.0 and max(attributes, edge_attributes) < 2.0**53, "its extent is out of range")
-        need({valued, edge_valued} <= {0.0, 1.0}, "its extent is out of range")
-        return cls(int(attributes), value, bool(valued), int(edge_attributes), edge_value, bool(edge_valued), weight)
 
 
 def _extent(offsets: NDArray[np.int64], values: Floats) -> tuple[int, float, bool]:

@@ -23,7 +23,7 @@ from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
-from chainfold.engines.engine import Report
+from chainfold.engines.engine import Engine, Report
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.ranges import Ranges
@@ -50,19 +50,21 @@ class StreamEvents:
     lookahead_max: int = 0
     span: int = 0  # the most positions that were settled together, counting those looked at
     added: int = 0  # the most positions whose counts were added at once
+    cuts: int = 0  # of `parallel` that hold by certificates
+    in_order: int = 0  # that do not hold
 
     def add(self, other: StreamEvents) -> None:
-        for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked"):
+        for name in ("blocks", "wide_blocks", "carried_blocks", "certified", "looked", "cuts", "in_order"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lookahead_max", "span", "added"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
-    def report(self, problem: Problem, tally: Tally, in_order: int = 0, cuts: int = 0, halo: int = 0) -> Report:
-        """cuts: those that hold by certificates; halo: the positions that one looked at, at most."""
+    def report(self, problem: Problem, tally: Tally, halo: int = 0) -> Report:
+        """halo: the positions that the certificates of a cut looked at, at most."""
         span = problem.positions if self.carried_blocks else 2 * (self.span + halo)
         terms = self.added + self.carried_blocks * (problem.model.layout.n_labels + 2)
-        certificates = 3 if cuts else 1 if self.certified else 0
-        promise = Promise(span, terms, certificates, cuts)
+        certificates = 3 if self.cuts else 1 if self.certified else 0
+        promise = Promise(span, terms, certificates, self.cuts)
         return Report.of(
             problem,
             tally,
@@ -72,7 +74,7 @@ class StreamEvents:
             carried_blocks=self.carried_blocks,
             lookahead_mean=self.looked / max(self.certified, 1),
             lookahead_max=self.lookahead_max,
-            in_order=in_order,
+            in_order=self.in_order,
         )
 
 
@@ -257,3 +259,6 @@ def run(problem: Problem) -> tuple[Tally, Report]:
 
 def memory(shape: Shape, settings: Settings) -> float:
     return (shape.window(settings) + 1) * shape.block(settings) * shape.pending_bytes + shape.certificate_bytes
+
+
+ENGINES = {"stream": Engine(run, memory)}

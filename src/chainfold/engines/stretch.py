@@ -66,17 +66,17 @@ def share(problem: Problem, potentials: Potentials, low: int, high: int, halo: H
     Where the chain does not forget within the halo, the past or the future beyond it is left out.
     """
     tally, past, future = Tally(problem), Side[Belief](None), Side[Floats](None)
-    if not starts_at(problem, low):
+    if not _starts_at(problem, low):
         past = past_of(problem, potentials, low, halo)
-    if not starts_at(problem, high):
+    if not _starts_at(problem, high):
         before = BlockPass(problem, potentials).forward(low, problem.read(low, high), past.value)
         future = future_of(problem, potentials, high, before, halo)
     StreamPass(problem, potentials, tally).run(low, high, past.value, future.value)
     return Share(tally, past, future)
 
 
-def starts_at(problem: Problem, position: int) -> bool:
-    """Does a sequence start there, or the chain end before it?"""
+def _starts_at(problem: Problem, position: int) -> bool:
+    """Whether a sequence starts there, or the chain ends before it."""
     return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
 
 
@@ -90,7 +90,7 @@ def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo 
         begun = first._replace(starts=frozen([True], np.bool_))  # any label is possible here, unless one starts
         belief, certified = first_pass.forward(low, begun, None, masked=reached), False
         if position > low + 1:
-            certificate = Certificate.of_past(belief, _tolerance(problem))
+            certificate = Certificate.of_past(belief, problem.settings.tolerance)
             belief = rest_pass.forward(low + 1, problem.read(low + 1, position), belief)
             certified = certificate.extend(rest_pass.lattice())
         if certified or reached or 2 * size > halo.last:
@@ -107,7 +107,7 @@ def future_of(
 
     before: α of the same position
     """
-    certificate = Certificate(potentials.width, _tolerance(problem))
+    certificate = Certificate(potentials.width, problem.settings.tolerance)
     low, size = position, halo.first
     belief, passes = before, list[BlockPass]()
     while True:
@@ -121,7 +121,3 @@ def future_of(
                 block_pass.release()
             return Side(gamma, certified, reached)
         low, size = high, 2 * size
-
-
-def _tolerance(problem: Problem) -> float:
-    return problem.settings.tolerance

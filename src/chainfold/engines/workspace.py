@@ -17,7 +17,6 @@ from chainfold.chain.block import Block, Source, check_block, frozen
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.views import View
 from chainfold.engines.rounding import Extent
-from chainfold.errors import ChainfoldError
 from chainfold.kernels.slots import BlockRows, aligned
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
@@ -117,11 +116,6 @@ class Workspace:
         begin, turn, row, value = self.block_rows
         low, high = low - self.low, high - self.low
         return BlockRows(begin[low : high + 1], turn[low:high], row, value)
-
-    def check(self, layout: Layout, source: Source) -> None:
-        """Raise unless it was made for this chain under this layout."""
-        if layout is not self.layout or source is not self.given:
-            raise ChainfoldError("a workspace serves one chain under one layout; make another one for this.")
 
 
 class _RowsKnown(View):

@@ -92,6 +92,18 @@ def mix(q: Any, weight: Any, n_labels: Any, gamma: Any) -> None:
         gamma[i] /= total if total > 0.0 else 1.0
 
 
+@kernel(fastmath=STRICT, inline=True)
+def transfer_at(alpha: Any, predicted: Any, edge: Any, entry: Any, t: Any, wide: Any, n_labels: Any, out: Any) -> None:
+    """out[i, j] = Pr(y_{t-1} = i | y_t = j, x up to t)."""
+    at, width = 0 if edge.shape[0] == 1 else t, out.shape[1]
+    if wide:
+        transfer(alpha[t - 1] if t > 0 else entry, predicted[t], edge[at], True, n_labels, out)
+    else:
+        before = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
+        move = place(edge, at * n_labels * width)
+        transfer_real(before, place(predicted, t * width), move, n_labels, width, place(out, 0))
+
+
 @kernel(fastmath=STRICT)
 def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, gamma: Any) -> Any:
     """Extend Q over one block; scratch: [2, width, width]. Returns (certified, positions looked at).
@@ -101,8 +113,7 @@ def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, 
     """
     starts, alpha, wide, n_labels, width = lattice.starts, lattice.alpha, lattice.wide, lattice.n_labels, q.shape[1]
     predicted, edge, entry = lattice.predicted, lattice.edge, lattice.entry
-    fixed, columns = edge.shape[0] == 1, alpha.shape[1]
-    weight, joint = np.zeros(width), scratch[0]
+    columns, weight, joint = alpha.shape[1], np.zeros(width), scratch[0]
     doubtful = 0  # the row that disagreed last is asked first
     for t in range(alpha.shape[0]):
         if number(starts, t):
@@ -111,13 +122,7 @@ def look_ahead(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: Any, 
                 weight[f] = real(previous, f, wide)
             mix(q, weight, n_labels, gamma)
             return True, t
-        at = 0 if fixed else t
-        if wide:
-            transfer(alpha[t - 1] if t > 0 else entry, predicted[t], edge[at], True, n_labels, joint)
-        else:
-            before = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
-            move = place(edge, at * n_labels * width)
-            transfer_real(before, place(predicted, t * width), move, n_labels, width, place(scratch, 0))
+        transfer_at(alpha, predicted, edge, entry, t, wide, n_labels, joint)
         multiply(place(q, 0), place(scratch, 0), n_labels, width, place(scratch, width * width))
         for c in range(0, q.size, WIDTH):
             store(q, c, load(scratch, width * width + c))
@@ -142,8 +147,7 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
     """
     starts, alpha, wide, n_labels, width = lattice.starts, lattice.alpha, lattice.wide, lattice.n_labels, q.shape[1]
     predicted, edge, entry = lattice.predicted, lattice.edge, lattice.entry
-    fixed, head = edge.shape[0] == 1, alpha.shape[0] - 1
-    weight, joint, product = np.zeros(width), scratch[0], scratch[1]
+    head, weight, joint, product = alpha.shape[0] - 1, np.zeros(width), scratch[0], scratch[1]
     doubtful = 0
     for i in range(width):
         for f in range(width):
@@ -152,13 +156,7 @@ def last_certified(lattice: Any, tolerance: Any, ignore: Any, q: Any, scratch: A
         if number(starts, t):
             end_posterior(alpha[t - 1] if t > 0 else entry, wide, n_labels, gamma)
             return t - 1
-        at = 0 if fixed else t
-        if wide:
-            transfer(alpha[t - 1] if t > 0 else entry, predicted[t], edge[at], True, n_labels, joint)
-        else:
-            before = place(alpha, (t - 1) * width) if t > 0 else place(entry, 0)
-            move = place(edge, at * n_labels * width)
-            transfer_real(before, place(predicted, t * width), move, n_labels, width, place(scratch, 0))
+        transfer_at(alpha, predicted, edge, entry, t, wide, n_labels, joint)
         multiply(place(scratch, 0), place(q, 0), n_labels, width, place(scratch, width * width))
         row = disagreeing(product, doubtful, ignore, place(alpha, head * alpha.shape[1]), n_labels, width, tolerance)
         if row < 0:

@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold.chain.block import Block
 from chainfold.kernels.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
-from chainfold.kernels.scores import edge_scores, sparse_slot, state_scores
+from chainfold.kernels.scores import edge_scores, rows_between, sparse_slot, state_scores
 from chainfold.kernels.simd import load, maximum, splat, store
-from chainfold.kernels.slots import WIDTH, BlockRows, RowLayout, Slots
+from chainfold.kernels.slots import WIDTH, RowLayout, Slots
 from chainfold.system.jit import STRICT, kernel
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2
@@ -70,35 +71,20 @@ class Scratch(NamedTuple):
     amount: NDArray[np.float64]  # likewise
 
 
-class PieceArrays(NamedTuple):
-    """A range of a block's positions, on which one update is based."""
-
-    labels: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    values: NDArray[np.float64]
-    edge_offsets: NDArray[np.int64]
-    edge_ids: NDArray[np.int32]
-    edge_values: NDArray[np.float64]
-
-
 @kernel(fastmath=STRICT, inline=True)
 def piece_of(block: Any, low: Any, high: Any) -> Any:
-    edge_offsets = block.edge_offsets[low : high + 1] if block.edge_offsets.size else block.edge_offsets[:0]
-    return PieceArrays(
+    """Positions low … high-1 of a block, on which one update is based."""
+    return Block(
         block.labels[low:high],
+        block.starts[low:high],
         block.offsets[low : high + 1],
         block.ids,
         block.values,
-        edge_offsets,
+        block.edge_offsets[low : high + 1],
         block.edge_ids,
         block.edge_values,
+        block.weights[low:high],
     )
-
-
-@kernel(fastmath=STRICT, inline=True)
-def rows_of(block_rows: Any, low: Any, high: Any) -> Any:
-    return BlockRows(block_rows.begin[low : high + 1], block_rows.turn[low:high], block_rows.row, block_rows.value)
 
 
 @kernel(fastmath=STRICT)
@@ -117,7 +103,7 @@ def learn(
         enter = learner.first if block.starts[low] else learner.blank
         leave = learner.last if ends else learner.blank
         piece = piece_of(block, low, high)
-        status, fault = best_path(piece, rows_of(block_rows, low, high), enter, leave, learner, scratch)
+        status, fault = best_path(piece, rows_between(block_rows, low, high), enter, leave, learner, scratch)
         if status != OK:
             return status, low + fault, loss
         status, fault, wrong, count = difference(piece, enter, leave, learner, scratch)

@@ -19,7 +19,7 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL
 from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
-from chainfold.kernels.slots import WIDTH
+from chainfold.kernels.slots import WIDTH, BlockRows
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
@@ -90,6 +90,12 @@ def find_rows(block: Any, rows: Any, width: Any, block_rows: Any) -> None:
                 if dense:
                     block_rows.turn[t] = at
     block_rows.begin[block_rows.turn.size] = at
+
+
+@kernel(fastmath=STRICT, inline=True)
+def rows_between(block_rows: Any, low: Any, high: Any) -> Any:
+    """The rows of positions low … high-1."""
+    return BlockRows(block_rows.begin[low : high + 1], block_rows.turn[low:high], block_rows.row, block_rows.value)
 
 
 @kernel(fastmath=STRICT, inline=True)

@@ -11,9 +11,8 @@ from chainfold.kernels.faults import OK
 from chainfold.kernels.few import backward_few, forward_few
 from chainfold.kernels.forward import forward
 from chainfold.kernels.lattice import Lattice, two_sum
-from chainfold.kernels.scores import PORTION, fold, state_scores
-from chainfold.kernels.slots import BlockRows
-from chainfold.system.jit import CONTRACT, kernel
+from chainfold.kernels.scores import PORTION, fold, rows_between, state_scores
+from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 
 def go_forward(lattice: Any, shift: Any, watch: Any, tiles: Any) -> Any:
@@ -50,6 +49,20 @@ def _choose_backward(block_rows: Any, lattice: Any, edge_t: Any, gamma: Any, row
     )
 
 
+@kernel(fastmath=STRICT, inline=True)
+def next_end(starts: Any, weights: Any, low: Any, most: Any) -> Any:
+    """The end of the last whole sequence of one weight among the next positions, `most` at most; `low` if none ends."""
+    high = min(low + most, starts.size)
+    if weights.size > 0:
+        end = low + 1
+        while end < high and weights[end] == weights[low]:
+            end += 1
+        high = end
+    while high > low and high < starts.size and not starts[high]:
+        high -= 1
+    return high
+
+
 @kernel(fastmath=CONTRACT)
 def whole_sequences(
     block_rows: Any,
@@ -70,21 +83,15 @@ def whole_sequences(
     log of their scale in two numbers): a sequence that is longer than the room, or whose numbers leave the range, ends
     it. Those that are done together have one weight.
     """
-    starts, n_labels, of_sequences, weight = lattice.starts, lattice.n_labels, lattice.weights, 1.0
+    starts, n_labels, of_sequences = lattice.starts, lattice.n_labels, lattice.weights
     total, compensation, low, folded = 0.0, 0.0, 0, 0
     while low < starts.size:
-        high = min(low + lattice.alpha.shape[0], starts.size)
-        if of_sequences.size > 0:
-            end, weight = low + 1, of_sequences[low]
-            while end < high and of_sequences[end] == weight:
-                end += 1
-            high = end
-        while high > low and high < starts.size and not starts[high]:
-            high -= 1
+        high = next_end(starts, of_sequences, low, lattice.alpha.shape[0])
         if high == low:
             break
         size = high - low
-        here = BlockRows(block_rows.begin[low : high + 1], block_rows.turn[low:high], block_rows.row, block_rows.value)
+        weight = of_sequences[low] if of_sequences.size > 0 else 1.0
+        here = rows_between(block_rows, low, high)
         part = Lattice(
             starts[low:high],
             lattice.alpha[:size],

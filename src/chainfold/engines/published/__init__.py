@@ -1,13 +1,11 @@
 """The paper's own algorithms, in the log domain, as published: the reference for numerical stability.
 
-Begin reading with `fb_log` (Algorithm 1) and `emp` (Algorithm 2).
-
-    log_domain          local kernels in logarithms, and the frames that the engines share
-    fb_log              Algorithm 1, forward-backward             O(N²T)
-    fb_log_recompute    its Case II: kernels computed again       O(NT)
-    fb_log_spill        its Case IV: forward vectors on disk      O(B)
-    emp                 Algorithm 2, one forward pass             O(N² + NM)
-    forward_only        the older one-pass algorithm, slow        O(N²M)
+    log_domain     scores in logarithms, the beginning and the end of a run
+    algorithm_1    forward-backward: fb-log           O(N²T)
+                                     fb-log-recompute O(NT)
+                                     fb-log-spill     O(B)
+    algorithm_2    one forward pass: emp              O(N² + NM)
+                                     forward-only     O(N²M), slow
 
 They import `log_domain`, and of `engines` only what is above its own engines.
 """
