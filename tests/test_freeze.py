@@ -13,7 +13,7 @@ from freeze.__main__ import main
 from freeze.answers import Answers, compare, differs, recorded
 
 
-@pytest.mark.parametrize("name", ["examples", "made-up"])
+@pytest.mark.parametrize("name", ["examples", pytest.param("made-up", marks=pytest.mark.slow)])
 def test_fixed_models_give_the_recorded_answers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers = Answers()
     (sample,) = [sample for sample in samples.made_up(tmp_path) if sample.name == name]

@@ -19,10 +19,7 @@ from chainfold import errors
 from chainfold.chain.block import Source
 from chainfold.chain.renumbered import Renumbered
 from chainfold.chain.vocabulary import Vocabulary
-from chainfold.engines.log_likelihood import run_engine
 from chainfold.engines.observed import count_observed
-from chainfold.engines.settings import Settings
-from chainfold.engines.workspace import Workspace
 from chainfold.training.objective import Objective, WeightSpace
 from chainfold.training.passes import LocalPasses
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer
@@ -193,12 +190,6 @@ def test_training_compares_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         ):
             objective(np.zeros(space.layout.size))
     assert not same
-
-
-def test_a_workspace_is_for_one_chain_under_its_own_numbers() -> None:
-    workspace = Workspace(model().layout, asked())
-    with pytest.raises(errors.ChainfoldError, match="a workspace serves one chain"):
-        run_engine(model(), asked(), "stream", Settings(), workspace)
 
 
 def test_blocks_are_renumbered_one_by_one() -> None:

@@ -33,6 +33,7 @@ from experiments.ledger import Ledger, read
 from verbs import failed, run, succeeded
 
 ROOT = Path(__file__).parents[2]
+SLOW = ("cluster", "startup")  # sections that start many processes
 needs_crfsuite = pytest.mark.skipif(not has(CRFSUITE), reason="python-crfsuite is not installed")
 
 
@@ -68,7 +69,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     return Context(1, True, Datasets(None, tmp_path, True), tmp_path, lambda what: None)
 
 
-@pytest.mark.parametrize("name", command.SECTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in command.SECTIONS],
+)
 def test_every_piece_gives_tables_that_json_can_keep(name: str, toy: Context) -> None:
     ledger = Ledger(toy.folder / "results.json", command.about(toy))
     ledger.run([command.piece(command.SECTIONS[name], toy)])

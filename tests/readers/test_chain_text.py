@@ -206,7 +206,7 @@ def test_facts_as_json(stored: Path) -> None:
 
 def test_facts_as_tables(stored: Path) -> None:
     output = printed(stored, "--top", "1")
-    for text in ("positions", "2.5, 3", "40.00%", "(unknown)", "[bold]", "names are exact", "vocabulary sha256"):
+    for text in ("positions", "mean length", "2.5", "40.00%", "unknown labels", "[bold]"):
         assert text in output
     assert "word[-1]=a" not in output
 
