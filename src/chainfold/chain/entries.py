@@ -10,8 +10,8 @@ def without_gaps(
     begins: NDArray[np.int64], ids: NDArray[np.int32], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
     """The entries of positions, ids[begins[t] : begins[t + 1]] each, without those whose id is -1."""
-    there = ids >= 0
-    if there.all():
+    gaps = np.flatnonzero(ids < 0)
+    if not gaps.size:
         return begins, ids, values
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(there)])[begins]
+    offsets, there = begins - np.searchsorted(gaps, begins), ids >= 0
     return offsets, ids[there], values[there] if values.size else values
