@@ -128,6 +128,22 @@ def test_what_only_a_dead_worker_had_is_sent_again(client: Any, chain: StoredCha
     replaced(client, workers)
 
 
+def test_weights_are_sent_again_where_a_worker_left_meanwhile(
+    client: Any, chain: StoredChain, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, sent = client.scatter, []
+
+    def scatter(*args: Any, **options: Any) -> Any:
+        sent.append(args)
+        if len(sent) == 1:
+            raise ValueError("Can not use replicate to delete data")  # what distributed raises then
+        return send(*args, **options)
+
+    monkeypatch.setattr(client, "scatter", scatter)
+    assert ClusterPasses(client, chain).evaluate(model).log_z == LocalPasses(chain).evaluate(model).log_z
+    assert len(sent) == 2
+
+
 def test_a_task_that_kills_its_workers_ends_with_a_sentence(client: Any) -> None:
     with pytest.raises(ChainfoldError, match=r"2 workers died while they worked on a trap, tcp://[\d.:]+ as the last"):
         Round(client, [Task(os._exit, (1,), "a trap")]).results()

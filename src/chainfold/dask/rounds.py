@@ -142,7 +142,12 @@ class Round:
     def _begin(self) -> None:
         if self.shared:
             send = partial(self.client.scatter, list(self.shared), direct=True, broadcast=True, hash=False)
-            self._sent = self._limited(send)
+            try:
+                self._sent = self._limited(send)
+            except ChainfoldError:
+                raise
+            except ValueError as error:  # in distributed, for a worker that left while it was sent
+                raise CancelledError from error
         self._copies = [[self._submit(task, task.worker)] for task in self.tasks]
         if self.done is not None:
             for k, (future,) in enumerate(self._copies):
