@@ -59,13 +59,18 @@ def _sealed(
     path: object, kind: str, version: int, tensors: Tensors, about: Mapping[str, Any]
 ) -> tuple[bytes, list[NDArray[Any]]]:
     """The header of a file, and the arrays that follow it."""
-    tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
+    tensors = {name: _little(array) for name, array in tensors.items()}
     content = {**about, "kind": kind, "version": version}
     text = json.dumps({**content, "digest": digest_of(tensors, content)}, sort_keys=True)
     header, arrays = _header(tensors, text)
     if len(header) > _MOST_HEADER:
         raise BadFile(path, f"cannot be written: all but the arrays of the {kind} is larger than {_MOST_HEADER} bytes.")
     return header, arrays
+
+
+def _little(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous little-endian array, whatever the machine."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
 def _header(tensors: Tensors, about: str) -> tuple[bytes, list[NDArray[Any]]]:
