@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from chainfold.core.faults import check
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import before_the_chain, close, log_scores, promise
@@ -25,7 +26,6 @@ from chainfold.kernels.expectation import (
     signed_total,
     terminate,
 )
-from chainfold.core.faults import check
 from chainfold.model.layout import Floats
 from chainfold.system.spill import SpillFile
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from chainfold.core.faults import check
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import before_the_chain, close, log_scores, promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.kernels.expectation import carry_expectations, signed_total
-from chainfold.core.faults import check
 
 
 def _carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
