@@ -3,6 +3,7 @@
 #include "shapes.hpp"
 
 namespace core {
+void bind_emissions(nanobind::module_& m);
 void bind_lattice(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
 }  // namespace core
@@ -11,4 +12,5 @@ NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
   core::bind_numbers(m);
   core::bind_lattice(m);
+  core::bind_emissions(m);
 }

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
+from chainfold.core import edge_scores, state_scores
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, check_scores
 from chainfold.engines.tally import Tally
 from chainfold.kernels.expectation import signed_total
-from chainfold.kernels.scores import edge_scores, state_scores
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 
