@@ -8,9 +8,9 @@ import numba
 import numpy as np
 import pytest
 
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels import simd
 from chainfold.kernels.slots import WIDTH
-from chainfold.system.jit import STRICT, kernel
 
 pytestmark = pytest.mark.quick
 

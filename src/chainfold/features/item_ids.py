@@ -17,14 +17,14 @@ from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.features.attributes import Entries
 from chainfold.features.encoder import known_names
-from chainfold.features.item_id_kernels import item_ids
 from chainfold.features.schema import Schema
 from chainfold.features.spool import frozen_block
 from chainfold.features.template import every_column
+from chainfold.jit.item_id_kernels import item_ids
+from chainfold.jit.objects import are_readable
 from chainfold.readers.columns import ATTRIBUTES, EDGE
 from chainfold.readers.items import ItemReader
 from chainfold.readers.sequences import parts_of
-from chainfold.system.objects import are_readable
 
 _MOST_ITEMS = 1 << 16  # of a sequence; longer ones are better read in stretches
 _ENTRIES = 1024  # attributes for which there is room at first

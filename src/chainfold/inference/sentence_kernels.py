@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.features.item_id_kernels import item_ids
+from chainfold.jit.decorator import OK, STRICT, kernel
+from chainfold.jit.item_id_kernels import item_ids
 from chainfold.kernels.scores import find_rows, state_scores
 from chainfold.kernels.slots import BlockRows, RowLayout, Slots
 from chainfold.kernels.viterbi import trace, viterbi
-from chainfold.system.jit import OK, STRICT, kernel
 
 TOO_LARGE = 3
 """A score may overflow."""

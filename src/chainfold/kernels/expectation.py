@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels.faults import NOT_FINITE, OK, ZERO
-from chainfold.system.jit import STRICT, kernel
 
 
 @kernel(fastmath=STRICT, inline=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.backward import TILE, count_edges
 from chainfold.kernels.certificate import SUBNORMAL, mix
 from chainfold.kernels.faults import OK, UNSAFE
@@ -47,7 +48,6 @@ from chainfold.kernels.simd import (
     where_positive,
 )
 from chainfold.kernels.slots import WIDTH
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 
 @kernel(fastmath=CONTRACT)

@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
+from chainfold.jit.intrinsics import intrinsic
 from chainfold.kernels.simd import (
     INDEX,
     LanesType,
@@ -33,7 +34,6 @@ from chainfold.kernels.simd import (
     vectors_of,
 )
 from chainfold.kernels.slots import WIDTH
-from chainfold.system.intrinsics import intrinsic
 
 
 def _kind(few: Any) -> Any:

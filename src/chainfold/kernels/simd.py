@@ -36,8 +36,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
 
+from chainfold.jit.intrinsics import intrinsic
 from chainfold.kernels.slots import WIDTH
-from chainfold.system.intrinsics import intrinsic
 
 
 class LanesType(types.Type):  # type: ignore[misc]

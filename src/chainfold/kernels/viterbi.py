@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels.faults import NOT_FINITE, OK, ZERO
 from chainfold.kernels.lattice import two_sum
 from chainfold.kernels.simd import load, max_lanes, maximum, splat, store, where_positive
 from chainfold.kernels.slots import WIDTH
-from chainfold.system.jit import STRICT, kernel
 
 
 @kernel(fastmath=STRICT)
