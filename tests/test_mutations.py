@@ -163,7 +163,7 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
     ("inference/test_sentence",): [
         ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "results_are"),
-        ("items", "inference/sentence", "p.never_first, p.never_last)", "p.never_last, p.never_first)", "results_are"),
+        ("items", "inference/sentence", "p.mask(self._starts[:size]", "p.mask(~self._starts[:size]", "results_are"),
     ],
     ("inference/test_explanation",): [
         ("explanations", "inference/explanation", "self._before[t] + self._after[t]", "self._before[t].copy()"),
