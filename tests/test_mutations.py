@@ -162,7 +162,7 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("items", "jit/marginal_kernels", "marginals[t, j]):", "marginals[t, 0]):", "dicts"),
     ],
     ("inference/test_sentence",): [
-        ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "results_are"),
+        ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "rows_pushed"),
         ("items", "inference/sentence", "p.mask(self._starts[:size]", "p.mask(~self._starts[:size]", "results_are"),
     ],
     ("inference/test_explanation",): [
