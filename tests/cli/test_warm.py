@@ -13,7 +13,7 @@ import pytest
 
 from chainfold.cli import warm_steps
 from chainfold.cli.warm import one_of_each_width, parse_widths
-from chainfold.system import kernel_cache
+from chainfold.jit import kernel_cache
 from verbs import conll, failed, run, succeeded
 
 

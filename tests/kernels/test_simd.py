@@ -10,7 +10,7 @@ import pytest
 
 from chainfold.core.slots import WIDTH
 from chainfold.kernels import simd
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
 
 pytestmark = pytest.mark.quick
 

@@ -240,7 +240,7 @@ _waiting: list[list[Callable[[], None]]] = []
 
 def compile_beside(*steps: str) -> None:
     """Run steps in a second process, should this verb have to compile kernels and another core be free."""
-    from chainfold.system.kernel_cache import compiling
+    from chainfold.jit.kernel_cache import compiling
 
     def start() -> None:
         if cores() > 1:

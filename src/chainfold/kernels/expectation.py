@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.faults import NOT_FINITE, OK, ZERO
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
 
 
 @kernel(fastmath=STRICT, inline=True)

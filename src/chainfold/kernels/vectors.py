@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.system.jit import CONTRACT, kernel
+from chainfold.jit.decorator import CONTRACT, kernel
 
 CHUNK = 512
 """Elements. So few, that a chunk of every pair of L-BFGS, one after the other in memory, is read without a pause."""

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.faults import OK
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.backward import count_edges, normalise, step_back
 from chainfold.kernels.forward import by_tiles, forward, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, two_sum
 from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import load_tile, maximum, place, splat, store
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 BLOCK = 1024
 """Positions whose predictions are kept at a time on the way forward."""

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import chainfold
-from chainfold.chain.string_kernels import hash_pairs
 from chainfold.errors import ChainfoldError, ChainfoldWarning
+from chainfold.jit import decorator as jit
+from chainfold.jit import kernel_cache as cache
+from chainfold.jit.string_kernels import hash_pairs
 from chainfold.kernels.forward import forward
-from chainfold.system import jit
-from chainfold.system import kernel_cache as cache
 
 HEAD = 72
 
