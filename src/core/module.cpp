@@ -5,6 +5,7 @@
 namespace core {
 void bind_lattice(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
+void bind_perceptron(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 }  // namespace core
 
@@ -12,5 +13,6 @@ NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
   core::bind_numbers(m);
   core::bind_lattice(m);
+  core::bind_perceptron(m);
   core::bind_vectors(m);
 }
