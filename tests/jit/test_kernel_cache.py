@@ -273,7 +273,7 @@ from numba.core.runtime import nrtdynmod
 made, make = [], nrtdynmod.create_nrt_module
 nrtdynmod.create_nrt_module = lambda context: made.append(context) or make(context)
 with event.install_recorder("numba:compile") as recorder:
-    run_steps(["optimise"])
+    run_steps(["names"])
 print(len(recorder.buffer), len(made), sys.modules["chainfold"].__file__)
 """
 

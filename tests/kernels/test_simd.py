@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from chainfold.core.slots import WIDTH
-from chainfold.kernels import simd
 from chainfold.jit.decorator import STRICT, kernel
+from chainfold.kernels import simd
 
 pytestmark = pytest.mark.quick
 

@@ -21,10 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, frozen
-from chainfold.core import backward_emissions, backward_parts, count_tags, emission_edges, emission_scores
-from chainfold.core import forward_parts, score_tags
+from chainfold.core import (
+    backward_emissions,
+    backward_parts,
+    count_tags,
+    emission_edges,
+    emission_scores,
+    forward_parts,
+    score_tags,
+)
 from chainfold.core.faults import OK, check_memory
-from chainfold.core.slots import Emissions, Lattice, Moves, aligned, padded
+from chainfold.core.slots import Emissions, Lattice, Moves, padded
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.stretch import Halo, future_of, past_of

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.engines.emissions import Batch, Gradient, Numbers, Rows, Threads, add_gradients, log_partitions, tag_scores
+from chainfold.engines.emissions import (
+    Batch,
+    Gradient,
+    Numbers,
+    Rows,
+    Threads,
+    add_gradients,
+    log_partitions,
+    tag_scores,
+)
 from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import UNKNOWN, Arguments
