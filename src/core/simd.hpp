@@ -143,6 +143,10 @@ struct Reg<8> {
   static INLINE T swapped(T a) {
     return distance == 4 ? _mm512_shuffle_f64x2(a, a, 0x4E) : _mm512_permutex_pd(a, distance == 2 ? 0x4E : 0xB1);
   }
+  template <int which>
+  static INLINE __m256d half(T a) {
+    return _mm512_extractf64x4_pd(a, which);
+  }
   static INLINE double first(T a) { return _mm512_cvtsd_f64(a); }
 };
 constexpr int WIDEST = 8, REGISTERS = 32;
@@ -275,6 +279,27 @@ INLINE Vec<M> lane(const Vec<N>& a) {
     return Vec<M>::of([&](auto) INLINE_LAMBDA { return one; });
   } else {
     return splat<M>(Vec<N>::Register::first(one));
+  }
+}
+
+// Each lane exchanged with the one at a distance of 2 or 1, in a vector of eight.
+template <int distance, int N>
+INLINE Vec<N> swapped(const Vec<N>& a) {
+  constexpr int APART = distance / Vec<N>::R;  // registers
+  if constexpr (APART > 0) {
+    return Vec<N>::of([&](auto k) INLINE_LAMBDA { return a.reg[k ^ APART]; });
+  } else {
+    return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::template swapped<distance>(a.reg[k]); });
+  }
+}
+
+// The first or the second half of eight lanes.
+template <int which, int N>
+INLINE Vec<4> half(const Vec<N>& a) {
+  if constexpr (Vec<N>::R == 8) {
+    return Vec<4>{{Vec<N>::Register::template half<which>(a.reg[0])}};
+  } else {
+    return Vec<4>::of([&](auto k) INLINE_LAMBDA { return a.reg[which * Vec<4>::COUNT + k]; });
   }
 }
 

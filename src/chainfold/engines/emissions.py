@@ -214,7 +214,7 @@ class _EmissionScores:
         if edges is not None:
             emission_edges(batch.edges, batch.layout.rows[low:high], batch.transitions.scores[0], edges)
 
-    def back(self, lattice: Lattice, gamma: Floats, sink: Share) -> None:
+    def back(self, lattice: Lattice, gamma: Floats, sink: ScaledGradient) -> None:
         sums = sink.sums
         check_memory(
             backward_emissions(
@@ -263,7 +263,7 @@ class Gradient(NamedTuple):
         return cls(np.zeros(batch.emissions.scores.shape, kind), edges, np.zeros((n, width)), np.zeros((2, width)))
 
 
-class Share(NamedTuple):
+class ScaledGradient(NamedTuple):
     """A sink: factor times what comes back is added to the sums."""
 
     sums: Gradient
@@ -359,11 +359,11 @@ def _add_sequence(batch: Batch, s: int, factor: float, total: Gradient) -> None:
         return
     gamma = block_pass.passed.exit.posterior()
     total.ends[1] += factor * gamma
-    block_pass.backward(gamma, Share(total, factor))
+    block_pass.backward(gamma, ScaledGradient(total, factor))
 
 
 def _cut(batch: Batch, find: Callable[[int, int], Floats | None], earlier: int) -> tuple[Parts, Floats]:
-    """Parts whose cuts hold, and the vector of each: forward vectors before them, or posteriors of their last positions.
+    """Parts whose cuts hold, each with the forward vector before it, or the posterior of its last position.
 
     find: the vector of a cut, from a halo of some size at most; it belongs to the part after the cut, or to the earlier
     one.

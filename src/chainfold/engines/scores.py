@@ -25,7 +25,7 @@ from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 
 
-class Scores(Protocol):
+class ScoreView(Protocol):
     """The scores of a range of positions, and of another one after that."""
 
     def give(self, low: int, block: Block) -> None:
@@ -80,7 +80,7 @@ class ScoreSource(Protocol):
         """Positions low … high-1."""
         ...
 
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreView:
         """A view of the scores for one pass."""
         ...
 
@@ -101,7 +101,7 @@ class WeightSource:
     def read(self, low: int, high: int) -> Block:
         return self.problem.read(low, high)
 
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreView:
         return _WeightScores(self.problem, self.potentials)
 
 
