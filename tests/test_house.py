@@ -22,7 +22,6 @@ KERNELS = [path for path in MODULES if path.parent.name == "kernels" or path.ste
 ROOMS = (
     "escape",
     "errors",
-    "semiring",
     "system",
     "chain",
     "readers",
@@ -30,6 +29,8 @@ ROOMS = (
     "kernels",
     "model",
     "exchange",
+    "reference",
+    "semiring",
     "engines",
     "metrics",
     "scorers",

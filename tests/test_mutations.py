@@ -92,6 +92,26 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("every engine", "kernels/scores", "return low if low < end", "return -1 if low < end", "sparse"),
         ("every engine", "kernels/backward", "entry) + share", "entry) + 0.0 * share", "sparse"),
     ],
+    ("test_reference",): [
+        ("reference", "reference/log_fb", "_log_sum(u[k] + beta[k + 1], axis", "_log_sum(u[k], axis", "all_paths"),
+        ("reference", "reference/log_fb", "+ u[k - 1] + beta[k])  # 19", "+ u[k - 1])  # 19", "general"),
+        ("reference", "reference/log_emp", "gamma = psi + z[:, None]", "gamma = psi", "all_paths"),
+        ("reference", "reference/log_emp", "h[:, None]))  # 11-13", "h[None]))  # 11-13", "general"),
+        ("reference", "reference/log_forward_only", "tau[j, i, j, m] = _", "tau[j, 0, j, m] = _", "general"),
+        ("reference", "reference/features", "if not start:", "if True:", "all_paths and marks"),
+        ("reference", "reference/features", "first = layout.n_state + edge * n * n", "first = layout.n_state", "edge"),
+        ("reference", "reference/features", " if entry[3] != 0.0]", "]", "zero"),
+        ("reference", "reference/features", "if not (u < np.inf).all():", "if False:", "number"),
+        ("reference", "reference/semirings", "a[..., 1] * b[..., 1] * np.exp(a", "np.exp(a", "all_paths"),
+    ],
+    ("test_semiring",): [
+        ("reference", "reference/semirings", "(a == -np.inf) | (b == -np.inf)", "(a == -np.inf)", "wins_back"),
+        ("reference", "reference/semirings", "np.exp(log - shift)", "np.exp(log)", "leave_the_range"),
+        ("reference", "reference/semirings", "plus(times(z1, h2), times(z2, h1))", "times(z1, h2)", "lemma"),
+        ("reference", "reference/forward_backward", "[t - 1], beta[t])", "[t - 1], beta[-1])", "backward"),
+        ("reference", "reference/forward_backward", "one(u_t.shape[:1])", "zero(u_t.shape[:1])", "path"),
+        ("reference", "reference/entropies", "total[0, 0] - semiring", "total[0, 0] + semiring", "entropy"),
+    ],
     ("features/test_parts",): [
         ("parts", "features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
         ("parts", "features/part_encoder", "pieces[-1], numberer.right", "pieces[-1], 0", "one_encoding and sentences"),
@@ -270,6 +290,7 @@ def test_every_engine_has_a_mutant() -> None:
         "explanations",
         "JSON lines",
         "parts",
+        "reference",
         "scales",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

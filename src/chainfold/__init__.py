@@ -157,7 +157,7 @@ _HOME = {
 }
 
 
-_MODULES = ("metrics", "pycrfsuite", "scorers")
+_MODULES = ("metrics", "pycrfsuite", "reference", "scorers")
 
 
 def __getattr__(name: str) -> Any:
