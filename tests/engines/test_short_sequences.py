@@ -22,7 +22,7 @@ from chainfold.chain.block import MOST_LABELS
 from chainfold.engines import workspace
 from chainfold.engines.registry import ENGINES
 from chainfold.errors import BadSetting, ScoreNotFinite
-from chainfold.kernels.slots import padded, tiles_of
+from chainfold.core.slots import padded, tiles_of
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
 from chainfold.training.passes import LocalPasses

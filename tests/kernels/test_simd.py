@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chainfold.kernels import simd
-from chainfold.kernels.slots import WIDTH
+from chainfold.core.slots import WIDTH
 from chainfold.system.jit import STRICT, kernel
 
 pytestmark = pytest.mark.quick

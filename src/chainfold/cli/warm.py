@@ -63,6 +63,6 @@ def parse_widths(text: str) -> list[int]:
 
 def one_of_each_width(numbers: list[int]) -> list[int]:
     """The largest of the numbers of labels that share their kernels."""
-    from chainfold.kernels.slots import tiles_of
+    from chainfold.core.slots import tiles_of
 
     return sorted({tiles_of(number): number for number in numbers}.values())

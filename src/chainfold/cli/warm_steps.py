@@ -107,7 +107,7 @@ def backward(folder: Path, labels: int) -> None:
     from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward
     from chainfold.kernels.few import backward_few
-    from chainfold.kernels.slots import BlockRows, aligned, is_few
+    from chainfold.core.slots import BlockRows, aligned, is_few
 
     chain = _chain(labels)
     layout, block = _model(chain).layout, chain.block(0, 1)

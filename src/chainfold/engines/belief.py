@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.lattice import LEAST_ALPHA
-from chainfold.kernels.wide import LN2_HIGH, LN2_LOW
+from chainfold.core import LEAST_ALPHA, LN2_HIGH, LN2_LOW
 from chainfold.model.layout import Floats
 
 

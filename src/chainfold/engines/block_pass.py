@@ -15,11 +15,9 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.kernels.backward import backward, backward_general
-from chainfold.kernels.few import backward_few
-from chainfold.kernels.forward import exponentiate_edges, predict
-from chainfold.kernels.lattice import Lattice
-from chainfold.kernels.slots import BlockRows, Slots, aligned
+from chainfold.core import backward, backward_general, exponentiate_edges, predict
+from chainfold.core.slots import Lattice
+from chainfold.core.slots import BlockRows, Slots, aligned
 from chainfold.model.layout import Floats
 
 
@@ -90,8 +88,7 @@ class BlockPass:
             backward_general(self.block, block_rows, lattice, gamma, rows, scratch, counts)
         else:
             pairs = aligned(p.width, p.width)
-            kernel = backward_few if p.few else backward
-            kernel(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
+            backward(block_rows, lattice, p.edge_t, gamma, rows, pairs, counts)
             counts.transition[:] += p.edge[0] * pairs[: p.n_labels].ravel()
         total = gamma.sum()
         if total == 0.0:  # before the chain, or in a sequence of weight zero, where any posterior will do
@@ -133,7 +130,7 @@ class BlockPass:
         if edges is not None:
             p.score_edges(block, edges)
             exponentiate_edges(edge, moved)
-        predict(block.starts, states, edge, real, p.n_labels, p.tiles, predicted)
+        predict(block.starts, states, edge, real, p.n_labels, predicted)
         leaving, _ = Belief(states[-1]).normalised()
         self.passed = Passed(states, predicted, edge, moved, Belief(real), leaving, (math.nan, math.nan))
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.engines.belief import Belief
-from chainfold.kernels.certificate import NEGLIGIBLE, last_certified, look_ahead
-from chainfold.kernels.few import look_ahead_few
-from chainfold.kernels.lattice import Lattice
-from chainfold.kernels.slots import is_few, tiles_of
+from chainfold.core import NEGLIGIBLE, last_certified, look_ahead
+from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 
 
@@ -41,13 +39,9 @@ class Certificate:
 
     def extend(self, lattice: Lattice) -> bool:
         """Look at the next positions, until it is certified; is it?"""
-        if is_few(lattice.n_labels) and not lattice.wide and lattice.edge.shape[0] == 1:
-            few = tiles_of(lattice.n_labels)[2]
-            self.certified, looked = look_ahead_few(lattice, self._tolerance, self._ignore, self.q, self.gamma, few)
-        else:
-            self.certified, looked = look_ahead(
-                lattice, self._tolerance, self._ignore, self.q, self._scratch, self.gamma
-            )
+        self.certified, looked = look_ahead(
+            lattice, self._tolerance, self._ignore, self.q, self._scratch, self.gamma
+        )
         self.blocks += 1
         self.positions += looked
         return self.certified

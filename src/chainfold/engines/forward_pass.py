@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from chainfold.chain.block import frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.transitions import Transitions
-from chainfold.kernels.faults import OK, check
-from chainfold.kernels.few import forward_few
-from chainfold.kernels.forward import exponentiate_edges, forward, forward_wide
-from chainfold.kernels.lattice import EDGE_RANGE, Lattice
+from chainfold.core.faults import OK, check, check_memory
+from chainfold.core import EDGE_RANGE, exponentiate_edges, forward, forward_wide
+from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 
 _NO_WEIGHTS = frozen(None, np.float64)
@@ -87,16 +86,17 @@ def _in_doubles(
     watch: bool,
 ) -> Passed | None:
     """None where doubles do not have the range."""
-    edge, moved, kernel = p.edge, p.shift, forward_few if p.few else forward
+    edge, moved = p.edge, p.shift
     if edges is not None and shift is not None:
-        edge, moved, kernel = edges, shift, forward
+        edge, moved = edges, shift
         if not exponentiate_edges(edge, moved) <= EDGE_RANGE:
             return None
     log_scale, before = [], entry.values
     for rows, weight in _rows_by_weight(weights, starts.size):
         own = slice(None) if edges is None else rows
         arrays = starts[rows], states[rows], predicted[rows], edge[own], moved[own]
-        status, scale = kernel(*arrays, before, p.n_labels, watch or p.watch or edges is not None, p.tiles)
+        status, scale = forward(*arrays, before, p.n_labels, watch or p.watch or edges is not None)
+        check_memory(status)
         if status != OK:
             return None
         log_scale += [weight * part for part in scale]

@@ -30,7 +30,7 @@ from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.kernels.slots import WIDTH, is_few
+from chainfold.core.slots import WIDTH, is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16

@@ -9,8 +9,8 @@ from chainfold.chain.block import Block
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
 from chainfold.engines.transitions import Transitions
-from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.kernels.slots import BlockRows, Slots
+from chainfold.core import edge_scores, state_scores
+from chainfold.core.slots import BlockRows, Slots
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 

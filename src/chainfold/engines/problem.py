@@ -18,7 +18,7 @@ from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.workspace import ArrayPool, Workspace
-from chainfold.kernels.slots import BlockRows, Slots
+from chainfold.core.slots import BlockRows, Slots
 from chainfold.model.block_rows import find_block_rows, room_for
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model

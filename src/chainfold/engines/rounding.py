@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
 from chainfold.errors import ScoreNotFinite
-from chainfold.kernels.scores import edge_scores, state_scores
-from chainfold.kernels.slots import BlockRows, Slots
+from chainfold.core import edge_scores, state_scores
+from chainfold.core.slots import BlockRows, Slots
 from chainfold.model.layout import Floats, Layout
 
 UNIT = 2.0**-53

@@ -14,7 +14,7 @@ import numpy as np
 
 from chainfold.chain.block import Source
 from chainfold.errors import BadSetting, ToleranceTooSmall
-from chainfold.kernels.slots import padded
+from chainfold.core.slots import padded
 from chainfold.model.layout import Layout
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2

@@ -9,8 +9,8 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.kernels.slots import BlockRows, Slots, aligned, is_few
-from chainfold.kernels.whole_sequences import whole_sequences
+from chainfold.core.slots import BlockRows, Slots, aligned, is_few
+from chainfold.core import whole_sequences
 from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least

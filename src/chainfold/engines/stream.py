@@ -31,7 +31,7 @@ from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
-from chainfold.kernels.slots import is_few
+from chainfold.core.slots import is_few
 from chainfold.model.layout import Floats
 
 _BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python

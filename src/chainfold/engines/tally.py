@@ -9,8 +9,8 @@ from chainfold.engines.problem import Problem
 from chainfold.engines.sums import StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
-from chainfold.kernels.scores import PORTION, fold, observe
-from chainfold.kernels.slots import WIDTH, Slots
+from chainfold.core import PORTION, fold, observe
+from chainfold.core.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
@@ -126,7 +126,7 @@ class Tally:
         before = problem.label_before(low) if self._previous == NO_LABEL else self._previous
         layout = problem.model.layout
         self._previous, forbidden = observe(
-            block, layout.rows, problem.weights, layout.width, before, problem.forbids_states, self.observed.slots
+            block, layout.rows, problem.weights, before, problem.forbids_states, self.observed.slots
         )
         wrong = [forbidden, problem.masked_label(low, block) if problem.masked else -1]
         if max(wrong) >= 0:

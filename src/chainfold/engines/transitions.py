@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from chainfold.kernels.forward import exponentiate_edges
-from chainfold.kernels.lattice import EDGE_RANGE
-from chainfold.kernels.slots import Tiles, aligned
+from chainfold.core import EDGE_RANGE, exponentiate_edges
+from chainfold.core.slots import Tiles, aligned
 from chainfold.model.layout import Floats
 
 

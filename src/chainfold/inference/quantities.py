@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainfold.chain.block import NO_LABEL
 from chainfold.engines.belief import Belief
 from chainfold.engines.potentials import Potentials
-from chainfold.kernels.lattice import Lattice
+from chainfold.core.slots import Lattice
 from chainfold.kernels.posteriors import count_pairs, entropy, given_probability
 from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within

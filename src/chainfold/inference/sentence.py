@@ -18,7 +18,7 @@ from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
 from chainfold.inference.sentence_kernels import best_labels, item_scores
-from chainfold.kernels.faults import OK
+from chainfold.core.faults import OK
 from chainfold.kernels.forward import forward
 from chainfold.model.layout import Floats
 

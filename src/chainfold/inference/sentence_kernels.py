@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chainfold.features.item_id_kernels import item_ids
 from chainfold.kernels.scores import find_rows, state_scores
-from chainfold.kernels.slots import BlockRows, RowLayout, Slots
+from chainfold.core.slots import BlockRows, RowLayout, Slots
 from chainfold.kernels.viterbi import trace, viterbi
 from chainfold.system.jit import OK, STRICT, kernel
 

@@ -32,7 +32,7 @@ from chainfold.inference.quantities import Quantities, Sums
 from chainfold.inference.result import SequenceResults, Tagged, joined
 from chainfold.inference.stream_viterbi import StreamViterbi
 from chainfold.inference.tagger import DEFAULT_MEMORY
-from chainfold.kernels.lattice import Lattice
+from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead

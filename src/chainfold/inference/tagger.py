@@ -34,7 +34,7 @@ from chainfold.inference.decoder import SCORERS, Decoder, Labels, Scored, Scorer
 from chainfold.inference.result import SequenceResults, Tagged
 from chainfold.inference.sentence import SentenceTagger
 from chainfold.kernels import posteriors, viterbi
-from chainfold.kernels.lattice import Lattice
+from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.faults import NOT_FINITE, OK, ZERO
+from chainfold.core.faults import NOT_FINITE, OK, ZERO
 from chainfold.system.jit import STRICT, kernel
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from chainfold.kernels.backward import TILE, count_edges
 from chainfold.kernels.certificate import SUBNORMAL, mix
-from chainfold.kernels.faults import OK, UNSAFE
+from chainfold.core.faults import OK, UNSAFE
 from chainfold.kernels.forward import LEAST_SUM, MOST_SUM
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, TINY, two_sum
 from chainfold.kernels.rows_of_few import (
@@ -46,7 +46,7 @@ from chainfold.kernels.simd import (
     sum_lanes,
     where_positive,
 )
-from chainfold.kernels.slots import WIDTH
+from chainfold.core.slots import WIDTH
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 

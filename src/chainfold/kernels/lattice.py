@@ -30,13 +30,12 @@ over many positions are taken in portions, each of which is added to the next la
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainfold.kernels.simd import load, maximum, number, place, splat, store
-from chainfold.kernels.slots import WIDTH
+from chainfold.core.slots import WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, power, real, wide_exp
 from chainfold.system.jit import STRICT, kernel
 
@@ -48,20 +47,6 @@ EDGE_RANGE = 150.0
 
 TINY = 1e-300
 """A divisor that is zero is replaced by this; what it divides is zero too."""
-
-
-class Lattice(NamedTuple):
-    """A block after the forward pass."""
-
-    starts: NDArray[np.bool_]  # [B]
-    alpha: NDArray[np.float64]  # [B, width], wide: [B, 2 · width]
-    predicted: NDArray[np.float64]  # the same
-    edge: NDArray[np.float64]  # [B or 1, N · width]  E_t, wide: e_t
-    entry: NDArray[np.float64]  # [width], wide: [2 · width]  α of the position before the block
-    labels: NDArray[np.int32]  # [B]
-    weights: NDArray[np.float64]  # [B]  the weight of each position's sequence, or empty: all ones
-    wide: bool  # whether alpha, predicted and entry are wide numbers
-    n_labels: int
 
 
 @kernel(fastmath=STRICT, inline=True)

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.kernels.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
+from chainfold.core.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
 from chainfold.kernels.scores import edge_scores, rows_between, sparse_slot, state_scores
 from chainfold.kernels.simd import load, maximum, splat, store
-from chainfold.kernels.slots import WIDTH, RowLayout, Slots
+from chainfold.core.slots import WIDTH, RowLayout, Slots
 from chainfold.system.jit import STRICT, kernel
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2

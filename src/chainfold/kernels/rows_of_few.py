@@ -32,7 +32,7 @@ from chainfold.kernels.simd import (
     vector_address,
     vectors_of,
 )
-from chainfold.kernels.slots import WIDTH
+from chainfold.core.slots import WIDTH
 from chainfold.system.intrinsics import intrinsic
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL
 from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
-from chainfold.kernels.slots import WIDTH, BlockRows
+from chainfold.core.slots import WIDTH, BlockRows
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

@@ -36,7 +36,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
 
-from chainfold.kernels.slots import WIDTH
+from chainfold.core.slots import WIDTH
 from chainfold.system.intrinsics import intrinsic
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import Block
-from chainfold.kernels.scores import find_rows
-from chainfold.kernels.slots import BlockRows
+from chainfold.core import find_rows
+from chainfold.core.slots import BlockRows
 from chainfold.model.layout import Layout
 
 
@@ -17,7 +17,7 @@ def find_block_rows(layout: Layout, block: Block, room: BlockRows | None = None)
         rows = _new(positions, entries, values)
     else:
         rows = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
-    find_rows(block, layout.rows, layout.width, rows)
+    find_rows(block.offsets, block.ids, block.values, layout.rows, rows)
     return rows
 
 

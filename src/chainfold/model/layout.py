@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, has_weights, vocabulary_of
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.kernels.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
+from chainfold.core.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
 
 Floats = NDArray[np.float64]
 
@@ -110,10 +110,10 @@ class Layout:
         """The shape of the state weights, for kernels."""
         tiles = tiles_of(self.n_labels)
         if self.row_offsets is None or self.row_labels is None:
-            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles)
+            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles, self.width)
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
-        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles)
+        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles, self.width)
 
     @cached_property
     def features(self) -> FeatureIndex:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from chainfold.kernels.backward import count_edges, normalise, step_back
-from chainfold.kernels.faults import OK
+from chainfold.core.faults import OK
 from chainfold.kernels.forward import by_tiles, forward, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, two_sum
 from chainfold.kernels.scores import sizes

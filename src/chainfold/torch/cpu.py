@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import torch
 from chainfold.errors import ChainfoldError
-from chainfold.kernels.faults import OK
+from chainfold.core.faults import OK
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from chainfold.torch.batch_kernels import (

@@ -17,9 +17,9 @@ import numpy as np
 from chainfold.engines.belief import Belief
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.forward_pass import lattice_of
-from chainfold.kernels.faults import OK
+from chainfold.core.faults import OK
 from chainfold.kernels.forward import forward, predict
-from chainfold.kernels.lattice import Lattice
+from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.cpu_batch import CpuBatch, Stretches
 from chainfold.torch.cpu_threads import run

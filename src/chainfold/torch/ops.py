@@ -105,7 +105,7 @@ def _new_vectors(inputs: Arguments) -> Tensor:
     """Room for the forward vectors: doubles in padded rows on the host, one number a label elsewhere."""
     emissions = inputs.emissions
     if emissions.device.type == "cpu":
-        from chainfold.kernels.slots import padded
+        from chainfold.core.slots import padded
 
         return emissions.new_empty((inputs.positions, padded(inputs.n_labels)), dtype=torch.float64)
     return emissions.new_empty((inputs.positions, inputs.n_labels), dtype=inputs.result_type)

@@ -28,7 +28,7 @@ from chainfold.errors import (
     EmptyChain,
 )
 from chainfold.kernels import perceptron_update as kernels
-from chainfold.kernels.faults import check
+from chainfold.core.faults import check
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model

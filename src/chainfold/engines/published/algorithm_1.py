@@ -25,7 +25,7 @@ from chainfold.kernels.expectation import (
     signed_total,
     terminate,
 )
-from chainfold.kernels.faults import check
+from chainfold.core.faults import check
 from chainfold.model.layout import Floats
 from chainfold.system.spill import SpillFile
 

@@ -17,7 +17,7 @@ from chainfold.engines.published.log_domain import before_the_chain, close, log_
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.kernels.expectation import carry_expectations, signed_total
-from chainfold.kernels.faults import check
+from chainfold.core.faults import check
 
 
 def _carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:

@@ -1,6 +1,6 @@
-"""Weights in slots: the padded form that kernels read, and its shapes. Plain NumPy, without numba.
+"""Weights in slots: the padded form that the core reads, and its shapes. Plain NumPy.
 
-Rows of labels are padded to `width`, a multiple of the vector width; see `kernels.scores` for their use.
+Rows of labels are padded to `width`, a multiple of the vector width; see `scores.hpp` for their use.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class RowLayout(NamedTuple):
     begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
     label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
     tiles: Tiles
+    width: int
 
 
 class Slots(NamedTuple):
@@ -60,6 +61,20 @@ class BlockRows(NamedTuple):
     turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
     row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
     value: NDArray[np.float64]  # or empty: all ones
+
+
+class Lattice(NamedTuple):
+    """A block after the forward pass."""
+
+    starts: NDArray[np.bool_]  # [B]
+    alpha: NDArray[np.float64]  # [B, width], wide: [B, 2 · width]
+    predicted: NDArray[np.float64]  # the same
+    edge: NDArray[np.float64]  # [B or 1, N · width]  E_t, wide: e_t
+    entry: NDArray[np.float64]  # [width], wide: [2 · width]  α of the position before the block
+    labels: NDArray[np.int32]  # [B]
+    weights: NDArray[np.float64]  # [B]  the weight of each position's sequence, or empty: all ones
+    wide: bool  # whether alpha, predicted and entry are wide numbers
+    n_labels: int
 
 
 class FeatureIndex(NamedTuple):

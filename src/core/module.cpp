@@ -1,0 +1,14 @@
+// The module of one level; each subject binds its functions.
+#include "bind.hpp"
+#include "shapes.hpp"
+
+namespace core {
+void bind_lattice(nanobind::module_& m);
+void bind_numbers(nanobind::module_& m);
+}  // namespace core
+
+NB_MODULE(CORE_MODULE, m) {
+  m.doc() = "The arithmetic of chains, compiled for one level of processor.";
+  core::bind_numbers(m);
+  core::bind_lattice(m);
+}
