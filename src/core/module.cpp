@@ -4,6 +4,7 @@
 
 namespace core {
 void bind_lattice(nanobind::module_& m);
+void bind_logarithms(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
 }  // namespace core
 
@@ -11,4 +12,5 @@ NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
   core::bind_numbers(m);
   core::bind_lattice(m);
+  core::bind_logarithms(m);
 }
