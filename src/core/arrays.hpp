@@ -64,15 +64,15 @@ using Weights = Slots<const double>;
 using Counts = Slots<double>;
 
 // The rows of a block's state attributes, without those of value zero.
-template <class I, class D>
+template <class I, class R, class D>
 struct RowsOf {
   Span<I> begin;  // [B + 1]
-  Span<I> turn;   // [B]  where, at each position, the short rows begin
-  Span<I> row;    // the first slot of a padded row; of a short one its first entry and their number
-  Span<D> value;  // or empty: all ones
+  Span<I> turn;   // [B]  where, at each position, the entries of short rows begin
+  Span<R> row;    // attributes with padded rows, then entries of short ones
+  Span<D> value;  // of each, or empty: all ones
 };
-using BlockRows = RowsOf<const int64_t, const double>;
-using BlockRowsOut = RowsOf<int64_t, double>;
+using BlockRows = RowsOf<const int64_t, const uint32_t, const double>;
+using BlockRowsOut = RowsOf<int64_t, uint32_t, double>;
 
 // The weights in their own order: state rows, transitions, edge attributes; `chainfold.core.slots.FeatureIndex`.
 struct Features {

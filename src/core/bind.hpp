@@ -107,8 +107,8 @@ template <class T>
 bool read(PyObject* object, Slots<T>& s) {
   return read_tuple(object, s.dense, s.sparse, s.transition, s.edge, s.hot);
 }
-template <class I, class D>
-bool read(PyObject* object, RowsOf<I, D>& r) {
+template <class I, class R, class D>
+bool read(PyObject* object, RowsOf<I, R, D>& r) {
   return read_tuple(object, r.begin, r.turn, r.row, r.value);
 }
 inline bool read(PyObject* object, Features& f) { return read_tuple(object, f.begin, f.label, f.n_labels); }

@@ -134,7 +134,7 @@ struct Reg<8> {
   }
   template <int k>
   static INLINE T lane(T a) {
-    return _mm512_permutexvar_pd(_mm512_set1_epi64(k), a);
+    return _mm512_permute_pd(_mm512_shuffle_f64x2(a, a, 0x55 * (k / 2)), k % 2 ? 0xFF : 0);
   }
   template <int distance>
   static INLINE T swapped(T a) {

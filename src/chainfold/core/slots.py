@@ -58,9 +58,9 @@ class BlockRows(NamedTuple):
     """The rows of a block's state attributes, without those of value zero."""
 
     begin: NDArray[np.int64]  # [B + 1]
-    turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
-    row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
-    value: NDArray[np.float64]  # or empty: all ones
+    turn: NDArray[np.int64]  # [B]  where, at each position, the entries of short rows begin
+    row: NDArray[np.uint32]  # attributes with padded rows, then entries of short ones
+    value: NDArray[np.float64]  # of each, or empty: all ones
 
 
 class Lattice(NamedTuple):

@@ -11,13 +11,13 @@ import math
 import numpy as np
 
 from chainfold.chain.block import Block
+from chainfold.core import backward, backward_general, exponentiate_edges, predict
+from chainfold.core.slots import BlockRows, Lattice, Slots, aligned
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.core import backward, backward_general, exponentiate_edges, predict
-from chainfold.core.slots import Lattice
-from chainfold.core.slots import BlockRows, Slots, aligned
+from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 
 
@@ -33,7 +33,7 @@ class BlockPass:
         self._rows = 0  # positions for which there is room
         self._lent: list[Floats] = []  # alpha and predicted; edge and shift, where each position has its own
         self._lattice_room: list[Floats] = []  # the same, a row for each position
-        self._room: BlockRows | None = None  # the arrays that hold the rows
+        self._finder = RowFinder(problem.model.layout)
         self.low = self.size = 0
         self.entry = Belief(np.zeros(potentials.width))  # the forward vector before the block, as it was given
 
@@ -98,13 +98,13 @@ class BlockPass:
 
     def give(self, low: int, block: Block) -> None:
         """The data of the block, before the way back."""
-        self._block_rows, self._room = self._problem.find_rows(low, block, self._room)
+        self._block_rows = self._problem.find_rows(low, block, self._finder)
         self.block = block
 
     def release_block(self) -> None:
         """Free the data of the block, to be given again before the way back."""
         del self.block, self._block_rows
-        self._room = None
+        self._finder = RowFinder(self._problem.model.layout)
 
     def release(self) -> None:
         """Give back the arrays."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from chainfold.core.slots import WIDTH, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.potentials import Potentials
@@ -30,7 +31,6 @@ from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.core.slots import WIDTH, is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
+from chainfold.core import edge_scores, state_scores
+from chainfold.core.slots import BlockRows, Slots
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
 from chainfold.engines.transitions import Transitions
-from chainfold.core import edge_scores, state_scores
-from chainfold.core.slots import BlockRows, Slots
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 

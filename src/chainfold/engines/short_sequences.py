@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import Block
+from chainfold.core import whole_sequences
+from chainfold.core.slots import Slots, aligned, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.core.slots import BlockRows, Slots, aligned, is_few
-from chainfold.core import whole_sequences
+from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least
@@ -28,7 +29,7 @@ class ShortSequences:
         self.rows = max(_BYTES // (16 * width), _LEAST_ROWS)
         self._entry = Belief(aligned(width))
         self._lent: list[Floats] = []
-        self._room: BlockRows | None = None
+        self._finder = RowFinder(problem.model.layout)
 
     @staticmethod
     def most_of(problem: Problem) -> int:
@@ -63,7 +64,7 @@ class ShortSequences:
         alpha, predicted = self._vectors()
         lattice = lattice_of(block.starts, block.labels, alpha, predicted, p.edge, self._entry, block.weights)
         pairs = aligned(p.width, p.width)
-        block_rows, self._room = self._problem.find_rows(low, block, self._room)
+        block_rows = self._problem.find_rows(low, block, self._finder)
         done, log_scale = whole_sequences(
             block_rows,
             lattice,

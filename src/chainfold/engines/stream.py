@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainfold.chain.block import Block
+from chainfold.core.slots import is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
@@ -31,7 +32,6 @@ from chainfold.engines.rounding import Promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
-from chainfold.core.slots import is_few
 from chainfold.model.layout import Floats
 
 _BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python

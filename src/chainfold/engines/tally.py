@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
+from chainfold.core import PORTION, fold, observe
+from chainfold.core.slots import WIDTH, Slots
 from chainfold.engines.problem import Problem
 from chainfold.engines.sums import StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
-from chainfold.core import PORTION, fold, observe
-from chainfold.core.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small

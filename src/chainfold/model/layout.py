@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, has_weights, vocabulary_of
-from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.core.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
+from chainfold.errors import BadSetting, ChainfoldError
 
 Floats = NDArray[np.float64]
 
