@@ -122,7 +122,10 @@ namespace nanobind::detail {
 
 template <class T>
 struct CoreCaster {
-  bool from_python(handle source, uint8_t, cleanup_list*) noexcept { return core::read(source.ptr(), value); }
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    using core::read;
+    return read(source.ptr(), value);
+  }
   template <class U>
   using Cast = T&;
   template <class U>

@@ -3,6 +3,7 @@
 #include "shapes.hpp"
 
 namespace core {
+void bind_emissions(nanobind::module_& m);
 void bind_lattice(nanobind::module_& m);
 void bind_logarithms(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
@@ -12,5 +13,6 @@ NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
   core::bind_numbers(m);
   core::bind_lattice(m);
+  core::bind_emissions(m);
   core::bind_logarithms(m);
 }

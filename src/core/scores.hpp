@@ -121,9 +121,9 @@ inline void edge_scores(const Block& block, const Weights& weights, Matrix<doubl
 // Add the recent counts of the frequent attributes to their second level. Many small terms that are added to one large
 // number are all rounded at its last digit, and often in one direction; added in portions, they lose hardly anything.
 inline void fold(const Counts& counts) {
-  for (Int k = 0; k < counts.hot.size; k += 8) {
-    store(counts.hot.data + k, load<8>(counts.hot.data + k) + load<8>(counts.dense.data + k));
-    store(counts.dense.data + k, splat<8>(0.0));
+  for (Int k = 0; k < counts.hot.size; k += 4) {
+    store(counts.hot.data + k, load<4>(counts.hot.data + k) + load<4>(counts.dense.data + k));
+    store(counts.dense.data + k, splat<4>(0.0));
   }
 }
 

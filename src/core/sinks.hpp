@@ -37,7 +37,7 @@ struct CountSink {
     }
   }
 
-  INLINE void edges(Int t, const double* joint) const {
+  void edges(Int t, const double* joint, Int) const {
     const Int size = n_labels * shape.width;
     for (Int k = 0; k < size; ++k) pairs[k] += joint[k];
     if (data->edge_offsets.empty()) return;
@@ -67,7 +67,7 @@ struct RowSink {
   INLINE void take(Int t, const double* gamma) const {
     for (Int c = 0; c < out.columns; c += 4) store(out[t] + c, load<4>(gamma + c));
   }
-  INLINE void edges(Int, const double*) const {}
+  INLINE void edges(Int, const double*, Int) const {}
   INLINE void portion() const {}
 };
 

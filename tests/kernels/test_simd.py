@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from chainfold.kernels import simd
 from chainfold.core.slots import WIDTH
+from chainfold.kernels import simd
 from chainfold.system.jit import STRICT, kernel
 
 pytestmark = pytest.mark.quick

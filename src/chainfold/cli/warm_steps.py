@@ -101,13 +101,13 @@ def backward(folder: Path, labels: int) -> None:
     """The kernel that takes longest to compile, alone: a pass back over one position without attributes."""
     import numpy as np
 
+    from chainfold.core.slots import BlockRows, aligned, is_few
     from chainfold.engines.belief import Belief
     from chainfold.engines.forward_pass import lattice_of
     from chainfold.engines.tally import Accumulator
     from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward
     from chainfold.kernels.few import backward_few
-    from chainfold.core.slots import BlockRows, aligned, is_few
 
     chain = _chain(labels)
     layout, block = _model(chain).layout, chain.block(0, 1)

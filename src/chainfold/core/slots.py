@@ -77,6 +77,26 @@ class Lattice(NamedTuple):
     n_labels: int
 
 
+class Emissions(NamedTuple):
+    """Dense scores of a batch of sequences."""
+
+    scores: NDArray[np.float32] | NDArray[np.float64]  # [R, N]
+    start: NDArray[np.float64]  # [N]
+    end: NDArray[np.float64]  # [N]
+    allowed: NDArray[np.bool_]  # [R, N], or no rows: all labels
+    rows: NDArray[np.int64]  # [P]  the row of each position
+    starts: NDArray[np.bool_]  # [P]
+
+
+class Moves(NamedTuple):
+    """Transitions that all positions share, as steps take them."""
+
+    edge: NDArray[np.float64]  # [1, N · width]  E
+    edge_t: NDArray[np.float64]  # [N, width]  E transposed
+    shift: NDArray[np.float64]  # [1]
+    watch: bool  # forward vectors may leave the range of a double
+
+
 class FeatureIndex(NamedTuple):
     """The weights in their own order: state rows, transitions, edge attributes."""
 
@@ -102,5 +122,7 @@ def is_few(n_labels: int) -> bool:
 
 def padded(n_labels: int) -> int:
     """The width of a row of labels, a whole number of tiles."""
+    if n_labels <= 4:
+        return 4
     tile, tiles, _ = tiles_of(n_labels)
     return WIDTH * len(tile) * len(tiles)

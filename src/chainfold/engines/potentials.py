@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from chainfold.chain.block import Block
 from chainfold.core import edge_scores, state_scores
 from chainfold.core.slots import BlockRows, Slots
-from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import check_scores
 from chainfold.engines.transitions import Transitions
 from chainfold.model.layout import Floats
@@ -27,10 +26,6 @@ class Potentials(Transitions):
         self.never_first, self.never_last = (
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         )
-
-    @classmethod
-    def of(cls, problem: Problem) -> Potentials:
-        return cls(problem.model, problem.weights, problem.has_edges)
 
     def score_states(self, block_rows: BlockRows, out: Floats) -> None:
         """out: [B, width]  the state scores of a block."""

@@ -9,8 +9,8 @@ from chainfold.core import whole_sequences
 from chainfold.core.slots import Slots, aligned, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 
@@ -22,8 +22,8 @@ _MOST_HELD = 65536  # where the chain is in memory and a position of few labels 
 class ShortSequences:
     """Sequences that begin and end within a block."""
 
-    def __init__(self, problem: Problem, potentials: Potentials) -> None:
-        self._problem, self._potentials = problem, potentials
+    def __init__(self, source: WeightSource) -> None:
+        self._problem, self._potentials = problem, potentials = source.problem, source.potentials
         width = potentials.width
         self.most = self.most_of(problem)
         self.rows = max(_BYTES // (16 * width), _LEAST_ROWS)
@@ -38,9 +38,10 @@ class ShortSequences:
         return max(min(most, int(_MOST_PLACES // (8 * problem.source.active + 16))), 2 * _LEAST_ROWS)
 
     @staticmethod
-    def suit(problem: Problem, potentials: Potentials) -> bool:
+    def suit(source: WeightSource) -> bool:
         """Not where there are edge attributes or masks, a size of block, or less memory than it takes."""
-        plain = not (problem.has_edges or problem.masked or potentials.only_wide)
+        problem = source.problem
+        plain = not (problem.has_edges or problem.masked or source.transitions.only_wide)
         memory, shape = problem.settings.memory, problem.shape
         fits = memory is None or ShortSequences.most_of(problem) * shape.pending_bytes + _BYTES <= memory / 4
         return plain and fits and problem.settings.block is None

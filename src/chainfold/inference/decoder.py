@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
+from chainfold.core.faults import check
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.rounding import Extent, ScoreSizes
 from chainfold.errors import ScoreNotFinite
-from chainfold.core.faults import check
-from chainfold.core.slots import Lattice
 from chainfold.kernels.posteriors import posteriors
 from chainfold.kernels.viterbi import viterbi
 from chainfold.model.block_rows import find_block_rows

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.potentials import Potentials
-from chainfold.core.slots import Lattice
 from chainfold.kernels.posteriors import count_pairs, entropy, given_probability
 from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within

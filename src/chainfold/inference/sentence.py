@@ -12,13 +12,13 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL, frozen
 from chainfold.chain.vocabulary import Vocabulary
+from chainfold.core.faults import OK
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
 from chainfold.inference.sentence_kernels import best_labels, item_scores
-from chainfold.core.faults import OK
 from chainfold.kernels.forward import forward
 from chainfold.model.layout import Floats
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold.core.slots import BlockRows, RowLayout, Slots
 from chainfold.features.item_id_kernels import item_ids
 from chainfold.kernels.scores import find_rows, state_scores
-from chainfold.core.slots import BlockRows, RowLayout, Slots
 from chainfold.kernels.viterbi import trace, viterbi
 from chainfold.system.jit import OK, STRICT, kernel
 

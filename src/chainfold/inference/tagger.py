@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, frozen
 from chainfold.chain.vocabulary import label_names
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.forward_pass import lattice_of
@@ -34,7 +35,6 @@ from chainfold.inference.decoder import SCORERS, Decoder, Labels, Scored, Scorer
 from chainfold.inference.result import SequenceResults, Tagged
 from chainfold.inference.sentence import SentenceTagger
 from chainfold.kernels import posteriors, viterbi
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead

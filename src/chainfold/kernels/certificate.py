@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.core.slots import WIDTH
 from chainfold.kernels.lattice import end_posterior, transfer, transfer_real
 from chainfold.kernels.simd import fma, load, number, place, splat, store
-from chainfold.core.slots import WIDTH
 from chainfold.kernels.wide import real
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from chainfold.core.faults import OK, UNSAFE
+from chainfold.core.slots import WIDTH
 from chainfold.kernels.backward import TILE, count_edges
 from chainfold.kernels.certificate import SUBNORMAL, mix
-from chainfold.core.faults import OK, UNSAFE
 from chainfold.kernels.forward import LEAST_SUM, MOST_SUM
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, TINY, two_sum
 from chainfold.kernels.rows_of_few import (
@@ -46,7 +47,6 @@ from chainfold.kernels.simd import (
     sum_lanes,
     where_positive,
 )
-from chainfold.core.slots import WIDTH
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 

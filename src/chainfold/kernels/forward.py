@@ -13,6 +13,7 @@ import numpy as np
 from numba.extending import overload
 
 from chainfold.core.faults import NOT_FINITE, OK, UNSAFE, ZERO
+from chainfold.core.slots import LINE, WIDTH
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, row_sum, two_sum
 from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import (
@@ -34,7 +35,6 @@ from chainfold.kernels.simd import (
     where_positive,
     zeros,
 )
-from chainfold.core.slots import LINE, WIDTH
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

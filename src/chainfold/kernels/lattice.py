@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.simd import load, maximum, number, place, splat, store
 from chainfold.core.slots import WIDTH
+from chainfold.kernels.simd import load, maximum, number, place, splat, store
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, power, real, wide_exp
 from chainfold.system.jit import STRICT, kernel
 

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
 from chainfold.core.faults import FORBIDDEN, NOT_FINITE, NOT_FIRST, NOT_LAST, OK, ZERO
+from chainfold.core.slots import WIDTH, RowLayout, Slots
 from chainfold.kernels.scores import edge_scores, rows_between, sparse_slot, state_scores
 from chainfold.kernels.simd import load, maximum, splat, store
-from chainfold.core.slots import WIDTH, RowLayout, Slots
 from chainfold.system.jit import STRICT, kernel
 
 PERCEPTRON, PASSIVE_AGGRESSIVE, AROW = 0, 1, 2

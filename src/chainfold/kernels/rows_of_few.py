@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
+from chainfold.core.slots import WIDTH
 from chainfold.kernels.simd import (
     INDEX,
     LanesType,
@@ -32,7 +33,6 @@ from chainfold.kernels.simd import (
     vector_address,
     vectors_of,
 )
-from chainfold.core.slots import WIDTH
 from chainfold.system.intrinsics import intrinsic
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL
-from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
 from chainfold.core.slots import WIDTH, BlockRows
+from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
 from chainfold.system.intrinsics import prefetch
 from chainfold.system.jit import CONTRACT, STRICT, kernel
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.faults import NOT_FINITE, OK, ZERO
+from chainfold.core.slots import WIDTH
 from chainfold.kernels.lattice import two_sum
 from chainfold.kernels.simd import load, max_lanes, maximum, splat, store, where_positive
-from chainfold.core.slots import WIDTH
 from chainfold.system.jit import STRICT, kernel
 
 

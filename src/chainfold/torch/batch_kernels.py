@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.kernels.backward import count_edges, normalise, step_back
 from chainfold.core.faults import OK
+from chainfold.kernels.backward import count_edges, normalise, step_back
 from chainfold.kernels.forward import by_tiles, forward, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, two_sum
 from chainfold.kernels.scores import sizes

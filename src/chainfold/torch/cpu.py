@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.errors import ChainfoldError
 from chainfold.core.faults import OK
+from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import UNKNOWN, Arguments
 from chainfold.torch.batch_kernels import (

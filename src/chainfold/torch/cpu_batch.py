@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
+from chainfold.core.slots import padded, tiles_of
 from chainfold.engines.transitions import Transitions
 from chainfold.errors import BadSetting
-from chainfold.core.slots import padded, tiles_of
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import Arguments
 from chainfold.torch.batch_kernels import pad_scores, place_positions, score_edges, score_states

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chainfold.core.faults import OK
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.forward_pass import lattice_of
-from chainfold.core.faults import OK
 from chainfold.kernels.forward import forward, predict
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.cpu_batch import CpuBatch, Stretches
 from chainfold.torch.cpu_threads import run

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
+from chainfold.core.faults import NOT_FINITE, OK
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import forward_pass, lattice_of
 from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
 from chainfold.kernels import posteriors, viterbi
-from chainfold.core.faults import NOT_FINITE, OK
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import Arguments, most_labellings
 from chainfold.torch.cpu_batch import CpuBatch

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import share
 from chainfold.engines.workspace import Workspace
@@ -186,7 +186,7 @@ class BatchObjective:
     def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
         problem = Problem(self._space.nameless(point), self._space.source, Settings(), self._workspace)
-        tally = share(problem, Potentials.of(problem), low, high).tally
+        tally = share(WeightSource(problem), low, high).tally
         assert tally.observed is not None, "a training chain is labelled"
         likelihood = tally.score - tally.log_z
         layout = self._space.layout

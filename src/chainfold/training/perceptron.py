@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block
+from chainfold.core.faults import check
 from chainfold.errors import (
     BadSetting,
     ChainfoldError,
     EmptyChain,
 )
 from chainfold.kernels import perceptron_update as kernels
-from chainfold.core.faults import check
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
