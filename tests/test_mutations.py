@@ -186,16 +186,16 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
     ("readers/test_items",): [
         ("items", "readers/sequences", "or not (kept and listed):", ":", "again_and_again"),
-        ("items", "readers/item_kernels", "1.0 if thing == types[_TRUE] else 0.0", "1.0", "definition"),
-        ("items", "readers/item_kernels", "holder, place, given =", "holder, place, _ =", "definition"),
+        ("items", "jit/item_kernels", "1.0 if thing == types[_TRUE] else 0.0", "1.0", "definition"),
+        ("items", "jit/item_kernels", "holder, place, given =", "holder, place, _ =", "definition"),
         ("items", "readers/sequences", "(texts.ends + self.attributes)", "texts.ends", "both_ways"),
     ],
     ("sklearn/test_predictions",): [
-        ("items", "sklearn/marginal_kernels", "marginals[t, j]):", "marginals[t, 0]):", "dicts"),
+        ("items", "jit/marginal_kernels", "marginals[t, j]):", "marginals[t, 0]):", "dicts"),
     ],
     ("inference/test_sentence",): [
-        ("items", "features/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "results_are"),
-        ("items", "inference/sentence", "p.never_first, p.never_last)", "p.never_last, p.never_first)", "results_are"),
+        ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "rows_pushed"),
+        ("items", "inference/sentence", "p.mask(self._starts[:size]", "p.mask(~self._starts[:size]", "results_are"),
     ],
     ("inference/test_explanation",): [
         ("explanations", "inference/explanation", "self._before[t] + self._after[t]", "self._before[t].copy()"),

@@ -79,6 +79,12 @@ inline bool read(PyObject* object, bool& out) {
   out = object == Py_True;
   return object == Py_True || object == Py_False;
 }
+inline bool read(PyObject* object, double& out) {
+  out = PyFloat_AsDouble(object);
+  if (out != -1.0 || !PyErr_Occurred()) return true;
+  PyErr_Clear();
+  return false;
+}
 inline bool read(PyObject* object, Int& out) {
   out = PyLong_AsLongLong(object);
   if (out != -1 || !PyErr_Occurred()) return true;
@@ -123,7 +129,7 @@ namespace nanobind::detail {
 template <class T>
 struct CoreCaster {
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
-    using core::read;
+    using core::read;  // or that of a record declared beside its functions
     return read(source.ptr(), value);
   }
   template <class U>
@@ -160,6 +166,5 @@ CORE_RECORD(BlockRows, "chainfold.core.slots.BlockRows")
 CORE_RECORD(BlockRowsOut, "chainfold.core.slots.BlockRows")
 CORE_RECORD(Features, "chainfold.core.slots.FeatureIndex")
 CORE_RECORD(Lattice, "chainfold.core.slots.Lattice")
-#undef CORE_RECORD
 
 }  // namespace nanobind::detail

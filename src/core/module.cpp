@@ -7,6 +7,8 @@ void bind_emissions(nanobind::module_& m);
 void bind_lattice(nanobind::module_& m);
 void bind_logarithms(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
+void bind_perceptron(nanobind::module_& m);
+void bind_vectors(nanobind::module_& m);
 }  // namespace core
 
 NB_MODULE(CORE_MODULE, m) {
@@ -15,4 +17,6 @@ NB_MODULE(CORE_MODULE, m) {
   core::bind_lattice(m);
   core::bind_emissions(m);
   core::bind_logarithms(m);
+  core::bind_perceptron(m);
+  core::bind_vectors(m);
 }

@@ -4,7 +4,7 @@
 //
 //   load(p)  store(p, a)  splat(x)  a + b  a - b  a * b  a / b  fma(a, b, c) = a·b + c in one rounding
 //   where_greater(a, b, x, y): lane by lane x where a > b, else y (also where a or b is not a number)
-//   maximum  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  exp(a)
+//   maximum  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  sqrt(a)  exp(a)
 //
 // All that differs between processors is a register, `Reg<R>`: AVX-512 has eight doubles, AVX2 four, NEON two, and the
 // portable level one. Lanes are folded in an order that does not depend on it, maxima compare and select (processors
@@ -61,6 +61,7 @@ struct Reg<1> {
   static INLINE T sub(T a, T b) { return a - b; }
   static INLINE T mul(T a, T b) { return a * b; }
   static INLINE T div(T a, T b) { return a / b; }
+  static INLINE T sqrt(T a) { return __builtin_sqrt(a); }
 #ifdef CORE_PORTABLE
   static INLINE T fma(T a, T b, T c) { return a * b + c; }
 #else
@@ -93,6 +94,7 @@ struct Reg<4> {
   static INLINE T sub(T a, T b) { return _mm256_sub_pd(a, b); }
   static INLINE T mul(T a, T b) { return _mm256_mul_pd(a, b); }
   static INLINE T div(T a, T b) { return _mm256_div_pd(a, b); }
+  static INLINE T sqrt(T a) { return _mm256_sqrt_pd(a); }
   static INLINE T fma(T a, T b, T c) { return _mm256_fmadd_pd(a, b, c); }
   static INLINE T where_greater(T a, T b, T x, T y) {
     return _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_GT_OQ));
@@ -124,6 +126,7 @@ struct Reg<8> {
   static INLINE T sub(T a, T b) { return _mm512_sub_pd(a, b); }
   static INLINE T mul(T a, T b) { return _mm512_mul_pd(a, b); }
   static INLINE T div(T a, T b) { return _mm512_div_pd(a, b); }
+  static INLINE T sqrt(T a) { return _mm512_sqrt_pd(a); }
   static INLINE T fma(T a, T b, T c) { return _mm512_fmadd_pd(a, b, c); }
   static INLINE T where_greater(T a, T b, T x, T y) {
     return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), y, x);
@@ -156,6 +159,7 @@ struct Reg<2> {
   static INLINE T sub(T a, T b) { return vsubq_f64(a, b); }
   static INLINE T mul(T a, T b) { return vmulq_f64(a, b); }
   static INLINE T div(T a, T b) { return vdivq_f64(a, b); }
+  static INLINE T sqrt(T a) { return vsqrtq_f64(a); }
   static INLINE T fma(T a, T b, T c) { return vfmaq_f64(c, a, b); }
   static INLINE T where_greater(T a, T b, T x, T y) { return vbslq_f64(vcgtq_f64(a, b), x, y); }
   static INLINE T power(T a) {
@@ -243,6 +247,10 @@ INLINE Vec<N> operator/(const Vec<N>& a, const Vec<N>& b) {
 template <int N>
 INLINE Vec<N> fma(const Vec<N>& a, const Vec<N>& b, const Vec<N>& c) {
   return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::fma(a.reg[k], b.reg[k], c.reg[k]); });
+}
+template <int N>
+INLINE Vec<N> sqrt(const Vec<N>& a) {
+  return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::sqrt(a.reg[k]); });
 }
 template <int N>
 INLINE Vec<N> where_greater(const Vec<N>& a, const Vec<N>& b, const Vec<N>& x, const Vec<N>& y) {

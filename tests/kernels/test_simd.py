@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels import simd
-from chainfold.system.jit import STRICT, kernel
 
 pytestmark = pytest.mark.quick
 

@@ -22,7 +22,7 @@ class Potentials(Transitions):
         layout = model.layout
         self.layout, self.weights = layout, weights
         masked = model.first is not None or model.last is not None
-        super().__init__(weights.transition.reshape(1, -1), layout.n_labels, layout.rows.tiles, masked, has_edges)
+        super().__init__(weights.transition.reshape(1, -1), layout.n_labels, masked, has_edges)
         self.never_first, self.never_last = (
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         )

@@ -12,14 +12,15 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL, frozen
 from chainfold.chain.vocabulary import Vocabulary
+from chainfold.core import forward
 from chainfold.core.faults import OK
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
-from chainfold.inference.sentence_kernels import best_labels, item_scores
-from chainfold.kernels.forward import forward
+from chainfold.kernels.viterbi import trace, viterbi
+from chainfold.model.block_rows import rows_of_entries
 from chainfold.model.layout import Floats
 
 
@@ -37,8 +38,7 @@ class SentenceTagger:
         self._ids = ItemIds.of(vocabulary) if fits and not p.layout.n_edge_attributes else None
         self._longest = longest
         self._pointer = np.uint8 if p.n_labels <= 256 else np.uint16
-        rows, weights = tuple(p.layout.rows), tuple(p.weights)  # calls take plain tuples sooner than named ones
-        self._fixed = (rows, weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last)
+        self._most = scorer.most_summed
         self._entry = np.zeros(p.width)
         starts, ends = np.zeros((2, longest), np.bool_)
         starts[0] = ends[-1] = True
@@ -48,33 +48,47 @@ class SentenceTagger:
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
         items, p = self._held(items), self._potentials
-        size = len(items)
-        if self._ids is None or not size:
+        scores = self._scores(items)
+        if scores is None:
             return None
-        back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
+        size = len(items)
+        back, delta, total = np.empty((size, p.n_labels), self._pointer), np.zeros(p.width), np.zeros(2)
+        finals, best, labels = np.empty(1, np.int64), np.empty(1), np.empty(size, np.int32)
         marks = self._starts[:size], self._ends[-size:]
-        status = self._ids.read(items, best_labels, *self._fixed, p.scores, marks, back, labels)
-        return labels if status == OK else None
+        status, _ = viterbi(*marks, scores, p.scores, delta, total, back, finals, best)
+        if status != OK:
+            return None
+        trace(back, finals[0], labels)
+        return labels
 
     def posteriors(self, items: Any) -> Floats | None:
         """The probability of each label of each item: [T, N]."""
         items, p = self._held(items), self._potentials
-        if self._ids is None or p.only_wide or not items:
-            return None
-        found = self._ids.read(items, item_scores, *self._fixed)
-        if found is None or found[0] != OK:
+        scores = None if p.only_wide else self._scores(items)
+        if scores is None:
             return None
         size = len(items)
-        scores, starts = found[1], self._starts[:size]
-        ahead = np.empty_like(scores)
-        status, _ = forward(
-            starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch, p.layout.rows.tiles
-        )
+        starts, ahead = self._starts[:size], np.empty_like(scores)
+        status, _ = forward(starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch)
         if status != OK:
             return None
         lattice = lattice_of(starts, self._unknown[:size], scores, ahead, p.edge, Belief(self._entry))
         _, gammas = posteriors_of(p, lattice, Belief(scores[-1]).posterior())
         return gammas[:, : p.n_labels]
+
+    def _scores(self, items: tuple[Any, ...]) -> Floats | None:
+        """The state scores of a sequence, [T, width]; None where the items cannot be read, or a score may overflow."""
+        entries, p = None if self._ids is None else self._ids.entries(items), self._potentials
+        if entries is None:
+            return None
+        offsets, ids, values = entries
+        size, largest = len(items), max(float(values.max()), -float(values.min())) if values.size else 1.0
+        if not ids.size * largest < self._most and not int(np.diff(offsets).max()) * largest < self._most:
+            return None
+        out = np.empty((size, p.width))
+        p.score_states(rows_of_entries(p.layout, entries), out)
+        p.mask(self._starts[:size], self._ends[-size:], out)
+        return out
 
     def _held(self, items: Any) -> tuple[Any, ...]:
         """A list or tuple of items, which no other thread can change; empty where it is something else or too long."""

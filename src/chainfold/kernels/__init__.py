@@ -16,8 +16,6 @@ nothing else. Begin reading with `lattice`, which has the recursion, then `forwa
       │     │     ├── certificate      what the future can still change
       │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
       │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final
-      │     └── perceptron_update  the updates of perceptron, passive-aggressive and AROW
-      └── vectors              one pass over all weights, for optimisers
 
 A module imports those above it and to its left only.
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.forward import by_tiles, step_row
 from chainfold.kernels.lattice import TINY, end_posterior, transfer
 from chainfold.kernels.scores import AHEAD, PORTION, fold, prefetch_short_rows, short_entries, sizes
 from chainfold.kernels.simd import fma, load_tile, maximum, number, place, set_number, splat, store, sum_lanes, zeros
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 TILE = 32  # positions whose edges are counted together, so that a count is loaded once for all of them
 

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.lattice import end_posterior, transfer, transfer_real
 from chainfold.kernels.simd import fma, load, number, place, splat, store
 from chainfold.kernels.wide import real
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 NEGLIGIBLE = 1e-200
 """A posterior that is this small for any future counts as zero; products of it would underflow."""

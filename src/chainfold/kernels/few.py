@@ -13,6 +13,7 @@ import numpy as np
 
 from chainfold.core.faults import OK, UNSAFE
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.backward import TILE, count_edges
 from chainfold.kernels.certificate import SUBNORMAL, mix
 from chainfold.kernels.forward import LEAST_SUM, MOST_SUM
@@ -47,7 +48,6 @@ from chainfold.kernels.simd import (
     sum_lanes,
     where_positive,
 )
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 
 @kernel(fastmath=CONTRACT)

@@ -14,6 +14,7 @@ from numba.extending import overload
 
 from chainfold.core.faults import NOT_FINITE, OK, UNSAFE, ZERO
 from chainfold.core.slots import LINE, WIDTH
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.lattice import LEAST_ALPHA, LEAST_STATE_SCORE, row_sum, two_sum
 from chainfold.kernels.scores import sizes
 from chainfold.kernels.simd import (
@@ -36,7 +37,6 @@ from chainfold.kernels.simd import (
     zeros,
 )
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, normal, power, wide_exp
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 LEAST_SUM, MOST_SUM = 1e-20, 1e20  # a forward vector is scaled to sum to one when its sum leaves this range
 _AHEAD = 4  # positions from a step to the one whose exponentials are taken meanwhile: they wait for nothing

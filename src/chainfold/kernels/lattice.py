@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels.simd import load, maximum, number, place, splat, store
 from chainfold.kernels.wide import LN2_HIGH, LN2_LOW, MOST_EXACT, power, real, wide_exp
-from chainfold.system.jit import STRICT, kernel
 
 # Three factors meet in α_t: the last α, an edge and a state potential. While each stays above its bound, a product is
 # zero only if a factor is. (α is bounded after scaling; before it, by as much more as scaling may take away.)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.lattice import TINY, end_posterior, log_conditional, row_sum, transfer, two_sum
 from chainfold.kernels.simd import fma, load, maximum, splat, store
 from chainfold.kernels.wide import log_share, power, wide_exp
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 _NORMALISED = 32  # positions after which a posterior is made to add up to one
 

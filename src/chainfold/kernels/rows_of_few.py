@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba import types
 
 from chainfold.core.slots import WIDTH
+from chainfold.jit.intrinsics import intrinsic
 from chainfold.kernels.simd import (
     INDEX,
     LanesType,
@@ -33,7 +34,6 @@ from chainfold.kernels.simd import (
     vector_address,
     vectors_of,
 )
-from chainfold.system.intrinsics import intrinsic
 
 
 def _kind(few: Any) -> Any:

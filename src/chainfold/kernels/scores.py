@@ -19,9 +19,9 @@ import numpy as np
 
 from chainfold.chain.block import NO_LABEL
 from chainfold.core.slots import WIDTH, BlockRows
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
+from chainfold.jit.intrinsics import prefetch
 from chainfold.kernels.simd import fma, load, load_tile, number, place, set_number, splat, store
-from chainfold.system.intrinsics import prefetch
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 AHEAD = 2
 """Positions from the one being worked on to the one whose rows are fetched."""

@@ -37,7 +37,7 @@ from numba.core import cgutils
 from numba.extending import models, overload, register_model
 
 from chainfold.core.slots import WIDTH
-from chainfold.system.intrinsics import intrinsic
+from chainfold.jit.intrinsics import intrinsic
 
 
 class LanesType(types.Type):  # type: ignore[misc]

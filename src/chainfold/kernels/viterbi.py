@@ -21,9 +21,9 @@ import numpy as np
 
 from chainfold.core.faults import NOT_FINITE, OK, ZERO
 from chainfold.core.slots import WIDTH
+from chainfold.jit.decorator import STRICT, kernel
 from chainfold.kernels.lattice import two_sum
 from chainfold.kernels.simd import load, max_lanes, maximum, splat, store, where_positive
-from chainfold.system.jit import STRICT, kernel
 
 
 @kernel(fastmath=STRICT)

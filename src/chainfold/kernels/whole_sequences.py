@@ -8,12 +8,12 @@ from numba.extending import overload
 
 from chainfold.core.faults import OK
 from chainfold.core.slots import Lattice
+from chainfold.jit.decorator import CONTRACT, STRICT, kernel
 from chainfold.kernels.backward import backward
 from chainfold.kernels.few import backward_few, forward_few
 from chainfold.kernels.forward import forward
 from chainfold.kernels.lattice import two_sum
 from chainfold.kernels.scores import PORTION, fold, rows_between, state_scores
-from chainfold.system.jit import CONTRACT, STRICT, kernel
 
 
 def go_forward(lattice: Any, shift: Any, watch: Any, tiles: Any) -> Any:

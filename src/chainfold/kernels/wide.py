@@ -18,8 +18,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from chainfold.system.intrinsics import intrinsic
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
+from chainfold.jit.intrinsics import intrinsic
 
 LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
 """ln 2 in two parts: k · LN2_HIGH is exact for |k| < 2^38."""

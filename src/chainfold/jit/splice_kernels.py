@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.chain.string_kernels import copied
-from chainfold.readers.text_kernels import place_of
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
+from chainfold.jit.string_kernels import copied
+from chainfold.jit.text_kernels import place_of
 
 NEWLINE, RETURN, TAB, SPACE = 10, 13, 9, 32
 NOTHING = 0  # the separator where the first field begins its line

@@ -27,7 +27,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from chainfold.system.intrinsics import intrinsic
+from chainfold.jit.intrinsics import intrinsic
 
 _TYPE = object.__basicsize__ - 8  # the type is what the head of an object ends with
 _WORD, _INT, _NUMBER = ir.IntType(64), ir.IntType(32), ir.DoubleType()

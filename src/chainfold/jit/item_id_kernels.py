@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.chain.string_kernels import StringArrays, find_strings, hash_strings
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
+from chainfold.jit.string_kernels import StringArrays, find_strings, hash_strings
 
 
 @kernel(fastmath=STRICT)
 def item_ids(text: Any, limits: Any, numbers: Any, ends: Any, rows: Any, mask: Any, table: Any) -> Any:
-    """The attributes that a model knows, of the first items of those that `readers.item_kernels.read_items` has read.
+    """The attributes that a model knows, of the first items of those that `item_kernels.read_items` has read.
 
     rows: how many items; mask: of hashes, or -1 where the table of names is to be used, a plain tuple of its arrays.
     Returns (offsets, ids, values), the values empty if all are one.

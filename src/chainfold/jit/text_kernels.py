@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.system.jit import OK, STRICT, kernel
+from chainfold.jit.decorator import OK, STRICT, kernel
 
 _NEWLINE, _RETURN, _TAB, _SPACE = 10, 13, 9, 32
 _HASH, _DASH, _DOT, _COLON, _BACKSLASH, _AT = 35, 45, 46, 58, 92, 64

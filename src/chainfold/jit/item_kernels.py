@@ -1,4 +1,4 @@
-"""The attributes of items, read from Python's dicts, lists and texts as they are in memory (`system.objects`).
+"""The attributes of items, read from Python's dicts, lists and texts as they are in memory (`objects`).
 
     texts(prefix, {k: text, …}) = prefix k:text, …         texts(prefix, {k: number, …}) = prefix k, …, with its value
     texts(prefix, {k: many, …}) = texts(prefix k:, many)   texts(prefix, [text, …])      = prefix text, …
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.system.jit import OK, STRICT, kernel
-from chainfold.system.objects import (
+from chainfold.jit.decorator import OK, STRICT, kernel
+from chainfold.jit.objects import (
     copy_bytes,
     entry_after,
     float_at,

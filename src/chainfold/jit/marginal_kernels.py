@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chainfold.system.jit import STRICT, kernel
-from chainfold.system.objects import dict_like, give, set_number
+from chainfold.jit.decorator import STRICT, kernel
+from chainfold.jit.objects import dict_like, give, set_number
 
 
 @kernel(fastmath=STRICT, lock=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
 
 _WORD, _BIT = 6, 63  # a label's word of marks is label >> 6, its bit label & 63
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
 
 
 @kernel(fastmath=STRICT)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from chainfold.system.kernel_cache import KernelCache, KernelStore, keep_runtime
+from chainfold.jit.kernel_cache import KernelCache, KernelStore, keep_runtime
 from chainfold.system.machine import give_back_memory
 
 STRICT: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ OK = 0
 def _sources() -> list[Path]:
     """The files that have kernels, or decide how they are compiled."""
     package = Path(__file__).parents[1]
-    return sorted([*package.glob("kernels/*.py"), *package.glob("*/*_kernels.py"), *package.glob("system/*.py")])
+    return sorted({*package.glob("jit/*.py"), *package.glob("kernels/*.py"), *package.glob("*/*_kernels.py")})
 
 
 def _package_stamp() -> str:
@@ -55,7 +55,7 @@ def kernel(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function with numba; every kernel declares the liberties its arithmetic may take.
 
-    lock: it holds the interpreter lock, because it reads Python's objects (`system.objects`).
+    lock: it holds the interpreter lock, because it reads Python's objects (`objects`).
     """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:

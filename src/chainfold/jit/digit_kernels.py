@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
 
 LONGEST = 13  # -1.23457e-200
 _DIGITS = 6

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import chainfold
-from chainfold.chain.string_kernels import hash_pairs
 from chainfold.errors import ChainfoldError, ChainfoldWarning
+from chainfold.jit import decorator as jit
+from chainfold.jit import kernel_cache as cache
+from chainfold.jit.string_kernels import hash_pairs
 from chainfold.kernels.forward import forward
-from chainfold.system import jit
-from chainfold.system import kernel_cache as cache
 
 HEAD = 72
 
@@ -273,7 +273,7 @@ from numba.core.runtime import nrtdynmod
 made, make = [], nrtdynmod.create_nrt_module
 nrtdynmod.create_nrt_module = lambda context: made.append(context) or make(context)
 with event.install_recorder("numba:compile") as recorder:
-    run_steps(["optimise"])
+    run_steps(["names"])
 print(len(recorder.buffer), len(made), sys.modules["chainfold"].__file__)
 """
 
