@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo paper quick test test-torch lint freeze slow bench clean
+.PHONY: core demo paper quick test test-torch lint freeze slow bench clean
 
 demo: .venv/demo
 	$(BIN)/python -m examples.demo
@@ -26,8 +27,12 @@ test-torch: .venv/torch
 	$(BIN)/pytest tests/torch
 
 .venv/torch: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(PIP) install "$(TORCH)"
 	touch $@
+
+# compiles what has changed in src/core, in place
+core: .venv/demo
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/dev
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -43,11 +48,11 @@ slow: .venv/installed
 	$(BIN)/pytest -m slow
 
 bench: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(PIP) install --no-build-isolation --editable ".[bench]"
 	$(BIN)/python -m experiments bench $(BENCH) # for instance BENCH=--quick
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/created:
@@ -55,10 +60,16 @@ clean:
 	$(PYTHON) -m venv .venv
 	touch $@
 
-.venv/demo: .venv/created pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[plot]"
+# what the build requires: the second time with what the first made known
+.venv/build: .venv/created pyproject.toml build_backend/backend.py
+	$(BIN)/python build_backend/backend.py | xargs $(PIP) install
+	$(BIN)/python build_backend/backend.py | xargs $(PIP) install
 	touch $@
 
-.venv/installed: .venv/created pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+.venv/demo: .venv/build CMakeLists.txt
+	$(PIP) install --no-build-isolation --editable ".[plot]"
+	touch $@
+
+.venv/installed: .venv/build CMakeLists.txt
+	$(PIP) install --no-build-isolation --editable ".[dev]"
 	touch $@ .venv/demo
