@@ -22,7 +22,6 @@ KERNELS = [path for path in MODULES if path.parent.name == "kernels" or path.ste
 ROOMS = (
     "escape",
     "errors",
-    "semiring",
     "system",
     "jit",
     "chain",
@@ -31,6 +30,8 @@ ROOMS = (
     "kernels",
     "model",
     "exchange",
+    "reference",
+    "semiring",
     "engines",
     "metrics",
     "scorers",

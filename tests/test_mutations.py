@@ -1,8 +1,8 @@
 """Break each algorithm on purpose, once, and see the suite go red.
 
-Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of
-their own and must fail. The copy without a change must pass, or a failure would prove nothing. One mutant of each
-engine belongs to the quick tests; the others are slow.
+Each mutant is a copy of the package with one line changed, in Python or in C++; the tests against the oracle run on it
+in a process of their own and must fail. The copy without a change must pass, or a failure would prove nothing. One
+mutant of each engine belongs to the quick tests; the others are slow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
 import pytest
 
-import chainfold
+from chainfold.core import LEVEL
 from chainfold.engines.registry import ENGINES
 
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+MODULE = Path(import_module(f"chainfold.core._math_{LEVEL.removeprefix('x86-64-')}").__file__ or "")  # in use
 PASSED, FAILED = 0, 1
 
 
@@ -37,6 +40,11 @@ class Mutant(NamedTuple):
     files: tuple[str, ...]
 
 
+def source_of(file: str) -> str:
+    """A file in `src`: of the core where it is C++, else of the package."""
+    return file if file.endswith(".hpp") else f"chainfold/{file}.py"
+
+
 _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("engines/test_engines_oracle", "engines/test_never_forget"): [
         ("fb", "engines/memory_cases", "block_pass = self._passes.pop()", "block_pass = self._passes.pop(0)", "fb"),
@@ -44,14 +52,18 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("fb-spill", "system/spill", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
         ("checkpoint", "engines/memory_cases", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
         ("fb-log", "engines/published/algorithm_1", "beta[positions] = 0.0", "beta[positions] = 1.0", "pairs and log"),
-        ("fb-log", "kernels/expectation", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "pairs and log"),
+        ("fb-log", "core/logarithms.hpp", "u(t, i)[j] + beta[t + 1][j];", "u(t, i)[j];", "pairs and log"),
+        ("fb-log", "core/logarithms.hpp", "u(t, i)[j] + beta[t + 1][j]);", "u(t, i)[j]);", "pairs and log"),
         ("fb-log-recompute", "engines/published/algorithm_1", "_kept.pop()", "_kept.pop(0)", "log-recompute"),
         ("fb-log-spill", "engines/published/algorithm_1", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
-        ("emp", "engines/published/algorithm_2", "(z, np.ones(z.size,", "(z[:1], np.ones(1,", "emp"),
-        ("emp", "kernels/expectation", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
-        ("emp", "kernels/expectation", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"),
-        ("forward-only", "engines/published/algorithm_2", "z, h, sign,", "z, h[:, :1], sign[:, :1],", "forward"),
-        ("forward-only", "kernels/expectation", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"),
+        ("emp", "engines/published/algorithm_2", "log_total(z), h", "log_total(z[:1]), h", "emp"),
+        ("emp", "core/logarithms.hpp", "gamma = u[i * n + j] + z[i];", "gamma = u[i * n + j];", "emp"),
+        ("emp", "core/logarithms.hpp", "{a.log + log1p(-exp(b.log - a.log)), a.sign}", "a", "emp"),
+        ("emp", "core/logarithms.hpp", "if (block.starts[t]) return;", "", "emp and marks"),
+        ("emp", "core/logarithms.hpp", "int8_t(f < 0.0 ? -1 : 1)", "int8_t(1)", "emp and values"),
+        ("emp", "core/logarithms.hpp", "take_pairs(1 + id, ", "take_pairs(1, ", "emp and edge"),
+        ("forward-only", "engines/published/algorithm_2", "z), h, sign)", "z), h[:, :1], sign[:, :1])", "forward"),
+        ("forward-only", "core/logarithms.hpp", "h(0, row), sign(0, row)", "h(0, 0), sign(0, 0)", "forward"),
         ("stream", "engines/stream", "            self._carry(block_pass)\n", "            pass\n", "stream"),
         ("stream", "engines/stream", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
         ("stream", "engines/stream", "self._collect(self._backward(block_pass", "(self._backward(block_pass", "forget"),
@@ -91,6 +103,26 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("every engine", "kernels/scores", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
         ("every engine", "kernels/scores", "return low if low < end", "return -1 if low < end", "sparse"),
         ("every engine", "kernels/backward", "entry) + share", "entry) + 0.0 * share", "sparse"),
+    ],
+    ("test_reference",): [
+        ("reference", "reference/log_fb", "_log_sum(u[k] + beta[k + 1], axis", "_log_sum(u[k], axis", "all_paths"),
+        ("reference", "reference/log_fb", "+ u[k - 1] + beta[k])  # 19", "+ u[k - 1])  # 19", "general"),
+        ("reference", "reference/log_emp", "gamma = psi + z[:, None]", "gamma = psi", "all_paths"),
+        ("reference", "reference/log_emp", "h[:, None]))  # 11-13", "h[None]))  # 11-13", "general"),
+        ("reference", "reference/log_forward_only", "tau[j, i, j, m] = _", "tau[j, 0, j, m] = _", "general"),
+        ("reference", "reference/features", "if not start:", "if True:", "all_paths and marks"),
+        ("reference", "reference/features", "first = layout.n_state + edge * n * n", "first = layout.n_state", "edge"),
+        ("reference", "reference/features", " if entry[3] != 0.0]", "]", "zero"),
+        ("reference", "reference/features", "if not (u < np.inf).all():", "if False:", "number"),
+        ("reference", "reference/semirings", "a[..., 1] * b[..., 1] * np.exp(a", "np.exp(a", "all_paths"),
+    ],
+    ("test_semiring",): [
+        ("reference", "reference/semirings", "(a == -np.inf) | (b == -np.inf)", "(a == -np.inf)", "wins_back"),
+        ("reference", "reference/semirings", "np.exp(log - shift)", "np.exp(log)", "leave_the_range"),
+        ("reference", "reference/semirings", "plus(times(z1, h2), times(z2, h1))", "times(z1, h2)", "lemma"),
+        ("reference", "reference/forward_backward", "[t - 1], beta[t])", "[t - 1], beta[-1])", "backward"),
+        ("reference", "reference/forward_backward", "one(u_t.shape[:1])", "zero(u_t.shape[:1])", "path"),
+        ("reference", "reference/entropies", "total[0, 0] - semiring", "total[0, 0] + semiring", "entropy"),
     ],
     ("features/test_parts",): [
         ("parts", "features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
@@ -181,31 +213,50 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
 }
 """By the files whose tests must notice: what breaks, the file, the line, the broken line, and which of the tests."""
 MUTANTS = [
-    Mutant(breaks, f"{file}.py", line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
+    Mutant(breaks, source_of(file), line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
     for names, changes in _CHANGES.items()
     for breaks, file, line, broken, *tests in changes
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
 CONTROL = MUTANTS[0]._replace(
-    breaks="nothing", file="engines/problem.py", line="class Problem:", broken="class Problem:", tests="three or stream"
+    breaks="nothing",
+    file="chainfold/engines/problem.py",
+    line="class Problem:",
+    broken="class Problem:",
+    tests="three or stream",
 )
+
+
+def compile_core(folder: Path) -> None:
+    """Compile the level that the tests run on from the copy's sources into the copy's package."""
+    build = folder / "build"
+    configure = ["cmake", "-S", folder, "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
+    for command in (configure, ["cmake", "--build", build, "--target", MODULE.name.split(".")[0]]):
+        subprocess.run(command, capture_output=True, check=True)
+    shutil.copy(build / MODULE.name, folder / MODULE.relative_to(ROOT))
 
 
 def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
     """The exit code of the tests on the mutant, and what they printed."""
     folder = folders.get()
-    path = folder / "chainfold" / mutant.file
+    path = folder / "src" / mutant.file
     text = path.read_text()
     try:
         assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
         path.write_text(text.replace(mutant.line, mutant.broken))
+        if path.suffix == ".hpp":
+            compile_core(folder)
         files = [str(TESTS / name) for name in mutant.files]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
         command += ["-k", mutant.tests] if mutant.tests else []
-        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{TESTS}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
     finally:
         path.write_text(text)
+        shutil.copy(MODULE, folder / MODULE.relative_to(ROOT))
         folders.put(folder)
     return done.returncode, done.stdout + done.stderr
 
@@ -228,9 +279,9 @@ def outcomes(
     folders: Queue[Path] = Queue()
     for _ in range(2):
         folders.put(tmp_path_factory.mktemp("mutant"))
-        package = Path(chainfold.__file__).parent
-        shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("*.pyc"))
-    in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file)
+        shutil.copytree(ROOT / "src", folders.queue[-1] / "src", ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copy(ROOT / "CMakeLists.txt", folders.queue[-1])
+    in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file or mutant.file.endswith(".hpp"))
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
 
@@ -255,8 +306,9 @@ def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Muta
 
 
 def test_every_mutant_has_its_line() -> None:
-    package = Path(chainfold.__file__).parent
-    counts = {(mutant.file, mutant.line): (package / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS}
+    counts = {
+        (mutant.file, mutant.line): (ROOT / "src" / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS
+    }
     assert {place for place, count in counts.items() if count != 1} == set()
 
 
@@ -270,6 +322,7 @@ def test_every_engine_has_a_mutant() -> None:
         "explanations",
         "JSON lines",
         "parts",
+        "reference",
         "scales",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

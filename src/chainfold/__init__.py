@@ -161,7 +161,7 @@ _HOME = {
 }
 
 
-_MODULES = ("arrays", "metrics", "pycrfsuite", "scorers")
+_MODULES = ("arrays", "metrics", "pycrfsuite", "reference", "scorers")
 
 
 def __getattr__(name: str) -> Any:

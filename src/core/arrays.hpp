@@ -74,6 +74,13 @@ struct RowsOf {
 using BlockRows = RowsOf<const int64_t, const uint32_t, const double>;
 using BlockRowsOut = RowsOf<int64_t, uint32_t, double>;
 
+// The weights in their own order: state rows, transitions, edge attributes; `chainfold.core.slots.FeatureIndex`.
+struct Features {
+  Span<const int64_t> begin;  // [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
+  Span<const int32_t> label;  // [state weights]
+  Int n_labels;
+};
+
 // A block after the forward pass; `chainfold.core.slots.Lattice`.
 struct Lattice {
   Span<const bool> starts;      // [B]

@@ -117,6 +117,7 @@ template <class I, class R, class D>
 bool read(PyObject* object, RowsOf<I, R, D>& r) {
   return read_tuple(object, r.begin, r.turn, r.row, r.value);
 }
+inline bool read(PyObject* object, Features& f) { return read_tuple(object, f.begin, f.label, f.n_labels); }
 inline bool read(PyObject* object, Lattice& l) {
   return read_tuple(object, l.starts, l.alpha, l.predicted, l.edge, l.entry, l.labels, l.weights, l.wide, l.n_labels);
 }
@@ -163,6 +164,7 @@ CORE_RECORD(Weights, "chainfold.core.slots.Slots")
 CORE_RECORD(Counts, "chainfold.core.slots.Slots")
 CORE_RECORD(BlockRows, "chainfold.core.slots.BlockRows")
 CORE_RECORD(BlockRowsOut, "chainfold.core.slots.BlockRows")
+CORE_RECORD(Features, "chainfold.core.slots.FeatureIndex")
 CORE_RECORD(Lattice, "chainfold.core.slots.Lattice")
 
 }  // namespace nanobind::detail

@@ -5,6 +5,7 @@
 namespace core {
 void bind_emissions(nanobind::module_& m);
 void bind_lattice(nanobind::module_& m);
+void bind_logarithms(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
 void bind_perceptron(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
@@ -15,6 +16,7 @@ NB_MODULE(CORE_MODULE, m) {
   core::bind_numbers(m);
   core::bind_lattice(m);
   core::bind_emissions(m);
+  core::bind_logarithms(m);
   core::bind_perceptron(m);
   core::bind_vectors(m);
 }

@@ -367,6 +367,7 @@ INLINE Vec<N> exp(const Vec<N>& x) {
 // e^x, infinite above 709.78.
 inline double exp(double x) {
   if (x > 709.0) {
+    if (x > 710.0) return INFINITE;
     const double half = exp(0.5 * x);
     return half * half;
   }

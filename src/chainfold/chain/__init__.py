@@ -16,5 +16,5 @@
     any_chain          open_chain: a file, a folder of parts, or a pipe
 
 `block`, `chain`, `vocabulary` and `views` need NumPy alone, neither numba nor Arrow. It imports
-`errors`, `escape`, `semiring`, `system` and `jit` only. Begin reading with `block`.
+`errors`, `escape`, `system` and `jit` only. Begin reading with `block`.
 """

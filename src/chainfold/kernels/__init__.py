@@ -16,7 +16,6 @@ nothing else. Begin reading with `lattice`, which has the recursion, then `forwa
       │     │     ├── certificate      what the future can still change
       │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
       │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final
-      └── expectation          the paper's log-domain algorithms, with signs
 
 A module imports those above it and to its left only.
 """
