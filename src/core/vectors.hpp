@@ -65,12 +65,6 @@ INLINE void by_lanes(Int size, F f) {
   if (k < size) f(Rest{k, size - k});
 }
 
-// x where its sign is that of the side, else zero
-INLINE Lanes on_side(const Lanes& x, const Lanes& side) {
-  const Lanes zero = splat<LANES>(0.0);
-  return where_greater(side, zero, maximum(x, zero), where_greater(zero, side, minimum(x, zero), zero));
-}
-
 inline void penalise(Int first, Int last, Matrix<double> sums, Span<double> g, Span<const double> observed,
                      Span<const double> x, double c2) {
   const Lanes zero = splat<LANES>(0.0), twice = splat<LANES>(2.0 * c2);
@@ -115,10 +109,13 @@ inline void step_within(Int first, Int last, Matrix<double> sums, Span<double> t
     by_lanes(size_of_chunk(chunk, x.size), [&](auto at) INLINE_LAMBDA {
       const Lanes here = at.get(xs), down = at.get(downs);
       const Lanes side = where_greater(here, zero, here, where_greater(zero, here, here, zero - down));
-      const Lanes there = on_side(fma(length, at.get(ds), here), side);  // x + step d, or 0
+      const Lanes z = fma(length, at.get(ds), here);                                 // x + step d
+      const Lanes above = where_greater(side, zero, maximum(z, zero), zero);         // z where both are above zero
+      const Lanes below = where_greater(zero, side, maximum(zero - z, zero), zero);  // -z where both are below
+      const Lanes there = above - below;
       at.put(trials, there);
       promised = fma(there - here, down, promised);  // (trial - x)·downhill
-      norm = norm + maximum(there, zero - there);    // ‖trial‖₁
+      norm = norm + (above + below);                 // ‖trial‖₁
     });
     sums[chunk][0] = sum(promised);
     sums[chunk][1] = sum(norm);
@@ -148,8 +145,8 @@ INLINE Lanes pseudo_gradient(const Lanes& x, const Lanes& g, const Lanes& c1) {
   return where_greater(x, zero, high, where_greater(zero, x, low, at_kink));
 }
 
-// Pair `new_pair`, unless it is -1, ← x - x_before, g - g_before. Where c1 > 0, downhill ← the pseudo-gradient; elsewhere
-// it is g.
+// Pair `new_pair`, unless it is -1, ← x - x_before, g - g_before. Where c1 > 0, downhill ← the pseudo-gradient; else it
+// is g.
 //
 // pairs(chunk, k) holds a chunk of each s, then of each y. Sums: s·s of the new pair, x·x, downhill·downhill, how many
 // x are not zero; from 4 on, for each s and each y, its products with the new y and with downhill.
