@@ -5,10 +5,12 @@
 namespace core {
 void bind_lattice(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
+void bind_paths(nanobind::module_& m);
 }  // namespace core
 
 NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
   core::bind_numbers(m);
   core::bind_lattice(m);
+  core::bind_paths(m);
 }
