@@ -14,8 +14,7 @@ nothing else. Begin reading with `lattice`, which has the recursion, then `forwa
       │     │     │     ├── few            both where there are up to four labels, by `rows_of_few`
       │     │     │     └── whole_sequences  both, for whole sequences at once
       │     │     ├── certificate      what the future can still change
-      │     │     ├── posteriors       posteriors, samples, probabilities and entropy of sequences
-      │     │     └── viterbi          the best labels, the k best, and which labels of a stream are final
+      │     │     └── viterbi          the best labels of a sentence
       │     └── perceptron_update  the updates of perceptron, passive-aggressive and AROW
       ├── expectation          the paper's log-domain algorithms, with signs
       └── vectors              one pass over all weights, for optimisers

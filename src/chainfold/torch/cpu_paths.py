@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
+from chainfold.core import draw, entropy, posteriors, rank, trace, trace_ranked, viterbi
+from chainfold.core.faults import NOT_FINITE, OK, check_memory
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import forward_pass, lattice_of
 from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
-from chainfold.kernels import posteriors, viterbi
-from chainfold.core.faults import NOT_FINITE, OK
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import Arguments, most_labellings
 from chainfold.torch.cpu_batch import CpuBatch
@@ -66,7 +66,7 @@ class Flat:
             "a transition."
         )
 
-    def split(self, values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def split(self, values: NDArray[np.int32]) -> list[NDArray[np.int32]]:
         """[..., P] for each sequence."""
         return np.split(values, self.batch.layout.offsets[1:-1], axis=-1) if self.lengths.size else []
 
@@ -81,7 +81,7 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
     """The best labelling of each sequence and its score."""
     flat = Flat(inputs)
     batch, layout = flat.batch, flat.batch.layout
-    labels, score = np.empty(flat.rows.size, np.int64), np.zeros(flat.lengths.size)
+    labels, score = np.empty(flat.rows.size, np.int32), np.zeros(flat.lengths.size)
     pointer = np.uint8 if batch.n_labels <= 256 else np.uint16
 
     def work(low: int, high: int) -> None:
@@ -92,13 +92,13 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
         states = batch.states(first, last)
         edges = batch.edge_scores(first, last)
         scores = batch.transitions.scores if edges is None else edges
-        wrong = np.flatnonzero(np.isnan(scores).any(1) & ~flat.starts[here])
+        wrong = np.flatnonzero(~(scores < np.inf).all(1) & ~flat.starts[here])
         if wrong.size:
             raise flat.error(True, first + wrong[0])
         present = np.flatnonzero(flat.lengths[low:high]) + low
         back = np.empty((last - first, batch.n_labels), pointer)
         finals, reached = np.zeros(present.size, np.int64), np.zeros(present.size)
-        status, fault = viterbi.viterbi(
+        status, fault = viterbi(
             flat.starts[here],
             flat.ends[here],
             states,
@@ -109,9 +109,10 @@ def best(inputs: Arguments) -> tuple[list[list[int]], Tensor]:
             finals,
             reached,
         )
+        check_memory(status)
         if status != OK:
             raise flat.error(status == NOT_FINITE, first + fault)
-        viterbi.trace(back, finals[-1], labels[here])
+        trace(back, int(finals[-1]), labels[here])
         score[present] = reached
 
     run(work, layout.whole.tasks)
@@ -128,14 +129,14 @@ def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
         first, last = offsets[s : s + 2].tolist()
         here, size = slice(first, last), last - first
         most = most_labellings(k, n, size)
-        labels, gaps = np.empty((most, size), np.int64), np.zeros((1, most))
+        labels, gaps = np.empty((most, size), np.int32), np.zeros((1, most))
         if size:
             states, edges = batch.states(first, last), batch.edge_scores(first, last)
             scores = batch.transitions.scores if edges is None else edges
             back, finals = np.empty((size, n, most), np.uint32), np.empty((1, most), np.int64)
             begin = np.full((n, most), -np.inf)
-            viterbi.rank(flat.starts[here], flat.ends[here], states, scores, begin, back, finals, gaps)
-            viterbi.trace_ranked(flat.ends[here], back, finals, np.full(most, -1, np.int64), labels)
+            check_memory(rank(flat.starts[here], flat.ends[here], states, scores, begin, back, finals, gaps))
+            trace_ranked(flat.ends[here], back, finals, np.full(most, -1, np.int64), labels)
         own = gaps[0, gaps[0] > -np.inf]
         return labels[: own.size].tolist(), top[s] + torch.from_numpy(own).to(flat.result_type)
 
@@ -151,9 +152,9 @@ def drawn(inputs: Arguments, k: int, generator: torch.Generator | None) -> list[
     if size:
         lattice, gamma = flat.lattice()
         out = np.empty((size, flat.batch.width))
-        posteriors.posteriors(lattice, np.empty((0, 0)), gamma, out)
-        posteriors.draw(lattice, out, uniforms, labels)
-    return [torch.from_numpy(part.copy()) for part in flat.split(labels[1:].T.astype(np.int64))]
+        check_memory(posteriors(lattice, np.empty((0, 0)), gamma, out))
+        check_memory(draw(lattice, out, uniforms, labels))
+    return [torch.from_numpy(part.astype(np.int64, order="C")) for part in flat.split(labels[1:].T)]
 
 
 def entropies(inputs: Arguments) -> Tensor:
@@ -164,5 +165,5 @@ def entropies(inputs: Arguments) -> Tensor:
         lattice, _ = flat.lattice()
         shared = not lattice.wide and lattice.edge is flat.batch.transitions.edge
         log_edge = flat.batch.transitions.log_edge if shared else np.empty(0)
-        posteriors.entropy(lattice, flat.ends, log_edge, np.zeros(width), np.zeros(2), out)
+        check_memory(entropy(lattice, flat.ends, log_edge, np.zeros(width), np.zeros(2), out))
     return flat.scattered(out)
