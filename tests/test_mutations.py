@@ -182,7 +182,6 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("windows", "inference/stream_window", "= following\n", "= self._new_certificate()\n", "soon"),
         ("windows", "inference/stream_window", "decoder.delta[never] = -np.inf", "pass", "masks"),
         ("windows", "inference/stream_window", "lattice.alpha[-1] = self._decoder.belief.values", "pass", "three"),
-        ("windows", "kernels/viterbi", "            return t + 1\n", "            return t\n", "soon"),
     ],
     ("readers/test_items",): [
         ("items", "readers/sequences", "or not (kept and listed):", ":", "again_and_again"),

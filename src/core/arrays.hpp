@@ -99,22 +99,24 @@ struct Lattice {
 };
 
 // Room for numbers that a kernel needs beside what it is given, from one allocation; `failed` where there is no memory.
-class Room {
+template <class T>
+class RoomOf {
  public:
-  explicit Room(Int numbers)
-      : memory_(static_cast<double*>(::operator new(sizeof(double) * numbers, LINE, std::nothrow))) {
-    for (Int k = 0; memory_ && k < numbers; ++k) memory_[k] = 0.0;
+  explicit RoomOf(Int numbers)
+      : memory_(static_cast<T*>(::operator new(sizeof(T) * numbers, LINE, std::nothrow))) {
+    for (Int k = 0; memory_ && k < numbers; ++k) memory_[k] = T(0);
   }
-  ~Room() { ::operator delete(memory_, LINE); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  ~RoomOf() { ::operator delete(memory_, LINE); }
+  RoomOf(const RoomOf&) = delete;
+  RoomOf& operator=(const RoomOf&) = delete;
   bool failed() const { return memory_ == nullptr; }
-  double* data() const { return memory_; }
+  T* data() const { return memory_; }
 
  private:
   static constexpr std::align_val_t LINE{64};  // bytes of the cache; a vector across two of them takes two loads
-  double* memory_;
+  T* memory_;
 };
+using Room = RoomOf<double>;
 
 // Statuses; `chainfold.core.faults` has their sentences.
 enum Status : int {
@@ -126,6 +128,7 @@ enum Status : int {
   NOT_FIRST = 5,   // the observed label may not start a sequence
   NOT_LAST = 6,    // the observed label may not end one
   NO_MEMORY = 7,
+  TOO_LARGE = 8,  // a score may overflow
 };
 
 }  // namespace core

@@ -103,12 +103,7 @@ inline bool read(PyObject* object, Block& b) {
   return read_tuple(object, b.labels, b.starts, b.offsets, b.ids, b.values, b.edge_offsets, b.edge_ids, b.edge_values,
                     b.weights);
 }
-struct Ignored {};
-inline bool read(PyObject*, Ignored&) { return true; }
-inline bool read(PyObject* object, RowLayout& r) {
-  Ignored tiles;
-  return read_tuple(object, r.dense, r.begin, r.label, tiles, r.width);
-}
+inline bool read(PyObject* object, RowLayout& r) { return read_tuple(object, r.dense, r.begin, r.label, r.width); }
 template <class T>
 bool read(PyObject* object, Slots<T>& s) {
   return read_tuple(object, s.dense, s.sparse, s.transition, s.edge, s.hot);

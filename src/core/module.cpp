@@ -9,6 +9,7 @@ void bind_logarithms(nanobind::module_& m);
 void bind_numbers(nanobind::module_& m);
 void bind_perceptron(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
+void bind_paths(nanobind::module_& m);
 }  // namespace core
 
 NB_MODULE(CORE_MODULE, m) {
@@ -19,4 +20,5 @@ NB_MODULE(CORE_MODULE, m) {
   core::bind_logarithms(m);
   core::bind_perceptron(m);
   core::bind_vectors(m);
+  core::bind_paths(m);
 }

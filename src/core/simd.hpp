@@ -4,7 +4,8 @@
 //
 //   load(p)  store(p, a)  splat(x)  a + b  a - b  a * b  a / b  fma(a, b, c) = a·b + c in one rounding
 //   where_greater(a, b, x, y): lane by lane x where a > b, else y (also where a or b is not a number)
-//   maximum  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  sqrt(a)  exp(a)
+//   maximum(a, b) = where_greater(a, b, a, b)  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  sqrt(a)  exp(a)
+//   equal(a, b): bit k is set where lanes k are equal
 //
 // All that differs between processors is a register, `Reg<R>`: AVX-512 has eight doubles, AVX2 four, NEON two, and the
 // portable level one. Lanes are folded in an order that does not depend on it, a maximum is a > b ? a : b, as on x86
@@ -70,6 +71,7 @@ struct Reg<1> {
   static INLINE T fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
 #endif
   static INLINE T where_greater(T a, T b, T x, T y) { return a > b ? x : y; }
+  static INLINE unsigned equal(T a, T b) { return a == b; }
   // 2^k, k the whole number in the lowest bits of a
   static INLINE T power(T a) { return bits_as<double>((bits_as<uint64_t>(a) + 1023) << 52); }
   // lane k in every lane
@@ -103,6 +105,7 @@ struct Reg<4> {
   static INLINE T where_greater(T a, T b, T x, T y) {
     return a > b ? x : y;  // written as a blend, it costs one instruction more with GCC 12
   }
+  static INLINE unsigned equal(T a, T b) { return unsigned(_mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ))); }
   static INLINE T power(T a) {
     const __m256i k = _mm256_add_epi64(_mm256_castpd_si256(a), _mm256_set1_epi64x(1023));
     return _mm256_castsi256_pd(_mm256_slli_epi64(k, 52));
@@ -137,6 +140,7 @@ struct Reg<8> {
   static INLINE T where_greater(T a, T b, T x, T y) {
     return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), y, x);
   }
+  static INLINE unsigned equal(T a, T b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
   static INLINE T power(T a) {
     const __m512i k = _mm512_add_epi64(_mm512_castpd_si512(a), _mm512_set1_epi64(1023));
     return _mm512_castsi512_pd(_mm512_slli_epi64(k, 52));
@@ -174,6 +178,10 @@ struct Reg<2> {
   static INLINE T min(T a, T b) { return vbslq_f64(vcgtq_f64(b, a), a, b); }
   static INLINE T fma(T a, T b, T c) { return vfmaq_f64(c, a, b); }
   static INLINE T where_greater(T a, T b, T x, T y) { return vbslq_f64(vcgtq_f64(a, b), x, y); }
+  static INLINE unsigned equal(T a, T b) {
+    const uint64x2_t same = vceqq_f64(a, b);
+    return unsigned(vgetq_lane_u64(same, 0) & 1) | unsigned(vgetq_lane_u64(same, 1) & 2);
+  }
   static INLINE T power(T a) {
     const int64x2_t k = vaddq_s64(vreinterpretq_s64_f64(a), vdupq_n_s64(1023));
     return vreinterpretq_f64_s64(vshlq_n_s64(k, 52));
@@ -279,6 +287,15 @@ INLINE Vec<N> minimum(const Vec<N>& a, const Vec<N>& b) {
   return lanewise(a, b, Vec<N>::Register::min);
 }
 
+template <int N>
+INLINE uint64_t equal(const Vec<N>& a, const Vec<N>& b) {
+  uint64_t lanes = 0;
+  each(std::make_integer_sequence<int, Vec<N>::COUNT>{}, [&](auto k) INLINE_LAMBDA {
+    lanes |= uint64_t(Vec<N>::Register::equal(a.reg[k], b.reg[k])) << k * Vec<N>::R;
+  });
+  return lanes;
+}
+
 // Lane k of a in every lane.
 template <int k, int M, int N>
 INLINE Vec<M> lane(const Vec<N>& a) {
@@ -311,9 +328,9 @@ INLINE Vec<4> half(const Vec<N>& a) {
   }
 }
 
-// The lanes, combined eight at a time in order, then in halves.
+// The lanes, combined eight at a time in order, then in halves; the result is in every lane.
 template <int N, class F>
-INLINE double folded(const Vec<N>& a, F op) {
+INLINE auto folded_lanes(const Vec<N>& a, F op) {
   using A = Reg<Vec<N>::R>;
   constexpr int GROUP = (N < 8 ? N : 8) / Vec<N>::R;  // registers in a group of eight lanes
   typename A::T r[GROUP];
@@ -330,7 +347,11 @@ INLINE double folded(const Vec<N>& a, F op) {
   if constexpr (Vec<N>::R >= 8) r[0] = op(r[0], A::template swapped<4>(r[0]));
   if constexpr (Vec<N>::R >= 4) r[0] = op(r[0], A::template swapped<2>(r[0]));
   if constexpr (Vec<N>::R >= 2) r[0] = op(r[0], A::template swapped<1>(r[0]));
-  return A::first(r[0]);
+  return r[0];
+}
+template <int N, class F>
+INLINE double folded(const Vec<N>& a, F op) {
+  return Vec<N>::Register::first(folded_lanes(a, op));
 }
 template <int N>
 INLINE double sum(const Vec<N>& a) {
@@ -338,7 +359,13 @@ INLINE double sum(const Vec<N>& a) {
 }
 template <int N>
 INLINE double greatest(const Vec<N>& a) {
-  return folded(a, [](auto x, auto y) INLINE_LAMBDA { return Vec<N>::Register::where_greater(x, y, x, y); });
+  return folded(a, Vec<N>::Register::max);
+}
+// The greatest lane in every lane.
+template <int N>
+INLINE Vec<N> greatest_lanes(const Vec<N>& a) {
+  const auto one = folded_lanes(a, Vec<N>::Register::max);
+  return Vec<N>::of([&](auto) INLINE_LAMBDA { return one; });
 }
 template <int N>
 INLINE double least(const Vec<N>& a) {

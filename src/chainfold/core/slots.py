@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH = 8
-"""Doubles in a vector; label rows are padded to a multiple of it."""
+"""Doubles in a vector; rows of labels are padded to a multiple of it, those of up to four labels to half of it."""
 
 MOST_VECTORS = 8
 """Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
@@ -29,19 +29,13 @@ def aligned(*shape: int) -> NDArray[np.float64]:
     return memory[skip : skip + size].reshape(shape)
 
 
-Tiles = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""The shape of a padded row, as part of a type: as long as a tile has vectors, as there are tiles, and as a row has
-lanes where several rows fit into a vector; see `simd`."""
-
-
 class RowLayout(NamedTuple):
     """The layout of the state weights that kernels see; `Slots` has the numbers."""
 
     dense: int  # attributes 0 … dense-1 have padded rows
     begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
     label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
-    tiles: Tiles
-    width: int
+    width: int  # of a padded row
 
 
 class Slots(NamedTuple):
@@ -105,24 +99,16 @@ class FeatureIndex(NamedTuple):
     n_labels: int
 
 
-def tiles_of(n_labels: int) -> Tiles:
-    """One tile with all vectors of a row or, if these are too many, tiles that leave the least room empty."""
-    vectors = -(-n_labels // WIDTH)
-    tile = vectors
-    if vectors > MOST_VECTORS:
-        tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    lanes = (2 if n_labels <= 2 else 4) if is_few(n_labels) else 0
-    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * lanes
-
-
 def is_few(n_labels: int) -> bool:
-    """Do several rows fit into a vector?"""
+    """Whether a row of labels is half a vector."""
     return n_labels <= WIDTH // 2
 
 
 def padded(n_labels: int) -> int:
-    """The width of a row of labels, a whole number of tiles."""
-    if n_labels <= 4:
-        return 4
-    tile, tiles, _ = tiles_of(n_labels)
-    return WIDTH * len(tile) * len(tiles)
+    """The width of a row of labels: half a vector, or vectors that make up tiles of one size (`shapes.hpp`)."""
+    if is_few(n_labels):
+        return WIDTH // 2
+    vectors = -(-n_labels // WIDTH)
+    if vectors > MOST_VECTORS:
+        vectors = min(vectors + -vectors % tile for tile in range(MOST_VECTORS, MOST_VECTORS // 2, -1))
+    return WIDTH * vectors

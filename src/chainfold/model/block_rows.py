@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.chain.block import Block, Entries
+from chainfold.chain.block import Block
 from chainfold.core import find_rows
 from chainfold.core.slots import BlockRows
 from chainfold.model.layout import Layout
@@ -33,16 +33,11 @@ class RowFinder:
 
 def find_block_rows(layout: Layout, block: Block) -> BlockRows:
     """The rows of a block's attributes, in new arrays without room to spare."""
-    return rows_of_entries(layout, (block.offsets, block.ids, block.values))
-
-
-def rows_of_entries(layout: Layout, attributes: Entries) -> BlockRows:
-    """The rows of the attributes of some positions, in new arrays without room to spare."""
-    offsets, _, values = attributes
-    valued, entries = values.size > 0, int(offsets[-1] - offsets[0])
+    positions, entries = _sizes(block)
+    valued = block.values.size > 0
     while True:
-        room = _room(offsets.size - 1, entries, valued=valued)
-        needed = find_rows(*attributes, layout.rows, room)
+        room = _room(positions, entries, valued=valued)
+        needed = find_rows(block.offsets, block.ids, block.values, layout.rows, room)
         if needed <= entries:
             return room._replace(row=room.row[:needed], value=room.value[: needed * valued])
         entries = needed

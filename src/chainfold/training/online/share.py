@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.chain import Chain
+from chainfold.core import trace
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import Halo, share
 from chainfold.inference.decoder import Decoder, Scorer
-from chainfold.kernels.viterbi import trace
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.training.online.adagrad import OnlineWeights
@@ -101,5 +101,5 @@ def _best(model: Model, potentials: Potentials, block: Block) -> NDArray[np.int3
     scorer = Scorer(model, potentials)
     back, finals, _ = Decoder(scorer).viterbi(0, scorer.score(0, block, True))
     labels = np.empty(block.labels.size, np.int32)
-    trace(back, finals[-1], labels)
+    trace(back, int(finals[-1]), labels)
     return labels
