@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chainfold import core
 from chainfold.core.faults import NOT_FINITE, OK, TOO_LARGE, ZERO
-from chainfold.core.slots import Lattice, RowLayout, Slots, padded, tiles_of
+from chainfold.core.slots import Lattice, RowLayout, Slots, padded
 
 pytestmark = pytest.mark.quick
 
@@ -312,7 +312,7 @@ def test_one_sequence_of_items(n: int, valued: bool) -> None:
     random, width, size = np.random.default_rng(n), padded(n), 7
     dense = np.zeros((2, width))
     dense[:, :n] = random.normal(size=(2, n))
-    rows = RowLayout(2, np.array([0, 1]), np.zeros(1, np.uint16), tiles_of(n), width)
+    rows = RowLayout(2, np.array([0, 1]), np.zeros(1, np.uint16), width)
     weights = Slots(dense.ravel(), np.array([0.75]), np.empty(0), np.empty(0))
     blank = np.where(np.arange(width) < n, 0.0, -np.inf)
     counts = random.integers(0, 4, size)

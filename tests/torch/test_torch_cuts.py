@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import torch
-from chainfold.torch import CRF, cpu_batch, cpu_cuts
-from chainfold.torch.cpu_batch import CpuBatch
+from chainfold.engines import emissions
+from chainfold.torch import CRF
 from tolerances import AT_LENGTH
 
 LENGTH = 40_000
@@ -64,7 +64,7 @@ def results(module: CRF, given: dict[str, torch.Tensor]) -> list[torch.Tensor]:
 def test_cut_or_not_the_numbers_are_the_same(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module, given = setting(kind, n)
     cut = results(module, given)
-    monkeypatch.setattr(cpu_batch, "_MOST_STRETCHES", 1)
+    monkeypatch.setattr(emissions, "_MOST_PARTS", 1)
     whole = results(module, given)
     for found, expected in zip(cut, whole, strict=True):
         largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().max())
@@ -73,20 +73,15 @@ def test_cut_or_not_the_numbers_are_the_same(kind: str, n: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("kind", sorted(HOLD | FAIL))
 def test_which_cuts_hold(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    held: dict[str, list[tuple[int, int]]] = {"cut_forward": [], "cut_backward": []}
+    held: dict[int, list[tuple[int, int]]] = {0: [], 1: []}  # on the way forward, and back
+    inner = emissions._cut
 
-    def watched(name: str):  # type: ignore[no-untyped-def]
-        inner = getattr(cpu_cuts, name)
+    def watched(batch: emissions.Batch, find: object, earlier: int) -> tuple[emissions.Parts, np.ndarray]:
+        parts, vectors = inner(batch, find, earlier)  # type: ignore[arg-type]
+        held[earlier].append((parts.inner.size, batch.layout.parts.inner.size))
+        return parts, vectors
 
-        def call(batch: CpuBatch, *more: np.ndarray) -> cpu_cuts.Cuts:
-            cuts: cpu_cuts.Cuts = inner(batch, *more)
-            held[name].append((cuts.stretches.inner.size, batch.layout.stretches.inner.size))
-            return cuts
-
-        monkeypatch.setattr(f"chainfold.torch.cpu.{name}", call)
-
-    for name in held:
-        watched(name)
+    monkeypatch.setattr(emissions, "_cut", watched)
     results(*setting(kind, 4))
     for counts in held.values():
         assert counts
